@@ -1,0 +1,1 @@
+"""The TVM-free nouns: operator graph, schedule blocks, endings, schedules and their verifiers."""

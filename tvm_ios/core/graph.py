@@ -1,0 +1,155 @@
+"""The operator graph: what the search sees of a model, with no TVM in it.
+
+An operator is one fused primitive function, as in the paper (Ding et al., MLSys 2021, section 3).
+Operators are numbered 0..n-1 in a topological order, and an edge is a data dependency.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tvm_ios.errors import GraphError
+
+__all__ = ["Convolution", "Operator", "OperatorGraph", "bits_of", "mask_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """What the merge rule has to know of a convolution."""
+
+    operand: str
+    """Identity of the data operand: equal strings mean the very same tensor (and channel slice)."""
+    plain_operand: bool
+    """False where the operator itself sums or concatenates its operand first."""
+    input_shape: tuple[int, int, int]
+    """Channels, height, width of the operand."""
+    out_channels: int
+    kernel: tuple[int, int]
+    """Height, width."""
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    epilogue: str
+    """What follows inside the operator (bias, activation); equal strings mean equal epilogues."""
+    layout: str = "NCHW"
+    """Data, kernel and output layout and data type; members of a merge must agree in it."""
+
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """Height and width of the output."""
+        _, height, width = self.input_shape
+        top, left, bottom, right = self.padding
+        extent_h = self.dilation[0] * (self.kernel[0] - 1) + 1
+        extent_w = self.dilation[1] * (self.kernel[1] - 1) + 1
+        return (
+            (height + top + bottom - extent_h) // self.strides[0] + 1,
+            (width + left + right - extent_w) // self.strides[1] + 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One schedulable unit: a fused primitive function."""
+
+    name: str
+    """Unique in its graph."""
+    kind: str
+    """For people: ``conv2d``, ``max_pool2d``, ``concatenate`` …"""
+    predecessors: tuple[int, ...]
+    """Operators whose outputs this one reads, ascending, each once, all smaller than its own index."""
+    workload: str
+    """Equal strings cost the same anywhere: function body, shapes, types; never a name."""
+    flops: int = 0
+    memory_bytes: int = 0
+    """Bytes read and written."""
+    convolution: Convolution | None = None
+    schedulable: bool = True
+    """False for a barrier: something the pass does not understand, run in a stage of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorGraph:
+    """A directed acyclic graph of operators, numbered in a topological order.
+
+    Raises
+    ------
+    GraphError
+        If a predecessor does not come before its operator, or a name occurs twice.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+
+    def __post_init__(self) -> None:
+        seen: dict[str, int] = {}
+        for index, operator in enumerate(self.operators):
+            if operator.name in seen:
+                raise GraphError(
+                    f"graph {self.name!r}: operators {seen[operator.name]} and {index} are both "
+                    f"named {operator.name!r}; give every operator a name of its own"
+                )
+            seen[operator.name] = index
+            expected = tuple(sorted(set(operator.predecessors)))
+            if operator.predecessors != expected or any(
+                not 0 <= p < index for p in operator.predecessors
+            ):
+                raise GraphError(
+                    f"graph {self.name!r}: operator {index} ({operator.name!r}) has predecessors "
+                    f"{operator.predecessors}; they must be ascending, unique, and smaller than "
+                    f"{index}, so list the operators in a topological order"
+                )
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    def predecessor_masks(self) -> list[int]:
+        """Direct predecessors of every operator, as bit masks."""
+        return [mask_of(operator.predecessors) for operator in self.operators]
+
+    def successor_masks(self) -> list[int]:
+        """Direct successors of every operator, as bit masks."""
+        masks = [0] * len(self.operators)
+        for index, operator in enumerate(self.operators):
+            for predecessor in operator.predecessors:
+                masks[predecessor] |= 1 << index
+        return masks
+
+    def fingerprint(self) -> str:
+        """Digest of workloads and edges; names do not count."""
+        rows = [[operator.workload, list(operator.predecessors)] for operator in self.operators]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+    def as_text(self) -> str:
+        """One line an operator: index, name, kind, predecessors, MFLOPs."""
+        lines = [f"graph {self.name}: {len(self.operators)} operators"]
+        for index, operator in enumerate(self.operators):
+            reads = ", ".join(f"%{p}" for p in operator.predecessors)
+            barrier = "" if operator.schedulable else "  # barrier"
+            lines.append(
+                f"  %{index} = {operator.name}({reads})  "
+                f"{operator.kind}, {operator.flops / 1e6:.3f} MFLOP{barrier}"
+            )
+        return "\n".join(lines)
+
+
+def mask_of(indices: Iterable[int]) -> int:
+    """The bit mask with exactly these bits set."""
+    mask = 0
+    for index in indices:
+        mask |= 1 << index
+    return mask
+
+
+def bits_of(mask: int) -> tuple[int, ...]:
+    """The set bits of a mask, ascending."""
+    indices = []
+    while mask:
+        low = mask & -mask
+        indices.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(indices)

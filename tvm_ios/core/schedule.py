@@ -1,0 +1,141 @@
+"""The inter-operator schedule: the result of the search, as immutable, printable, storable data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.errors import ScheduleError
+
+__all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "Stage", "Strategy"]
+
+SCHEDULE_VERSION = 1
+
+
+class Strategy(Enum):
+    """How the groups of a stage run (Ding et al., MLSys 2021, section 3.1)."""
+
+    CONCURRENT = "concurrent"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Operators that run between two points of order.
+
+    A concurrent stage runs its groups at the same time, the operators of a group one after
+    another. A merge stage has one operator a group and runs them as a single convolution.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    strategy: Strategy = Strategy.CONCURRENT
+
+    @property
+    def operators(self) -> tuple[int, ...]:
+        """Operators of all groups, ascending."""
+        return tuple(sorted(index for group in self.groups for index in group))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterOpSchedule:
+    """Stages in the order they run, for one operator graph."""
+
+    graph_name: str
+    graph_fingerprint: str
+    operator_names: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    scheduler: str
+    """Who made it: ``sequential``, ``greedy``, ``ios`` …"""
+    latency_ns: int | None = None
+    """What the cost model predicted, in nanoseconds."""
+
+    def to_json(self) -> str:
+        """Versioned JSON; :meth:`from_json` reads it back."""
+        return json.dumps(
+            {
+                "version": SCHEDULE_VERSION,
+                "graph_name": self.graph_name,
+                "graph_fingerprint": self.graph_fingerprint,
+                "scheduler": self.scheduler,
+                "latency_ns": self.latency_ns,
+                "operators": list(self.operator_names),
+                "stages": [
+                    {
+                        "strategy": stage.strategy.value,
+                        "groups": [list(group) for group in stage.groups],
+                    }
+                    for stage in self.stages
+                ],
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> InterOpSchedule:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ScheduleError
+            If the text is no JSON, of another version, or lacks a field.
+        """
+        try:
+            data: dict[str, Any] = json.loads(text)
+            version = data["version"]
+            if version != SCHEDULE_VERSION:
+                raise ScheduleError(
+                    f"schedule has version {version!r}, this tvm-ios reads version "
+                    f"{SCHEDULE_VERSION}; search again with the installed version"
+                )
+            return cls(
+                graph_name=data["graph_name"],
+                graph_fingerprint=data["graph_fingerprint"],
+                operator_names=tuple(data["operators"]),
+                stages=tuple(
+                    Stage(
+                        tuple(tuple(int(i) for i in group) for group in stage["groups"]),
+                        Strategy(stage["strategy"]),
+                    )
+                    for stage in data["stages"]
+                ),
+                scheduler=data["scheduler"],
+                latency_ns=data["latency_ns"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ScheduleError(
+                f"not a schedule: {type(error).__name__}: {error}; expected the JSON that "
+                "InterOpSchedule.to_json writes"
+            ) from error
+
+    def as_text(self) -> str:
+        """One line a stage: strategy, then the groups with their operators by name."""
+        latency = "" if self.latency_ns is None else f", predicted {self.latency_ns / 1e6:.4f} ms"
+        lines = [
+            f"schedule {self.scheduler} of {self.graph_name}: {len(self.operator_names)} operators "
+            f"in {len(self.stages)} stages{latency}"
+        ]
+        for number, stage in enumerate(self.stages):
+            groups = " | ".join(
+                " -> ".join(self.operator_names[index] for index in group) for group in stage.groups
+            )
+            lines.append(f"  stage {number} {stage.strategy.value}: {groups}")
+        return "\n".join(lines)
+
+    def require_graph(self, graph: OperatorGraph) -> None:
+        """Refuse a graph this schedule was not made for.
+
+        Raises
+        ------
+        ScheduleError
+            If the fingerprints differ.
+        """
+        if graph.fingerprint() != self.graph_fingerprint:
+            raise ScheduleError(
+                f"schedule for graph {self.graph_name!r} (fingerprint {self.graph_fingerprint}, "
+                f"{len(self.operator_names)} operators) does not fit graph {graph.name!r} "
+                f"(fingerprint {graph.fingerprint()}, {len(graph)} operators); "
+                "search again for this graph"
+            )

@@ -1,0 +1,90 @@
+"""The exceptions of tvm-ios, all in one place.
+
+::
+
+    TvmIosError
+    ├── GraphError            an operator graph breaks a rule
+    ├── ScheduleError         a schedule breaks a rule or belongs to another graph
+    ├── ProblemError          a recorded scheduling problem cannot be read
+    ├── OptionError           an option has a value nobody can honour
+    ├── SearchError           the search cannot go on
+    ├── CostError             a stage cannot be priced
+    │   └── DatabaseError     a profile database cannot be read or written
+    ├── PlanError             an execution plan breaks a rule
+    ├── ExecutionError        an operator failed while a plan ran
+    ├── ArtifactError         an exported file is unreadable or made for something else
+    ├── ModelError            a module cannot be prepared or lowered
+    └── HostError             TVM, the C compiler or a device is missing or unfit
+
+A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArtifactError",
+    "CostError",
+    "DatabaseError",
+    "ExecutionError",
+    "GraphError",
+    "HostError",
+    "ModelError",
+    "OptionError",
+    "PlanError",
+    "ProblemError",
+    "ScheduleError",
+    "SearchError",
+    "TvmIosError",
+]
+
+
+class TvmIosError(Exception):
+    """Base class of every error that tvm-ios raises on purpose."""
+
+
+class GraphError(TvmIosError):
+    """An operator graph breaks a rule."""
+
+
+class ScheduleError(TvmIosError):
+    """A schedule breaks a rule or belongs to another graph."""
+
+
+class ProblemError(TvmIosError):
+    """A recorded scheduling problem cannot be read."""
+
+
+class OptionError(TvmIosError):
+    """An option has a value nobody can honour."""
+
+
+class SearchError(TvmIosError):
+    """The search cannot go on."""
+
+
+class CostError(TvmIosError):
+    """A stage cannot be priced."""
+
+
+class DatabaseError(CostError):
+    """A profile database cannot be read or written."""
+
+
+class PlanError(TvmIosError):
+    """An execution plan breaks a rule."""
+
+
+class ExecutionError(TvmIosError):
+    """An operator failed while a plan ran."""
+
+
+class ArtifactError(TvmIosError):
+    """An exported file is unreadable or made for something else."""
+
+
+class ModelError(TvmIosError):
+    """A module cannot be prepared or lowered."""
+
+
+class HostError(TvmIosError):
+    """TVM, the C compiler or a device is missing or unfit."""
