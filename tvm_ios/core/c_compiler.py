@@ -1,0 +1,91 @@
+"""Compiles the project's own C files with the C compiler TVM already needs, once per content.
+
+Objects and libraries lie in ``$TVM_IOS_CACHE_DIR``, else ``$XDG_CACHE_HOME/tvm-ios``, else
+``~/.cache/tvm-ios``, under the digest of source, flags and compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tvm_ios.errors import HostError
+
+__all__ = ["cache_directory", "compile_object", "compile_shared", "find_c_compiler"]
+
+
+def cache_directory() -> Path:
+    """Where compiled C files and, by default, profile databases are kept."""
+    explicit = os.environ.get("TVM_IOS_CACHE_DIR")
+    if explicit:
+        return Path(explicit)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tvm-ios"
+
+
+@cache
+def find_c_compiler() -> tuple[str, ...]:
+    """The command of the C compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
+
+    Raises
+    ------
+    HostError
+        If there is none.
+    """
+    candidates = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
+    for candidate in candidates:
+        command = shlex.split(candidate)
+        if command and shutil.which(command[0]):
+            return tuple(command)
+    raise HostError(
+        f"no C compiler: looked for {', '.join(candidates)} on PATH; "
+        "install one (Debian: apt-get install gcc libc6-dev) or set CC"
+    )
+
+
+def compile_object(source: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile a C file to a position-independent object; return its path in the cache."""
+    return _compile(source, ("-c", *flags), ".o")
+
+
+def compile_shared(source: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile a C file to a shared library; return its path in the cache."""
+    return _compile(source, ("-shared", *flags), ".so")
+
+
+def _compile(source: Path, flags: tuple[str, ...], suffix: str) -> Path:
+    compiler = find_c_compiler()
+    options = ("-std=gnu11", "-O2", "-fPIC", "-Wall", *flags)
+    text = source.read_bytes()
+    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()[:16]
+    directory = cache_directory() / "native"
+    product = directory / f"{source.stem}-{key}{suffix}"
+    if product.exists():
+        return product
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=directory, suffix=suffix)
+    except OSError as error:
+        raise HostError(
+            f"cannot write compiled code to {directory}: {error}; "
+            "set TVM_IOS_CACHE_DIR to a folder you can write"
+        ) from error
+    os.close(handle)
+    try:
+        command = [*compiler, *options, str(source), "-o", temporary, "-lpthread"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise HostError(
+                f"C compiler failed on {source} (exit {done.returncode}): "
+                f"{shlex.join(command)}\n{done.stderr.strip()}"
+            )
+        os.replace(temporary, product)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return product

@@ -1,0 +1,37 @@
+"""What lowering has to know of each operator beyond stock graph JSON: where it runs, and what it aliases.
+
+A dialect room makes one :class:`Placement` for every ``tvm_op`` node, in node order; the runtime
+lowers graph JSON and placements to an execution plan. No TVM here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ConcatView", "Placement", "SliceView"]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """The output is a contiguous piece of the only tensor input, so it needs no kernel."""
+
+    byte_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatView:
+    """The output is the inputs laid one after another, so producers may write straight into it."""
+
+    byte_offsets: tuple[int, ...]
+    """Where each input begins, in input order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Stage and group of one operator; operators of one group run in node order."""
+
+    stage: int
+    group: int
+    """Position of the group in its stage."""
+    view: SliceView | ConcatView | None = None
+    """An opportunity, true of the data layout; the memory plan takes it where it can."""
