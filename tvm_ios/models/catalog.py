@@ -1,0 +1,60 @@
+"""Names of the benchmark networks, for a command line."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+from tvm_ios.errors import OptionError
+from tvm_ios.models.builder import Network
+from tvm_ios.models.inception import inception_v3
+from tvm_ios.models.nasnet import nasnet_large, nasnet_small
+from tvm_ios.models.randwire import randwire, randwire_small
+from tvm_ios.models.squeezenet import squeezenet
+
+__all__ = ["MODEL_NAMES", "NetworkFactory", "by_name"]
+
+
+class NetworkFactory(Protocol):
+    """What every network offers, whatever else it lets one choose."""
+
+    def __call__(self, *, batch_size: int = 1, seed: int = 0) -> Network:
+        """The network and its weights."""
+        ...
+
+
+MODEL_NAMES = (
+    "inception_v3",
+    "nasnet_large",
+    "nasnet_small",
+    "nasnet_small_c44",
+    "randwire",
+    "randwire_small",
+    "squeezenet",
+)
+
+
+def by_name(name: str) -> NetworkFactory:
+    """The function that builds a network; ``nasnet_small_c44`` has 44 filters at 28x28.
+
+    Raises
+    ------
+    OptionError
+        If there is no such network; the message lists the names there are.
+    """
+    match name.replace("-", "_"):
+        case "inception_v3":
+            return inception_v3
+        case "nasnet_large":
+            return nasnet_large
+        case "nasnet_small":
+            return nasnet_small
+        case "nasnet_small_c44":
+            return partial(nasnet_small, filters=44, size=28)
+        case "randwire":
+            return randwire
+        case "randwire_small":
+            return randwire_small
+        case "squeezenet":
+            return squeezenet
+    raise OptionError(f"no network named {name!r}; choose one of {', '.join(MODEL_NAMES)}")
