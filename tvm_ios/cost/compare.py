@@ -1,0 +1,359 @@
+"""Times contestants against each other in one interleaved run, and says what beats the noise.
+
+This settles whether a schedule wins over the sequential one, and makes every number of the
+benchmarks. Only ratios within a round count: what disturbs the machine for longer than a round
+disturbs all contestants alike.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import median
+from typing import Any
+
+from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.cost.robust import median_interval
+from tvm_ios.cost.sampling import Cell, TimedRuns, require_whole, timed_sample
+from tvm_ios.errors import CostError, OptionError
+
+__all__ = [
+    "CompareOptions",
+    "CompareRound",
+    "Comparison",
+    "Speedup",
+    "Verdict",
+    "compare",
+    "speedup_of",
+]
+
+LEAST_ROUNDS = 6
+"""Fewer give no interval of 95 % (see :func:`~tvm_ios.cost.robust.median_interval`)."""
+
+
+class Verdict(Enum):
+    """What a comparison says of a contestant."""
+
+    WINS = "wins"
+    TIES = "ties"
+    LOSES = "loses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """How contestants are timed.
+
+    Raises
+    ------
+    OptionError
+        If a value makes no sense.
+    """
+
+    warmup: int = 1
+    """Runs before each sample that do not count: they bring back caches the others evicted."""
+    number: int = 1
+    """Least runs in a sample."""
+    rounds: int = 25
+    """Rounds that count; each takes one sample of every contestant."""
+    min_repeat_ms: float = 5.0
+    """Least length of a sample; ``number`` grows until it is reached."""
+    confidence: float = 0.95
+    """Of the interval that has to lie off 1 before anything wins or loses."""
+    mode: ModeOptions = field(default_factory=ModeOptions)
+
+    def __post_init__(self) -> None:
+        require_whole("warmup", self.warmup, least=0)
+        require_whole("number", self.number, least=1)
+        require_whole("rounds", self.rounds, least=LEAST_ROUNDS)
+        if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
+            raise OptionError(
+                f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"
+            )
+        median_interval([1.0] * self.rounds, self.confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRound:
+    """One sample of every contestant."""
+
+    run_ns: tuple[float, ...]
+    """Nanoseconds of one run, in the order of :attr:`Comparison.names`."""
+    ping_pong_ns: float
+    """The slower core-to-core hand-off around the round; 0 where none was taken."""
+    slow: bool
+    """Taken in the machine's slow mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """How many times faster one contestant is than another."""
+
+    contestant: str
+    over: str
+    ratio: float
+    """Median over the rounds of: time of ``over`` by time of ``contestant``."""
+    low: float
+    """Lower end of the confidence interval of the median."""
+    high: float
+    verdict: Verdict
+    """Wins or loses only if the whole interval lies on one side of 1."""
+
+    def as_text(self) -> str:
+        """One line: both names, ratio, interval, verdict."""
+        return (
+            f"{self.contestant} {self.verdict.value} over {self.over}: {self.ratio:.3f} times as "
+            f"fast ({self.low:.3f} to {self.high:.3f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything a comparison measured: dropped rounds too, so a reader can judge for himself."""
+
+    names: tuple[str, ...]
+    rounds: tuple[CompareRound, ...]
+    """In the order they were taken."""
+    confidence: float
+    notes: tuple[str, ...]
+
+    @property
+    def used_rounds(self) -> tuple[CompareRound, ...]:
+        """Rounds that count: those outside the slow mode, or all if these are too few."""
+        fast = tuple(round_ for round_ in self.rounds if not round_.slow)
+        return fast if len(fast) >= LEAST_ROUNDS else self.rounds
+
+    def median_ns(self, name: str) -> float:
+        """Median time of one run of a contestant, in nanoseconds.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant.
+        """
+        place = self._place(name)
+        return median(round_.run_ns[place] for round_ in self.used_rounds)
+
+    def speedup(self, contestant: str, *, over: str) -> Speedup:
+        """How much faster one contestant is than another, and whether that beats the noise.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant.
+        """
+        first, second = self._place(contestant), self._place(over)
+        ratios = [round_.run_ns[second] / round_.run_ns[first] for round_ in self.used_rounds]
+        return speedup_of(ratios, contestant=contestant, over=over, confidence=self.confidence)
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data for JSON: names, all rounds, notes."""
+        return {
+            "names": list(self.names),
+            "confidence": self.confidence,
+            "notes": list(self.notes),
+            "rounds": [
+                {
+                    "run_ns": list(round_.run_ns),
+                    "ping_pong_ns": round_.ping_pong_ns,
+                    "slow": round_.slow,
+                }
+                for round_ in self.rounds
+            ],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Comparison:
+        """Read what :meth:`as_record` made.
+
+        Raises
+        ------
+        CostError
+            If a field is missing or of another kind.
+        """
+        try:
+            return cls(
+                names=tuple(record["names"]),
+                confidence=float(record["confidence"]),
+                notes=tuple(record["notes"]),
+                rounds=tuple(
+                    CompareRound(
+                        run_ns=tuple(float(value) for value in row["run_ns"]),
+                        ping_pong_ns=float(row["ping_pong_ns"]),
+                        slow=bool(row["slow"]),
+                    )
+                    for row in record["rounds"]
+                ),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CostError(
+                f"not a comparison: {type(error).__name__}: {error}; expected what "
+                "Comparison.as_record makes"
+            ) from error
+
+    def as_text(self) -> str:
+        """A line for each contestant: median, and speedup over the first one."""
+        used = len(self.used_rounds)
+        lines = [f"{used} rounds of {len(self.rounds)} taken, ratios are over {self.names[0]}"]
+        for name in self.names:
+            speedup = self.speedup(name, over=self.names[0])
+            lines.append(
+                f"  {name}: {self.median_ns(name) / 1e6:.4f} ms, {speedup.ratio:.3f} "
+                f"({speedup.low:.3f} to {speedup.high:.3f})"
+            )
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise OptionError(f"no contestant is named {name!r}; there are {', '.join(self.names)}")
+        return self.names.index(name)
+
+
+def speedup_of(
+    ratios: Sequence[float], *, contestant: str, over: str, confidence: float = 0.95
+) -> Speedup:
+    """Median, interval and verdict of per-round ratios.
+
+    Raises
+    ------
+    OptionError
+        If the ratios are too few for the confidence.
+    """
+    low, high = median_interval(ratios, confidence)
+    if low > 1:
+        verdict = Verdict.WINS
+    elif high < 1:
+        verdict = Verdict.LOSES
+    else:
+        verdict = Verdict.TIES
+    return Speedup(
+        contestant=contestant,
+        over=over,
+        ratio=median(ratios),
+        low=low,
+        high=high,
+        verdict=verdict,
+    )
+
+
+def compare(
+    contestants: Mapping[str, TimedRuns],
+    *,
+    options: CompareOptions | None = None,
+    ping_pong_ns: Callable[[], float] | None = None,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    sleep_s: Callable[[float], None] = time.sleep,
+) -> Comparison:
+    """Time contestants in interleaved rounds.
+
+    Parameters
+    ----------
+    contestants
+        By name: a function that makes that many back-to-back runs and returns the elapsed
+        nanoseconds.
+    options
+        How they are timed.
+    ping_pong_ns
+        Takes a core-to-core ping-pong; without it no round is known to be slow.
+    clock_ns, sleep_s
+        The time and a pause; a fake runner brings its own.
+
+    Raises
+    ------
+    OptionError
+        If there is no contestant.
+    CostError
+        If a contestant or the ping-pong fails.
+    """
+    if not contestants:
+        raise OptionError("nothing to compare; give at least one contestant")
+    options = options or CompareOptions()
+    names = tuple(contestants)
+    cells = [Cell(_explained(name, contestants[name]), options.number) for name in names]
+    watch = ModeWatch(
+        ping_pong_ns or (lambda: 0.0), options.mode, clock_ns=clock_ns, sleep_s=sleep_s
+    )
+    for cell in cells:
+        cell.time_ns(1)
+        timed_sample(cell, options.min_repeat_ms * 1e6)
+    rounds = _take_rounds(cells, options, watch)
+    return Comparison(
+        names=names,
+        rounds=tuple(rounds),
+        confidence=options.confidence,
+        notes=_notes(rounds, watch),
+    )
+
+
+def _take_rounds(
+    cells: Sequence[Cell], options: CompareOptions, watch: ModeWatch
+) -> list[CompareRound]:
+    rounds: list[CompareRound] = []
+    counted = 0
+    watch.look()
+    while counted < options.rounds:
+        patient = watch.patient
+        order = _order(len(cells), len(rounds))
+        round_ = watch.run_round(lambda: _take_round(cells, order, options))
+        rounds.append(
+            CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
+        )
+        counted += not (round_.slow and patient)
+    return rounds
+
+
+def _take_round(
+    cells: Sequence[Cell], order: Sequence[int], options: CompareOptions
+) -> tuple[float, ...]:
+    run_ns = [0.0] * len(cells)
+    for place in order:
+        if options.warmup:
+            cells[place].time_ns(options.warmup)
+        run_ns[place] = timed_sample(cells[place], options.min_repeat_ms * 1e6)
+    return tuple(run_ns)
+
+
+def _order(count: int, round_number: int) -> list[int]:
+    """Rotated each round and reversed every other, so nobody always follows the same one."""
+    shift = round_number // 2 % count
+    order = [(place + shift) % count for place in range(count)]
+    return order[::-1] if round_number % 2 else order
+
+
+def _notes(rounds: Sequence[CompareRound], watch: ModeWatch) -> tuple[str, ...]:
+    slow = sum(round_.slow for round_ in rounds)
+    if not slow:
+        return ()
+    fast = len(rounds) - slow
+    what = (
+        f"{slow} of {len(rounds)} rounds fell into the machine's slow mode (best core-to-core "
+        f"ping-pong {watch.best_ns:.0f} ns, last {watch.last_ns:.0f} ns)"
+    )
+    if fast >= LEAST_ROUNDS:
+        return (f"{what} and do not count",)
+    return (
+        f"{what}; too few others were left, so all count, and gains from several cores look "
+        "smaller than they are: measure again when the machine is quiet",
+    )
+
+
+def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:
+    """The same function, whose failures name the contestant."""
+
+    def checked(number: int) -> int:
+        try:
+            elapsed_ns = time_ns(number)
+        except Exception as error:
+            raise CostError(
+                f"contestant {name!r} failed while it was timed: {type(error).__name__}: {error}"
+            ) from error
+        if elapsed_ns <= 0:
+            raise CostError(
+                f"contestant {name!r}: {number} runs took {elapsed_ns} ns; its clock must advance"
+            )
+        return elapsed_ns
+
+    return checked

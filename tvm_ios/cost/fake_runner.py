@@ -1,0 +1,98 @@
+"""A stage runner with no machine behind it: known latencies, seeded noise, mode switches.
+
+It keeps its own time, so measuring policies run in no time and come out the same each time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+
+__all__ = ["FakeStageRunner"]
+
+
+class FakeStageRunner:
+    """Simulates a machine; pass :meth:`clock_ns` and :meth:`sleep_s` on to what measures.
+
+    Parameters
+    ----------
+    latency_ns
+        True latency of a stage.
+    noise
+        Standard deviation of a sample, as a fraction.
+    spike_rate
+        Chance that a sample loses ``spike_ns`` to another process.
+    slow_spans_s
+        When the machine is in its slow mode: pairs of begin and end, in simulated seconds.
+    slow_factor
+        How much longer a stage takes then.
+    lanes
+        With one lane there is no ping-pong.
+    seed
+        Equal seeds give equal histories.
+    """
+
+    def __init__(
+        self,
+        latency_ns: Callable[[OperatorGraph, Stage], float],
+        *,
+        noise: float = 0.0,
+        spike_rate: float = 0.0,
+        spike_ns: float = 4e6,
+        slow_spans_s: Sequence[tuple[float, float]] = (),
+        slow_factor: float = 1.8,
+        lanes: int = 2,
+        seed: int = 0,
+    ) -> None:
+        self._latency_ns = latency_ns
+        self._noise = noise
+        self._spike_rate = spike_rate
+        self._spike_ns = spike_ns
+        self._slow_spans_s = tuple(slow_spans_s)
+        self._slow_factor = slow_factor
+        self._lanes = lanes
+        self._random = random.Random(seed)
+        self._now_ns = 0
+        self.prepared: list[Stage] = []
+        """Every stage that was prepared, in order."""
+        self.timed: list[tuple[Stage, int]] = []
+        """Every timing: the stage and its number of runs."""
+
+    def clock_ns(self) -> int:
+        """Simulated time."""
+        return self._now_ns
+
+    def sleep_s(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        self._now_ns += round(seconds * 1e9)
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> tuple[OperatorGraph, Stage]:
+        """Nothing to prepare; the handle is what was given."""
+        self.prepared.append(stage)
+        return graph, stage
+
+    def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
+        """Simulated total of ``number`` runs, in nanoseconds."""
+        graph, stage = handle
+        self.timed.append((stage, number))
+        total_ns = number * self._latency_ns(graph, stage)
+        total_ns *= self._slow_factor if self._slow() else 1.0
+        total_ns *= max(0.1, self._random.gauss(1.0, self._noise))
+        if self._random.random() < self._spike_rate:
+            total_ns += self._spike_ns
+        self._now_ns += round(total_ns)
+        return round(total_ns)
+
+    def ping_pong_ns(self) -> float:
+        """About 50 ns, in the slow mode about 380 ns."""
+        if self._lanes == 1:
+            return 0.0
+        self._now_ns += 50_000
+        return (380.0 if self._slow() else 50.0) * self._random.uniform(0.9, 1.15)
+
+    def _slow(self) -> bool:
+        now_s = self._now_ns / 1e9
+        return any(begin <= now_s < end for begin, end in self._slow_spans_s)

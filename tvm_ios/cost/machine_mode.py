@@ -1,0 +1,136 @@
+"""Notices when a virtual machine falls into its slow mode, in which prices are worthless.
+
+Core-to-core hand-offs take 43 to 60 ns, then 360 to 400 ns for minutes, and the gain of running
+groups at the same time vanishes meanwhile. So every round of a measurement lies between two
+ping-pongs, and a round with a slow one at either end does not count. Waiting has a bound: after
+that, rounds are taken as they come and flagged.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tvm_ios.errors import OptionError
+
+__all__ = ["ModeOptions", "ModeWatch", "WatchedRound"]
+
+RoundT = TypeVar("RoundT")
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeOptions:
+    """When a ping-pong is slow, and how long to wait for better times.
+
+    Raises
+    ------
+    OptionError
+        If a value makes no sense.
+    """
+
+    slow_ratio: float = 2.5
+    """Slow above this many times the best ping-pong of this session."""
+    slow_ns: float = 200.0
+    """Slow above this, whatever the best; 0 switches it off, for machines with distant cores."""
+    patience_s: float = 20.0
+    """Seconds a session may spend on waiting and on rounds that are dropped."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.slow_ratio) and self.slow_ratio > 1):
+            raise OptionError(f"slow_ratio is {self.slow_ratio}; it must exceed 1 (default 2.5)")
+        if not (math.isfinite(self.slow_ns) and self.slow_ns >= 0):
+            raise OptionError(f"slow_ns is {self.slow_ns}; give nanoseconds, or 0 for no limit")
+        if not (math.isfinite(self.patience_s) and self.patience_s >= 0):
+            raise OptionError(f"patience_s is {self.patience_s}; give seconds, 0 for no waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRound(Generic[RoundT]):
+    """What one round gave, and whether the machine was slow before or after it."""
+
+    value: RoundT
+    ping_pong_ns: float
+    """The slower of the two around the round; 0 where there is none."""
+    slow: bool
+
+
+class ModeWatch:
+    """Follows the mode of the machine through one session.
+
+    Parameters
+    ----------
+    ping_pong_ns
+        Takes one ping-pong; 0 means a single lane, and nothing is ever slow.
+    options
+        Thresholds and patience.
+    clock_ns, sleep_s
+        The time and a pause; a fake runner brings its own.
+    """
+
+    def __init__(
+        self,
+        ping_pong_ns: Callable[[], float],
+        options: ModeOptions,
+        *,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        sleep_s: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._ping_pong_ns = ping_pong_ns
+        self._options = options
+        self._clock_ns = clock_ns
+        self._sleep_s = sleep_s
+        self.best_ns = math.inf
+        """Fastest ping-pong of the session."""
+        self.last_ns = 0.0
+        self.slow = False
+        """Whether the last look found the slow mode."""
+        self.patience_left_s = options.patience_s
+
+    @property
+    def patient(self) -> bool:
+        """Whether slow rounds are still to be dropped."""
+        return self.patience_left_s > 0
+
+    def look(self) -> bool:
+        """Take a ping-pong; return whether the machine is slow now."""
+        self.last_ns = self._ping_pong_ns()
+        if not self.last_ns > 0:
+            self.last_ns, self.slow = 0.0, False
+            return False
+        self.best_ns = min(self.best_ns, self.last_ns)
+        options = self._options
+        self.slow = self.last_ns > options.slow_ratio * self.best_ns or (
+            0 < options.slow_ns < self.last_ns
+        )
+        return self.slow
+
+    def run_round(self, take: Callable[[], RoundT]) -> WatchedRound[RoundT]:
+        """Wait for the fast mode while patience lasts, then take a round and look again.
+
+        The look that ends a round also begins the next; call :meth:`look` after a break.
+        """
+        self._wait_until_fast()
+        before_ns, before_slow = self.last_ns, self.slow
+        start_ns = self._clock_ns()
+        value = take()
+        slow = self.look() or before_slow
+        if slow:
+            self._spend(start_ns)
+        return WatchedRound(value, max(before_ns, self.last_ns), slow)
+
+    def _wait_until_fast(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while self.slow and self.patient:
+            start_ns = self._clock_ns()
+            self._sleep_s(min(pause_s, self.patience_left_s))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            self.look()
+            self._spend(start_ns)
+
+    def _spend(self, start_ns: int) -> None:
+        self.patience_left_s = max(0.0, self.patience_left_s - (self._clock_ns() - start_ns) / 1e9)

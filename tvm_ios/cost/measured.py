@@ -1,0 +1,283 @@
+"""The measured cost model: prices stages on the real executor, each distinct stage once ever.
+
+A stage is looked up by its profile key in memory, then in the profile database; what is left is
+timed in interleaved rounds (see :mod:`tvm_ios.cost.sampling`) and stored. Stages are timed one
+at a time, back to back, so their caches are warm; the whole network is 4 to 16 % slower than the
+sum of its stages, and that is accepted, since all candidates enjoy it alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from statistics import median
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.database import PriceRecord, ProfileDatabase
+from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
+from tvm_ios.cost.robust import median_absolute_deviation
+from tvm_ios.cost.sampling import Cell, MeasureOptions, sample
+from tvm_ios.cost.stage_runner import StageRunner
+from tvm_ios.errors import CostError, DatabaseError
+
+__all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureCounters:
+    """What pricing has cost so far."""
+
+    requested: int = 0
+    """Stages asked for, equal ones counted each time."""
+    priced: int = 0
+    """Distinct stages measured by this model."""
+    from_database: int = 0
+    """Distinct stages whose price lay in the database."""
+    flagged: int = 0
+    """Distinct stages whose price comes from the slow mode of the machine."""
+    samples: int = 0
+    """Samples that count."""
+    slow_rounds_dropped: int = 0
+    seconds: float = 0.0
+    """Spent inside :meth:`MeasuredCostModel.price`."""
+    unsaved: int = 0
+    """Prices kept in memory only, because the database could not be written."""
+
+
+class MeasuredCostModel:
+    """Prices stages by running them; a :class:`~tvm_ios.cost.protocol.CostModel`.
+
+    Parameters
+    ----------
+    runner
+        What runs the stages.
+    context
+        What the prices depend on besides the stages.
+    options
+        How a stage is timed.
+    database
+        Where prices are kept; without one they live as long as the model.
+    on_batch
+        Called after each measured batch; for progress.
+    clock_ns, sleep_s
+        The time and a pause; a fake runner brings its own.
+    """
+
+    def __init__(
+        self,
+        runner: StageRunner,
+        context: ProfileContext,
+        *,
+        options: MeasureOptions | None = None,
+        database: ProfileDatabase | None = None,
+        on_batch: Callable[[MeasureCounters], None] | None = None,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        sleep_s: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._runner = runner
+        self._context = context
+        self._options = options or MeasureOptions()
+        self._database = database
+        self._on_batch = on_batch
+        self._clock_ns = clock_ns
+        self._watch = ModeWatch(
+            self._ping_pong_ns, self._options.mode, clock_ns=clock_ns, sleep_s=sleep_s
+        )
+        self._records: dict[str, PriceRecord] = {}
+        self._unsaved: dict[str, PriceRecord] = {}
+        self._save_at = 1
+        """Unsaved prices at which the next write is tried; doubles with each failure."""
+        self._database_note: str | None = None
+        self._counters = MeasureCounters()
+
+    @property
+    def counters(self) -> MeasureCounters:
+        """What pricing has cost so far."""
+        flagged = sum(record.slow_mode for record in self._records.values())
+        return replace(self._counters, flagged=flagged, unsaved=len(self._unsaved))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the prices ought to know; empty when all went well."""
+        notes = []
+        counters = self.counters
+        if counters.flagged:
+            notes.append(
+                f"{counters.flagged} of {len(self._records)} stages were priced while the machine "
+                f"was in its slow mode (core-to-core ping-pong now {self._watch.last_ns:.0f} ns, "
+                f"best {self._watch.best_ns:.0f} ns); their prices are too high: tune again when "
+                "the machine is quiet (they will be measured anew), or raise slow_ns if these are "
+                "its normal times"
+            )
+        if self._database_note is not None:
+            notes.append(self._database_note)
+        return tuple(notes)
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Latency of each stage, run by itself, in whole nanoseconds, at least 1.
+
+        Equal stages are measured once. An interrupt or an error in the middle keeps, and stores,
+        the prices of all batches that were done.
+
+        Raises
+        ------
+        CostError
+            If a stage breaks a rule or the runner fails; it names the operators of the stage.
+        """
+        start_ns = self._clock_ns()
+        try:
+            keys = [stage_profile_key(graph, stage) for stage in stages]
+            self._count(requested=len(keys))
+            unknown = {
+                key: stage
+                for key, stage in zip(keys, stages, strict=True)
+                if key not in self._records
+            }
+            self._recall(unknown)
+            todo = [(key, stage) for key, stage in unknown.items() if key not in self._records]
+            size = self._options.batch_size
+            for first in range(0, len(todo), size):
+                self._measure(graph, todo[first : first + size])
+            return [self._records[key].median_ns for key in keys]
+        finally:
+            self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
+
+    def record(self, graph: OperatorGraph, stage: Stage) -> PriceRecord | None:
+        """Median, spread and samples behind a price; None before the stage was priced."""
+        return self._records.get(stage_profile_key(graph, stage))
+
+    def save(self) -> None:
+        """Try once more to store the prices that could not be written."""
+        self._save_at = 1
+        self._store({})
+
+    def _recall(self, unknown: dict[str, Stage]) -> None:
+        """Take what the database knows well enough."""
+        if self._database is None or not unknown:
+            return
+        try:
+            found = self._database.get_many(self._context, unknown)
+        except DatabaseError as error:
+            self._database_note = f"prices were not read from the profile database: {error}"
+            return
+        enough = {
+            key: record for key, record in found.items() if record.samples >= self._options.repeat
+        }
+        # Prices from the slow mode are worth replacing, unless the machine is in it again.
+        if any(record.slow_mode for record in enough.values()) and not self._watch.look():
+            enough = {key: record for key, record in enough.items() if not record.slow_mode}
+        self._records.update(enough)
+        self._count(from_database=len(enough))
+
+    def _measure(self, graph: OperatorGraph, batch: list[tuple[str, Stage]]) -> None:
+        """Price a batch together; what is complete is kept even if the batch is cut short."""
+        cells: dict[str, Cell] = {}
+        try:
+            for key, stage in batch:
+                cells[key] = Cell(self._timer(graph, stage), self._options.number)
+            dropped = sample(list(cells.values()), self._options, self._watch)
+            self._count(slow_rounds_dropped=dropped)
+        finally:
+            self._keep(
+                {
+                    key: self._record_of(cell)
+                    for key, cell in cells.items()
+                    if cell.complete(self._options)
+                }
+            )
+        if self._on_batch is not None:
+            self._on_batch(self.counters)
+
+    def _timer(self, graph: OperatorGraph, stage: Stage) -> Callable[[int], int]:
+        with _explained(graph, stage, "prepare"):
+            handle = self._runner.prepare(graph, stage)
+
+        def time_ns(number: int) -> int:
+            with _explained(graph, stage, "run"):
+                elapsed_ns = self._runner.time_ns(handle, number)
+                if elapsed_ns < 0:
+                    raise ValueError(f"{number} runs took {elapsed_ns} ns; the clock went back")
+                return elapsed_ns
+
+        return time_ns
+
+    def _ping_pong_ns(self) -> float:
+        try:
+            return self._runner.ping_pong_ns()
+        except Exception as error:
+            raise CostError(
+                f"core-to-core ping-pong failed: {type(error).__name__}: {error}; "
+                "run tvm-ios doctor, or price with a single lane"
+            ) from error
+
+    def _record_of(self, cell: Cell) -> PriceRecord:
+        used_ns = cell.used_ns(self._options.repeat)
+        return PriceRecord(
+            median_ns=max(1, round(median(used_ns))),
+            samples=len(used_ns),
+            spread_ns=round(median_absolute_deviation(used_ns)),
+            slow_mode=used_ns is not cell.fast_ns and bool(cell.slow_ns),
+            measured_at_s=time.time(),
+        )
+
+    def _keep(self, records: dict[str, PriceRecord]) -> None:
+        self._records.update(records)
+        self._count(priced=len(records), samples=sum(record.samples for record in records.values()))
+        self._store(records)
+
+    def _store(self, records: dict[str, PriceRecord]) -> None:
+        """Write to the database; a failure costs the tuning run nothing but the storing."""
+        if self._database is None:
+            return
+        self._unsaved.update(records)
+        if len(self._unsaved) < self._save_at:
+            return
+        try:
+            self._database.put_many(self._context, self._unsaved)
+        except DatabaseError as error:
+            self._save_at = 2 * len(self._unsaved)
+            self._database_note = f"prices are kept in memory and may be lost at the end: {error}"
+            return
+        self._unsaved.clear()
+        self._save_at = 1
+        self._database_note = None
+
+    def _count(
+        self,
+        *,
+        requested: int = 0,
+        priced: int = 0,
+        from_database: int = 0,
+        samples: int = 0,
+        slow_rounds_dropped: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        old = self._counters
+        self._counters = replace(
+            old,
+            requested=old.requested + requested,
+            priced=old.priced + priced,
+            from_database=old.from_database + from_database,
+            samples=old.samples + samples,
+            slow_rounds_dropped=old.slow_rounds_dropped + slow_rounds_dropped,
+            seconds=old.seconds + seconds,
+        )
+
+
+@contextmanager
+def _explained(graph: OperatorGraph, stage: Stage, verb: str) -> Iterator[None]:
+    """Turn what a runner throws into an error that names the stage."""
+    try:
+        yield
+    except Exception as error:
+        groups = " | ".join(
+            " -> ".join(graph.operators[index].name for index in group) for group in stage.groups
+        )
+        raise CostError(
+            f"graph {graph.name!r}: cannot {verb} the {stage.strategy.value} stage [{groups}] to "
+            f"price it: {type(error).__name__}: {error}"
+        ) from error

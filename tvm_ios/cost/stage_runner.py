@@ -1,0 +1,26 @@
+"""The seam between a measuring cost model and what runs stages: the executor, or a fake."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+
+__all__ = ["StageRunner"]
+
+
+class StageRunner(Protocol):
+    """Runs single stages of a graph, with kernels and buffers already in place."""
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+        """Make a stage ready to run; the handle is opaque and freed when it is dropped."""
+        ...
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        ...
