@@ -1,0 +1,58 @@
+# Everything runs in .venv, which every target sets up when it has to.
+# Needs: Linux on x86-64, Python 3.11 to 3.13 with venv, a C compiler, make.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+INPUTS := requirements/lock.txt pyproject.toml tvm_ios/install/requirements.txt \
+          tvm_ios/install/wheel.txt tvm_ios/install/finder.py tvm_ios/install/hook.py \
+          tvm_ios/install/native/libcuda_stub.c
+# The interpreter that .venv is made with: PYTHON=python3.12 make test
+PYTHON ?= python3
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench setup
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## tune two networks on this machine and print the comparison
+	$(PY) -m tvm_ios demo
+
+test: $(READY) ## run every test
+	$(PY) -m pytest
+
+check: $(READY) ## lint, format, types and the quick tests
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(PY) -m pytest -m "not slow"
+
+bench: $(READY) ## measure all networks into benchmarks/results
+	$(PY) -m benchmarks
+
+setup: $(READY) ## only set up the environment
+
+# The stamp names the folder it was made in: a .venv that was moved, or whose installation was cut
+# short, is repaired; one that lost its interpreter is made anew.
+ifneq ($(shell cat $(READY) 2>/dev/null && $(PY) -c ''),$(CURDIR))
+$(READY): broken
+endif
+.PHONY: broken
+broken:
+
+$(READY): $(INPUTS)
+	@rm -f $@
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "make: $(PYTHON) is not Python 3.11 to 3.13; say which is: make PYTHON=python3.12 ..." >&2; \
+	  exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
+	  rm -rf $(VENV); \
+	  echo "make: $(PYTHON) cannot make a virtual environment; Debian: apt-get install python3-venv" >&2; \
+	  exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PY) -m tvm_ios install-tvm
+	@$(PY) -c 'import tvm; from tvm import relay, autotvm, auto_scheduler'
+	@printf '%s' '$(CURDIR)' > $@

@@ -1,0 +1,83 @@
+"""``tvm-ios doctor``: prints what was found on this machine and how to mend what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tvm_ios.host.report import HostReport, describe_host
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.main import Subparsers
+
+__all__ = ["add_parser", "as_json", "as_text", "run"]
+
+_NOTHING = "none"
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the verb's options."""
+    parser = subparsers.add_parser(
+        "doctor",
+        description="Print what was found and how to mend what is missing. "
+        "Exit status 0 if the CPU path works, 1 if something that it needs is missing.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report; 1 if something required is missing."""
+    report = describe_host()
+    print(as_json(report) if arguments.json else as_text(report))
+    return 1 if report.problems else 0
+
+
+def as_json(report: HostReport) -> str:
+    """The report as JSON, with the latency mode spelled out."""
+    mode = report.latency_mode
+    return json.dumps(
+        asdict(report) | {"latency_mode": mode.value if mode else None}, indent=2
+    )
+
+
+def as_text(report: HostReport) -> str:
+    """The report for a person: one fact a line, then what to do."""
+    tvm, gpu = report.tvm, report.gpu
+    facts = [
+        ("python", f"{report.python} ({report.platform})"),
+        ("tvm", f"{tvm.version} ({tvm.origin}) at {tvm.location}" if tvm.version else _NOTHING),
+        ("dialects", ", ".join(tvm.dialects)),
+        ("targets", ", ".join(tvm.targets)),
+        ("llvm", tvm.llvm_version),
+        ("host target", tvm.host_target and f"{tvm.host_target} (compiled and ran a kernel)"),
+        ("c compiler", report.c_compiler),
+        ("processor", report.processor),
+        ("cores", f"{report.cores}, of which this process may use {report.lanes}"),
+        ("tvm threads", _threads(report)),
+        ("core to core", _latency(report)),
+        ("gpu", "; ".join(gpu.devices)),
+        ("driver", gpu.driver_cuda and f"serves CUDA {gpu.driver_cuda}"),
+        ("nvcc", gpu.nvcc),
+        ("cudnn", gpu.cudnn),
+        ("tvm libraries", ", ".join(tvm.libraries)),
+    ]
+    lines = [f"{name:<14}{value or _NOTHING}" for name, value in facts]
+    lines += [f"MISSING: {problem}" for problem in report.problems]
+    lines += [f"hint: {hint}" for hint in report.hints]
+    lines.append("The CPU path is not ready." if report.problems else "The CPU path is ready.")
+    return "\n".join(lines)
+
+
+def _threads(report: HostReport) -> str | None:
+    if report.tvm.threads is None:
+        return None
+    source = report.tvm_num_threads
+    return f"{report.tvm.threads} (TVM_NUM_THREADS {'=' + source if source else 'not set'})"
+
+
+def _latency(report: HostReport) -> str:
+    if report.hop_ns is None or report.latency_mode is None:
+        return "not measured (needs two cores and a C compiler)"
+    return f"{report.hop_ns:.0f} ns, {report.latency_mode.value} mode"

@@ -1,0 +1,107 @@
+"""The command ``tvm-ios``: finds the verb, imports that verb's module only, and runs it.
+
+A verb is a module of this package with ``add_parser(subparsers)`` and ``run(arguments)``, which
+returns the exit status. Exit status: 0 done, 1 the answer is no, 2 wrong use or an error of ours,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, TypeAlias
+
+from tvm_ios.errors import TvmIosError
+
+__all__ = ["VERBS", "Subparsers", "Verb", "main"]
+
+# argparse has no public name for what add_subparsers returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One verb: its name, the module of this package that does it, and a line of help."""
+
+    name: str
+    module: str
+    summary: str
+
+
+VERBS = (
+    Verb(name="doctor", module="doctor", summary="say what is here and how to mend what is missing"),
+    Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
+    Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
+)
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+_DEBUG_HELP = "show the traceback of an error"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(_chosen_verb(words))
+    debug = False
+    try:
+        arguments = parser.parse_args(words)
+        debug = arguments.debug
+        status = int(arguments.run(arguments))
+        sys.stdout.flush()  # a reader that went away shows here, not at interpreter exit
+    except TvmIosError as error:
+        if debug:
+            raise
+        print(f"tvm-ios: error: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("tvm-ios: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_BROKEN_PIPE
+    return status
+
+
+def _chosen_verb(words: Sequence[str]) -> str | None:
+    """The first word that is no option; the options before the verb take no values."""
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tvm-ios", description="IOS, the inter-operator scheduler, as a plugin for TVM."
+    )
+    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the version")
+    parser.add_argument("--debug", action="store_true", help=_DEBUG_HELP)
+    subparsers = parser.add_subparsers(
+        title="verbs", metavar="VERB", required=True, parser_class=argparse.ArgumentParser
+    )
+    for verb in VERBS:
+        if verb.name != chosen:
+            subparsers.add_parser(verb.name, help=verb.summary)
+            continue
+        module = importlib.import_module(f"tvm_ios.cli.{verb.module}")
+        module.add_parser(subparsers)
+        chosen_parser = subparsers.choices[verb.name]
+        chosen_parser.set_defaults(run=module.run)
+        # Taken after the verb too; SUPPRESS keeps what was said before it.
+        chosen_parser.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help=_DEBUG_HELP
+        )
+    return parser
+
+
+class _VersionAction(argparse.Action):
+    """Reads the version when it is asked for: importlib.metadata takes 30 ms."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"tvm-ios {metadata.version('tvm-ios')}")
+        parser.exit()

@@ -1,0 +1,29 @@
+"""This machine: its TVM, its processor, its devices. The one place that knows TVM versions.
+
+Importing this package does not import TVM.
+"""
+
+from tvm_ios.host.gpu import GpuReport, describe_gpu
+from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
+from tvm_ios.host.processor import default_lanes, processor_name, target_candidates
+from tvm_ios.host.relay_tvm import cached_libinfo, host_target, require_relay_tvm
+from tvm_ios.host.report import HostReport, describe_host
+from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
+
+__all__ = [
+    "GpuReport",
+    "HostReport",
+    "LatencyMode",
+    "TvmReport",
+    "cached_libinfo",
+    "core_to_core_ns",
+    "default_lanes",
+    "describe_gpu",
+    "describe_host",
+    "describe_tvm",
+    "host_target",
+    "latency_mode",
+    "processor_name",
+    "require_relay_tvm",
+    "target_candidates",
+]

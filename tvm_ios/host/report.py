@@ -1,0 +1,105 @@
+"""One report on the whole machine, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from dataclasses import dataclass
+
+from tvm_ios.core.c_compiler import find_c_compiler
+from tvm_ios.errors import HostError
+from tvm_ios.host.gpu import GpuReport, describe_gpu
+from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
+from tvm_ios.host.processor import default_lanes, processor_name
+from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
+
+__all__ = ["HostReport", "describe_host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """What tvm-ios finds on this machine.
+
+    ``problems`` are what stops the CPU path, ``hints`` what is worth knowing; each line names the
+    next step. ``hop_ns`` is the core-to-core latency, None where it could not be measured.
+    """
+
+    python: str
+    platform: str
+    processor: str
+    cores: int
+    lanes: int
+    tvm_num_threads: str | None
+    c_compiler: str | None
+    hop_ns: float | None
+    tvm: TvmReport
+    gpu: GpuReport
+    problems: tuple[str, ...]
+    hints: tuple[str, ...]
+
+    @property
+    def latency_mode(self) -> LatencyMode | None:
+        """The mode that ``hop_ns`` means."""
+        return None if self.hop_ns is None else latency_mode(self.hop_ns)
+
+
+def describe_host() -> HostReport:
+    """Look at this machine; takes some seconds and never fails on what it finds."""
+    problems, hints = [], []
+    compiler = hop_ns = None
+    try:
+        compiler = shlex.join(find_c_compiler())
+        hop_ns = core_to_core_ns()
+    except (HostError, OSError) as error:
+        problems.append(str(error))
+    tvm, gpu, lanes = describe_tvm(), describe_gpu(), default_lanes()
+    if tvm.problem is not None:
+        problems.append(tvm.problem)
+    elif "llvm" not in tvm.targets:
+        problems.append("this TVM cannot compile for the CPU; run `tvm-ios install-tvm --force`")
+    hints.extend(_thread_hints(tvm, lanes))
+    if hop_ns is not None and latency_mode(hop_ns) is LatencyMode.SLOW:
+        hints.append(
+            f"a hop from core to core takes {hop_ns:.0f} ns: a virtual machine in slow mode; "
+            "lanes gain little now, measure again in some minutes"
+        )
+    hints.extend(_gpu_hints(tvm, gpu))
+    return HostReport(
+        python=platform.python_version(),
+        platform=f"{sys.platform} {platform.machine()}",
+        processor=processor_name(),
+        cores=os.cpu_count() or 1,
+        lanes=lanes,
+        tvm_num_threads=os.environ.get("TVM_NUM_THREADS"),
+        c_compiler=compiler,
+        hop_ns=hop_ns,
+        tvm=tvm,
+        gpu=gpu,
+        problems=tuple(problems),
+        hints=tuple(hints),
+    )
+
+
+def _thread_hints(tvm: TvmReport, lanes: int) -> list[str]:
+    if tvm.threads is None or tvm.threads == lanes:
+        return []
+    why = "its guess is half of the cores" if tvm.threads < lanes else "more than the cores it may use"
+    return [
+        f"stock TVM runs {tvm.threads} threads, {why}; for all {lanes}: "
+        f"export TVM_NUM_THREADS={lanes} before Python starts"
+    ]
+
+
+def _gpu_hints(tvm: TvmReport, gpu: GpuReport) -> list[str]:
+    hints = []
+    if gpu.driver_cuda is not None and int(gpu.driver_cuda.split(".")[0]) < 12:
+        hints.append(f"the driver serves CUDA {gpu.driver_cuda}, TVM needs 12; update the driver")
+    elif gpu.devices and not tvm.gpu_visible and tvm.problem is None:
+        hints.append("there is a GPU that TVM does not see; check CUDA_VISIBLE_DEVICES")
+    if gpu.devices and gpu.nvcc is None:
+        hints.append("no nvcc: TVM compiles CUDA with it; install a CUDA toolkit, put it on PATH")
+    if gpu.devices and gpu.cudnn is None:
+        hints.append("no cuDNN: pip install nvidia-cudnn-cu12, if its kernels are wanted")
+    return hints

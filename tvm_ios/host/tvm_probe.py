@@ -1,0 +1,117 @@
+"""Looks at TVM from a process of its own: a TVM that crashes or hangs does not take us with it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.errors import HostError
+from tvm_ios.host.relay_tvm import host_target, require_relay_tvm
+
+__all__ = ["TvmReport", "describe_tvm"]
+
+_PROGRAM = "from tvm_ios.host.tvm_probe import main; main()"
+_TIMEOUT_S = 120
+_LIBRARIES = ("USE_CUDNN", "USE_CUBLAS", "USE_GRAPH_EXECUTOR_CUDA_GRAPH")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmReport:
+    """What ``import tvm`` gives; ``problem`` says why it is unfit for Relay, if it is.
+
+    ``origin`` is "wheel" for the one that `tvm-ios install-tvm` installs and "yours" for any
+    other. ``threads`` is the size of TVM's thread pool, ``host_target`` the target that a kernel
+    was compiled and run with, ``libraries`` the optional CUDA libraries compiled in.
+    """
+
+    origin: str | None = None
+    version: str | None = None
+    location: str | None = None
+    dialects: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    llvm_version: str | None = None
+    libraries: tuple[str, ...] = ()
+    threads: int | None = None
+    host_target: str | None = None
+    gpu_visible: bool = False
+    problem: str | None = None
+
+
+def describe_tvm() -> TvmReport:
+    """Look at TVM in a child process with the same module search path; never fails."""
+    # The child has to find what this process would find, whatever its own first path entry.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-P", "-W", "ignore", "-c", _PROGRAM]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        return TvmReport(problem=f"importing TVM did not end within {_TIMEOUT_S} s")
+    try:
+        fields = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return TvmReport(problem=f"importing TVM ended the process ({done.returncode}): {last}")
+    return TvmReport(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    )
+
+
+def main() -> None:
+    """Print the report of this process's TVM as one line of JSON."""
+    print(json.dumps(asdict(_probe())))
+
+
+def _probe() -> TvmReport:
+    try:
+        require_relay_tvm()
+    except HostError as error:
+        problem = str(error)
+    else:
+        problem = None
+    tvm = sys.modules.get("tvm")
+    if tvm is None or not hasattr(tvm, "__version__"):
+        return TvmReport(problem=problem)
+    fields = _facts(tvm)
+    if problem is None:
+        try:
+            fields["host_target"] = host_target()
+        except HostError as error:
+            problem = str(error)
+    return TvmReport(**fields, problem=problem)
+
+
+def _facts(tvm: Any) -> dict[str, Any]:
+    flags = tvm.support.libinfo()
+    place = os.path.dirname(tvm.__file__)
+    return {
+        "origin": "wheel" if os.path.join("bitblas", "3rdparty", "tvm") in place else "yours",
+        "version": tvm.__version__,
+        "location": place,
+        "dialects": tuple(name for name in ("relay", "relax") if _imports(f"tvm.{name}")),
+        "targets": tuple(name for name in ("llvm", "cuda") if tvm.runtime.enabled(name)),
+        "llvm_version": flags.get("LLVM_VERSION"),
+        "libraries": tuple(name for name in _LIBRARIES if flags.get(name, "OFF") == "ON"),
+        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
+        "gpu_visible": bool(tvm.cuda(0).exist),
+    }
+
+
+def _imports(name: str) -> bool:
+    # Whatever goes wrong inside a dialect, it is not there for the user.
+    try:
+        importlib.import_module(name)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Installation: puts a TVM with Relay where a plain ``import tvm`` finds it."""

@@ -1,0 +1,156 @@
+"""Makes a plain ``import tvm`` find the TVM with Relay inside the wheel named in wheel.txt.
+
+``tvm_ios.install.hook`` copies this file into site-packages; a ``.pth`` line imports the copy at
+every interpreter start. So it stands alone, imports nothing that the interpreter has not loaded
+already, and does its work only when ``tvm`` is asked for.
+
+Which TVM wins is read from ``TVM_IOS_TVM``:
+
+- ``auto`` (default): a TVM with Relay that is on the path or installed; else the wheel.
+- ``wheel``: the wheel.
+- ``path``: whatever Python finds without this hook, a TVM without Relay included.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the cost of importing typing
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec, SourceFileLoader
+    from types import ModuleType
+
+__all__ = ["CHOICE_VARIABLE", "CHOICES", "RelayTvmFinder", "has_relay", "install", "usual_spec"]
+
+CHOICE_VARIABLE = "TVM_IOS_TVM"
+CHOICES = ("auto", "wheel", "path")
+STUB_FILE = os.path.join("_tvm_ios_native", "libcuda_stub.so")
+# CUDA 12 functions of the driver that libtvm.so needs; an older driver lacks the last two.
+NEWEST_DRIVER_FUNCTIONS = ("cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled")
+
+
+class RelayTvmFinder:
+    """A meta-path finder for the one name ``tvm``; it answers for nothing else.
+
+    ``site_packages`` is the folder that holds the wheel's files.
+    """
+
+    def __init__(self, site_packages: str) -> None:
+        self.site_packages = site_packages
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of the TVM that wins, or None to leave the search to Python."""
+        if name != "tvm":
+            return None
+        choice = os.environ.get(CHOICE_VARIABLE) or "auto"
+        if choice not in CHOICES:
+            raise ImportError(
+                f"{CHOICE_VARIABLE}={choice!r} is not one of {', '.join(CHOICES)}; "
+                "unset it to take the TVM with Relay"
+            )
+        root = os.path.join(self.site_packages, "bitblas", "3rdparty", "tvm")
+        package = os.path.join(root, "python", "tvm")
+        init = os.path.join(package, "__init__.py")
+        if choice == "path" or not os.path.isfile(init):
+            return None
+        if choice == "auto":
+            spec = usual_spec(self)
+            if has_relay(spec):
+                return spec
+        from importlib.util import spec_from_file_location
+
+        return spec_from_file_location(
+            "tvm",
+            init,
+            loader=_wheel_loader(self.site_packages, root, init),
+            submodule_search_locations=[package],
+        )
+
+
+def usual_spec(without: RelayTvmFinder | None = None) -> ModuleSpec | None:
+    """The spec of ``tvm`` that Python finds without this hook, or None."""
+    for finder in list(sys.meta_path):
+        if finder is without or isinstance(finder, RelayTvmFinder):
+            continue
+        find = getattr(finder, "find_spec", None)
+        spec = find("tvm", None) if find else None
+        if spec is not None:
+            return spec
+    return None
+
+
+def has_relay(spec: ModuleSpec | None) -> bool:
+    """Whether the package that ``spec`` describes is a TVM with Relay (0.19 or older)."""
+    if spec is None or spec.loader is None:
+        return False
+    return any(
+        os.path.isfile(os.path.join(folder, "relay", "__init__.py"))
+        for folder in spec.submodule_search_locations or ()
+    )
+
+
+def install() -> None:
+    """Put the finder before Python's own, once."""
+    if not any(isinstance(finder, RelayTvmFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, RelayTvmFinder(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
+    from importlib.machinery import SourceFileLoader
+
+    class WheelLoader(SourceFileLoader):
+        """Loads the wheel's TVM: its shared libraries first, then the package."""
+
+        def exec_module(self, module: ModuleType) -> None:
+            _preload(site_packages)
+            # Without it every build tries a download of schedules tuned for other machines.
+            os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+            # TVM searches this variable, LD_LIBRARY_PATH and PATH for libtvm.so before its own
+            # folder. Set while it loads, its own library wins; put back, other TVMs are not misled.
+            leaked = os.environ.get("TVM_LIBRARY_PATH")
+            os.environ["TVM_LIBRARY_PATH"] = os.path.join(root, "build")
+            try:
+                super().exec_module(module)
+            finally:
+                if leaked is None:
+                    del os.environ["TVM_LIBRARY_PATH"]
+                else:
+                    os.environ["TVM_LIBRARY_PATH"] = leaked
+
+    return WheelLoader("tvm", init)
+
+
+def _preload(site_packages: str) -> None:
+    """Load what libtvm.so is linked against, so that the dynamic loader finds it by SONAME."""
+    driver = _load("libcuda.so.1") or _load("/usr/local/nvidia/lib64/libcuda.so.1")
+    if driver is None or not all(hasattr(driver, name) for name in NEWEST_DRIVER_FUNCTIONS):
+        stub = os.path.join(site_packages, STUB_FILE)
+        if _load(stub) is None:
+            raise ImportError(
+                f"no NVIDIA driver of CUDA 12 or newer, and its stand-in {stub} does not load; "
+                "run `tvm-ios install-tvm`"
+            )
+    for folder, name in (
+        ("cuda_runtime", "libcudart.so.12"),
+        ("cuda_nvrtc", "libnvrtc.so.12"),
+    ):
+        if _load(os.path.join(site_packages, "nvidia", folder, "lib", name)) or _load(name):
+            continue
+        raise ImportError(
+            f"{name} (package nvidia-{folder.replace('_', '-')}-cu12) does not load; "
+            "run `tvm-ios install-tvm`"
+        )
+
+
+def _load(library: str) -> ctypes.CDLL | None:
+    import ctypes
+
+    try:
+        return ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None

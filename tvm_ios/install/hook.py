@@ -1,0 +1,84 @@
+"""Writes the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
+
+Three things land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
+(one line that imports it at interpreter start) and ``_tvm_ios_native/libcuda_stub.so``. The stand-in
+has no name by which a loader could take it for the driver: only the hook loads it, by full path,
+and only where no driver answers.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from tvm_ios.core.c_compiler import compile_shared
+from tvm_ios.errors import HostError
+from tvm_ios.install.finder import STUB_FILE
+
+__all__ = ["hook_is_installed", "write_hook"]
+
+MODULE_NAME = "_tvm_ios_finder"
+PTH_NAME = "tvm_ios_finder.pth"
+# site runs a .pth line that begins with "import"; a missing module must not break the start.
+PTH_LINE = (
+    f'import sys; exec("try:\\n import {MODULE_NAME} as f\\n f.install()\\n'
+    'except ImportError:\\n pass")\n'
+)
+_FINDER = Path(__file__).with_name("finder.py")
+_STUB = Path(__file__).with_name("native") / "libcuda_stub.c"
+
+
+def write_hook(site_packages: Path) -> tuple[Path, ...]:
+    """Install the hook into ``site_packages``; return the files that changed.
+
+    Every file is replaced atomically, the ``.pth`` last: processes that start meanwhile see the
+    old hook or the new one.
+
+    Raises
+    ------
+    HostError
+        If there is no C compiler or ``site_packages`` cannot be written.
+    """
+    stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
+    contents = {
+        site_packages / STUB_FILE: stub.read_bytes(),
+        site_packages / f"{MODULE_NAME}.py": _FINDER.read_bytes(),
+        site_packages / PTH_NAME: PTH_LINE.encode(),
+    }
+    return tuple(path for path, content in contents.items() if _replace(path, content))
+
+
+def hook_is_installed(site_packages: Path) -> bool:
+    """Whether ``site_packages`` holds the hook of this version of tvm-ios."""
+    module = site_packages / f"{MODULE_NAME}.py"
+    pth = site_packages / PTH_NAME
+    return (
+        _content(module) == _FINDER.read_bytes()
+        and _content(pth) == PTH_LINE.encode()
+        and (site_packages / STUB_FILE).is_file()
+    )
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _replace(path: Path, content: bytes) -> bool:
+    if _content(path) == content:
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise HostError(
+            f"cannot write {path}: {error}; use a virtual environment that you own"
+        ) from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.chmod(temporary, 0o644)
+    os.replace(temporary, path)
+    return True

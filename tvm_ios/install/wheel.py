@@ -1,0 +1,110 @@
+"""Installs the wheel that holds a TVM with Relay, and the packages that TVM needs."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from tvm_ios.errors import HostError
+from tvm_ios.install.finder import has_relay, usual_spec
+from tvm_ios.install.hook import write_hook
+
+__all__ = ["Installation", "install_relay_tvm", "site_packages_directory", "wheel_is_installed"]
+
+_HERE = Path(__file__).parent
+_REQUIREMENTS = _HERE / "requirements.txt"
+_WHEEL = _HERE / "wheel.txt"
+_PLATFORMS = ("x86_64", "amd64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What `install_relay_tvm` did, one line a step, and the files that changed."""
+
+    steps: tuple[str, ...]
+    changed: tuple[Path, ...] = ()
+
+    def as_text(self) -> str:
+        """The steps, one a line."""
+        return "\n".join(self.steps)
+
+
+def site_packages_directory() -> Path:
+    """The folder that pip installs into for this interpreter."""
+    return Path(sysconfig.get_path("purelib"))
+
+
+def wheel_is_installed() -> bool:
+    """Whether the pinned version of the wheel is installed with its TVM in place."""
+    name, _, version = _pinned_wheel().partition("==")
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    package = site_packages_directory() / "bitblas" / "3rdparty" / "tvm" / "python" / "tvm"
+    return installed == version and (package / "__init__.py").is_file()
+
+
+def install_relay_tvm(*, force: bool = False) -> Installation:
+    """Install the Relay TVM into this interpreter's environment; do nothing twice.
+
+    A TVM with Relay that is already on the path or installed wins and nothing is installed,
+    unless ``force`` is set.
+
+    Raises
+    ------
+    HostError
+        If the wheel does not fit this machine, pip fails, there is no C compiler, or
+        site-packages cannot be written.
+    """
+    own = usual_spec()
+    if has_relay(own) and not force:
+        return Installation(
+            steps=(
+                f"found a TVM with Relay at {own.origin}: it wins, nothing to install "
+                "(--force installs the wheel beside it)",
+            )
+        )
+    if platform.machine().lower() not in _PLATFORMS or sys.platform != "linux":
+        raise HostError(
+            f"the TVM wheel {_pinned_wheel()} is for Linux on x86-64, this is {sys.platform} on "
+            f"{platform.machine()}; build TVM 0.19 or older from source and put its python folder "
+            "on PYTHONPATH"
+        )
+    steps = []
+    if wheel_is_installed():
+        steps.append(f"{_pinned_wheel()} is installed")
+    else:
+        _pip("install", "--no-deps", "--require-hashes", "-r", str(_WHEEL))
+        steps.append(f"installed {_pinned_wheel()} (its TVM only, without its dependencies)")
+    _pip("install", "-r", str(_REQUIREMENTS))
+    steps.append("the packages that TVM needs are installed")
+    changed = write_hook(site_packages_directory())
+    steps.append(f"wrote {', '.join(map(str, changed))}" if changed else "the hook is up to date")
+    if own is not None and own.loader is not None:
+        steps.append(
+            f"note: the TVM at {own.origin} has no Relay; `import tvm` now gives the wheel's. "
+            "TVM_IOS_TVM=path gives the other one back"
+        )
+    return Installation(steps=tuple(steps), changed=changed)
+
+
+def _pinned_wheel() -> str:
+    for line in _WHEEL.read_text().splitlines():
+        if line and not line.startswith("#"):
+            return line.split()[0]
+    raise HostError(f"{_WHEEL} names no wheel; reinstall tvm-ios")
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HostError(
+            f"pip failed (exit {done.returncode}): {' '.join(command)}\n{done.stderr.strip()}"
+        )
