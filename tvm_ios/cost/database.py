@@ -1,7 +1,7 @@
 """The profile database: prices of stages on disk, so an equal stage is measured once ever.
 
 One SQLite file with a rollback journal. No connection outlives a call, so forks, threads and
-kill −9 find nothing half done, several processes may write at once, and a read-only file still
+kill -9 find nothing half done, several processes may write at once, and a read-only file still
 serves its prices. Nothing here ever deletes or replaces a file it cannot read.
 """
 
@@ -26,12 +26,20 @@ APPLICATION_ID = 0x54494F53
 KEYS_PER_QUERY = 500
 """SQLite builds of old allow 999 parameters in a statement."""
 
-TABLES = (
-    "CREATE TABLE contexts (digest TEXT PRIMARY KEY, description TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE prices (context TEXT NOT NULL, stage TEXT NOT NULL, median_ns INTEGER NOT NULL,"
-    " samples INTEGER NOT NULL, spread_ns INTEGER NOT NULL, slow_mode INTEGER NOT NULL,"
-    " measured_at_s REAL NOT NULL, PRIMARY KEY (context, stage)) WITHOUT ROWID",
-)
+CONTEXTS = """
+CREATE TABLE contexts (
+  digest TEXT PRIMARY KEY,
+  description TEXT NOT NULL
+) WITHOUT ROWID
+"""
+PRICES = """
+CREATE TABLE prices (
+  context TEXT NOT NULL, stage TEXT NOT NULL,
+  median_ns INTEGER NOT NULL, samples INTEGER NOT NULL, spread_ns INTEGER NOT NULL,
+  slow_mode INTEGER NOT NULL, measured_at_s REAL NOT NULL,
+  PRIMARY KEY (context, stage)
+) WITHOUT ROWID
+"""
 # The better measurement stays, whoever writes last: the fast mode first, then more samples.
 PUT = """
 INSERT INTO prices VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -95,7 +103,7 @@ class ProfileDatabase:
             self._check_pages(connection)
 
     def get_many(self, context: ProfileContext, keys: Iterable[str]) -> dict[str, PriceRecord]:
-        """Records of the stage keys that have one in this context.
+        """Return the records of those stage keys that have one in this context.
 
         Raises
         ------
@@ -111,7 +119,7 @@ class ProfileDatabase:
                 marks = ",".join("?" * len(part))
                 rows = connection.execute(
                     "SELECT stage, median_ns, samples, spread_ns, slow_mode, measured_at_s "
-                    f"FROM prices WHERE context = ? AND stage IN ({marks})",
+                    f"FROM prices WHERE context = ? AND stage IN ({marks})",  # noqa: S608 marks only
                     (digest, *part),
                 )
                 for stage, median_ns, samples, spread_ns, slow_mode, measured_at_s in rows:
@@ -241,7 +249,7 @@ class ProfileDatabase:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """A write transaction that takes its lock at once, so it waits rather than fails later."""
+    """Begin a write with its lock taken at once, so it waits rather than fails later."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -269,7 +277,7 @@ def _create(connection: sqlite3.Connection) -> None:
         # Another process may have made the tables while this one waited for the lock.
         if not _is_empty(connection):
             return
-        for statement in TABLES:
+        for statement in (CONTEXTS, PRICES):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {DATABASE_VERSION}")

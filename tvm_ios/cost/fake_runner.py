@@ -54,7 +54,7 @@ class FakeStageRunner:
         self._slow_spans_s = tuple(slow_spans_s)
         self._slow_factor = slow_factor
         self._lanes = lanes
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 noise, no secret
         self._now_ns = 0
         self.prepared: list[Stage] = []
         """Every stage that was prepared, in order."""
@@ -62,7 +62,7 @@ class FakeStageRunner:
         """Every timing: the stage and its number of runs."""
 
     def clock_ns(self) -> int:
-        """Simulated time."""
+        """Return the simulated time."""
         return self._now_ns
 
     def sleep_s(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ class FakeStageRunner:
         return graph, stage
 
     def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
-        """Simulated total of ``number`` runs, in nanoseconds."""
+        """Return the simulated total of ``number`` runs, in nanoseconds."""
         graph, stage = handle
         self.timed.append((stage, number))
         total_ns = number * self._latency_ns(graph, stage)

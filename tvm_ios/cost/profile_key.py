@@ -117,7 +117,7 @@ def _readers_of_outside_tensors(
 
 
 def _tensors_read(operator: Operator) -> tuple[int | str, ...]:
-    """Producers, or the identity of a network input, which has no producer."""
+    """Return producers, or the identity of a network input, which has no producer."""
     if operator.predecessors or operator.convolution is None:
         return operator.predecessors
     return (operator.convolution.operand,)

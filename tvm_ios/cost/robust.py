@@ -23,9 +23,9 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """Standard error of the median as a fraction of it; infinite for fewer than three values.
+    """Estimate the standard error of the median as a fraction of it; infinite for fewer than three values.
 
-    An estimate from the median absolute deviation, so one sample hit by another process does not
+    It comes from the median absolute deviation, so one sample hit by another process does not
     make a quiet stage look noisy.
     """
     middle = median(values) if values else 0.0

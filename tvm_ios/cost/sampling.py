@@ -53,7 +53,7 @@ class MeasureOptions:
     tolerance: float = 0.02
     """Standard error of the median, as a fraction of it, that is good enough."""
     batch_size: int = 32
-    """Stages measured together, and stored together: the most that a kill −9 can lose."""
+    """Stages measured together, and stored together: the most that a kill -9 can lose."""
     mode: ModeOptions = field(default_factory=ModeOptions)
     """When the machine is in its slow mode, and how long to wait."""
 
@@ -95,7 +95,7 @@ class Cell:
     """The same from slow rounds, taken when patience had run out."""
 
     def used_ns(self, repeat: int) -> list[float]:
-        """The samples that count: the fast ones alone, if they are enough."""
+        """Return the samples that count: the fast ones alone, if they are enough."""
         return self.fast_ns if len(self.fast_ns) >= repeat else self.fast_ns + self.slow_ns
 
     def complete(self, options: MeasureOptions) -> bool:
