@@ -18,7 +18,7 @@ from tvm import relay
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["NetworkBuilder", "Network", "Pooling", "Tensor"]
+__all__ = ["Network", "NetworkBuilder", "Pooling", "Tensor"]
 
 Network = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
 """A module whose ``main`` takes the image and the weights, and the weights by name."""
@@ -89,7 +89,9 @@ class NetworkBuilder:
         activate: bool = True,
     ) -> Tensor:
         """Convolution and bias, then a rectifier if ``activate``."""
-        output = self._convolve(unit, "", operand, out_channels, kernel, stride, padding)
+        output = self._convolve(
+            unit, operand, out_channels, kernel=kernel, stride=stride, padding=padding
+        )
         return self._relu(unit, output) if activate else output
 
     def relu_convolution(
@@ -97,7 +99,7 @@ class NetworkBuilder:
     ) -> Tensor:
         """The paper's ReluConv: a rectifier, then a 1x1 convolution and bias."""
         activated = self._relu(unit, operand)
-        return self._convolve(unit, "", activated, out_channels, (1, 1), stride, (0, 0))
+        return self._convolve(unit, activated, out_channels, stride=stride)
 
     def relu_separable_convolution(
         self,
@@ -112,15 +114,15 @@ class NetworkBuilder:
         activated = self._relu(unit, self._sum(unit, operands))
         depthwise = self._convolve(
             unit,
-            "depthwise.",
             activated,
             activated.channels,
-            (kernel, kernel),
-            stride,
-            (kernel // 2, kernel // 2),
+            part="depthwise.",
+            kernel=(kernel, kernel),
+            stride=stride,
+            padding=(kernel // 2, kernel // 2),
             groups=activated.channels,
         )
-        return self._convolve(unit, "pointwise.", depthwise, out_channels, (1, 1), 1, (0, 0))
+        return self._convolve(unit, depthwise, out_channels, part="pointwise.")
 
     def pool(
         self,
@@ -183,12 +185,13 @@ class NetworkBuilder:
     def _convolve(
         self,
         unit: str,
-        part: str,
         operand: Tensor,
         out_channels: int,
-        kernel: tuple[int, int],
-        stride: int,
-        padding: tuple[int, int],
+        *,
+        part: str = "",
+        kernel: tuple[int, int] = (1, 1),
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
         groups: int = 1,
     ) -> Tensor:
         height = self._extent(unit, operand.height, kernel[0], stride, padding[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol
 
 from tvm_ios.errors import OptionError
@@ -23,38 +25,35 @@ class NetworkFactory(Protocol):
         ...
 
 
-MODEL_NAMES = (
-    "inception_v3",
-    "nasnet_large",
-    "nasnet_small",
-    "nasnet_small_c44",
-    "randwire",
-    "randwire_small",
-    "squeezenet",
+_FACTORIES: Mapping[str, NetworkFactory] = MappingProxyType(
+    {
+        "inception_v3": inception_v3,
+        "nasnet_large": nasnet_large,
+        "nasnet_small": nasnet_small,
+        "nasnet_small_c44": partial(nasnet_small, filters=44, size=28),
+        "randwire": randwire,
+        "randwire_small": randwire_small,
+        "squeezenet": squeezenet,
+    }
 )
+
+MODEL_NAMES = tuple(_FACTORIES)
 
 
 def by_name(name: str) -> NetworkFactory:
     """The function that builds a network; ``nasnet_small_c44`` has 44 filters at 28x28.
+
+    Parameters
+    ----------
+    name
+        One of :data:`MODEL_NAMES`, with underscores or hyphens.
 
     Raises
     ------
     OptionError
         If there is no such network; the message lists the names there are.
     """
-    match name.replace("-", "_"):
-        case "inception_v3":
-            return inception_v3
-        case "nasnet_large":
-            return nasnet_large
-        case "nasnet_small":
-            return nasnet_small
-        case "nasnet_small_c44":
-            return partial(nasnet_small, filters=44, size=28)
-        case "randwire":
-            return randwire
-        case "randwire_small":
-            return randwire_small
-        case "squeezenet":
-            return squeezenet
-    raise OptionError(f"no network named {name!r}; choose one of {', '.join(MODEL_NAMES)}")
+    factory = _FACTORIES.get(name.replace("-", "_"))
+    if factory is None:
+        raise OptionError(f"no network named {name!r}; choose one of {', '.join(MODEL_NAMES)}")
+    return factory

@@ -7,8 +7,13 @@ Two deliberate differences to Zoph et al., kept so that schedules compare with t
 - The second stem cell sums its two strided paths, where the original concatenates them.
 
 Two published habits are kept as well: in the first stem cell the averaged sum joins ``sum0``, in
-all other reductions ``sum1``; and the first cell after a reduction reads, as its previous tensor, what the reduction read as its
-previous tensor, so both halve the same tensor. 374 schedule units in the large network.
+all other reductions ``sum1``; and the first cell after a reduction reads, as its previous tensor,
+what the reduction read as its own. 374 schedule units in the large network.
+
+A normal cell adds two equal poolings, ``f(x) + f(x)``. Relay's SimplifyExpr makes that ``2 * f(x)``
+but copies the graph below it, once more in every cell (TVM 0.17; with unbound weights the build
+fails). tvm-ios guards against it; with plain ``relay.build`` use
+``PassContext(opt_level=3, disabled_pass=["SimplifyExpr"])``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx
+import networkx as nx
 
 from tvm_ios.errors import OptionError
 
@@ -78,7 +78,7 @@ def watts_strogatz(
             f"probability {rewire_probability}; use 2 <= neighbours < nodes and a probability "
             "from 0 to 1"
         )
-    graph = networkx.connected_watts_strogatz_graph(
+    graph = nx.connected_watts_strogatz_graph(
         num_nodes, num_neighbours, rewire_probability, tries=200, seed=seed
     )
     edges = sorted((min(edge), max(edge)) for edge in graph.edges())
