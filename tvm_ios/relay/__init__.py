@@ -1,0 +1,22 @@
+"""The Relay dialect: prepare, extract, merge, rewrite, build. The only room that imports Relay."""
+
+from __future__ import annotations
+
+from tvm_ios.relay.build import StagedBuild, build, placements_for
+from tvm_ios.relay.extract import Coverage, Extraction, extract, is_prepared
+from tvm_ios.relay.prepare import PreparedModule, prepare
+from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
+
+__all__ = [
+    "Coverage",
+    "Extraction",
+    "PreparedModule",
+    "StagedBuild",
+    "build",
+    "extract",
+    "is_partitioned",
+    "is_prepared",
+    "placements_for",
+    "prepare",
+    "read_schedule",
+]

@@ -1,0 +1,181 @@
+"""Compiles a prepared or partitioned module, and says where each of its kernels runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relay
+from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+from tvm.ir.transform import PassContext
+
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.relay.context import offline_tophub, pass_context
+from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.stage_ir import flatten, is_partitioned
+from tvm_ios.runtime.placement import Placement
+
+__all__ = ["StagedBuild", "build", "placements_for"]
+
+FINISHED_PASSES = (
+    "qnn.Legalize",
+    "Legalize",
+    "SimplifyInference",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "SimplifyExpr",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "FlattenAtrousConv",
+    "AlterOpLayout",
+    "FastMath",
+)
+"""Graph passes that ``prepare`` has run; once more they cost time, or would alter kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBuild:
+    """Compiled kernels, and the place of every operator in the schedule."""
+
+    factory: GraphExecutorFactoryModule
+    graph_json: str
+    params: dict[str, tvm.nd.NDArray]
+    """Constants of the model, by their names in the graph JSON."""
+    placements: tuple[Placement, ...]
+    """One for each ``tvm_op`` node, in node order."""
+    operator_names: tuple[str, ...]
+    """One for each ``tvm_op`` node, in node order; unique."""
+    extraction: Extraction
+    """The operators that were compiled, merged ones included, in node order."""
+
+
+def build(
+    module: tvm.IRModule, target: Any, params: Mapping[str, tvm.nd.NDArray] | None = None
+) -> StagedBuild:
+    """Compile with TVM, under the caller's PassContext and tuning records.
+
+    Parameters
+    ----------
+    module
+        Prepared, or partitioned into stages. Without stages every operator is a stage of its own.
+    target
+        What the module was prepared for.
+    params
+        Parameters that are still inputs; None where all are bound.
+
+    Raises
+    ------
+    ModelError
+        If the module is not prepared, or TVM's graph does not match it operator by operator.
+    """
+    chosen = resolve_target(target)
+    if is_partitioned(module):
+        flat = flatten(module)
+        extraction = extract(flat.module)
+        names = tuple(kernel.name for kernel in flat.kernels)
+        places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
+    else:
+        extraction = extract(module)
+        names = tuple(operator.name for operator in extraction.graph.operators)
+        places = [(index, 0) for index in range(len(names))]
+    if not extraction.calls and extraction.coverage.barriers:
+        raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
+    factory = _compile(extraction.module, chosen, params)
+    graph_json = factory.get_graph_json()
+    _require_match(graph_json, extraction, names)
+    return StagedBuild(
+        factory=factory,
+        graph_json=graph_json,
+        params=dict(factory.get_params()),
+        placements=tuple(
+            Placement(stage=stage, group=group, view=view)
+            for (stage, group), view in zip(places, extraction.views, strict=True)
+        ),
+        operator_names=names,
+        extraction=extraction,
+    )
+
+
+def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[Placement, ...]:
+    """Place a schedule without merged stages on the kernels of the unscheduled build.
+
+    Concurrent stages change only when and where operators run, so they need no second build.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph, or merges convolutions.
+    """
+    schedule.require_graph(extraction.graph)
+    places: dict[int, tuple[int, int]] = {}
+    for number, stage in enumerate(schedule.stages):
+        if stage.strategy is Strategy.MERGE and len(stage.operators) > 1:
+            raise ScheduleError(
+                f"stage {number} merges {len(stage.operators)} convolutions, which needs kernels "
+                "of its own; rewrite the module with tvm_ios.relay.rewrite and build that"
+            )
+        for position, group in enumerate(stage.groups):
+            places.update(dict.fromkeys(group, (number, position)))
+    absent = [i for i in range(len(extraction.calls)) if i not in places]
+    if absent:
+        name = extraction.graph.operators[absent[0]].name
+        raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
+    return tuple(
+        Placement(stage=places[index][0], group=places[index][1], view=view)
+        for index, view in enumerate(extraction.views)
+    )
+
+
+def _compile(
+    module: tvm.IRModule,
+    target: tvm.target.Target,
+    params: Mapping[str, tvm.nd.NDArray] | None,
+) -> GraphExecutorFactoryModule:
+    # Instruments watch only the caller's own context, so with them it stays as it is.
+    watched = bool(len(PassContext.current().instruments))
+    with pass_context(disabled=() if watched else FINISHED_PASSES), offline_tophub():
+        try:
+            return relay.build(module, target=target, params=dict(params or {}))
+        except tvm.TVMError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ModelError(
+                f"TVM cannot compile this module for target {str(target)!r}: {reason}"
+            ) from error
+
+
+def _require_match(graph_json: str, extraction: Extraction, names: tuple[str, ...]) -> None:
+    """Refuse a graph whose i-th kernel is not our i-th operator."""
+    graph = json.loads(graph_json)
+    shapes = graph["attrs"]["shape"][1]
+    rows = graph["node_row_ptr"]
+    nodes = [
+        (node, shapes[rows[index]])
+        for index, node in enumerate(graph["nodes"])
+        if node["op"] == "tvm_op"
+    ]
+    if len(nodes) != len(names):
+        raise ModelError(
+            f"TVM's graph has {len(nodes)} kernels for {len(names)} operators; a pass of the "
+            "current PassContext changed the fused module, so build without it"
+        )
+    for (node, shape), call, name in zip(nodes, extraction.calls, names, strict=True):
+        attributes = call.op.attrs if isinstance(call.op, relay.Function) else None
+        expected = None if attributes is None else attributes.get("hash")
+        found = node["attrs"].get("hash")
+        type_ = call.checked_type
+        first = type_.fields[0] if isinstance(type_, tvm.ir.TupleType) else type_
+        if (expected is not None and found != str(expected)) or shape != [
+            int(extent) for extent in first.shape
+        ]:
+            raise ModelError(
+                f"operator {name!r} became node {node['name']!r} of shape {shape} and hash {found}"
+                f", expected {first} and hash {expected}; a pass of the current PassContext "
+                "changed the fused module, so build without it"
+            )

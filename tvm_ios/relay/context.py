@@ -1,0 +1,74 @@
+"""Under which PassContext TVM's own pipeline runs: the caller's, or a fit one where there is none.
+
+A PassContext that the caller has entered is honoured: its level, required and disabled passes,
+configuration and instruments. Only where something has to be switched off is a context nested in
+it, and then without the instruments: TVM would tell them of a second context's end, on which
+``PassTimingInstrument`` throws away the profiles it is still writing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from tvm.ir.transform import PassContext
+
+__all__ = ["caller_entered_a_context", "offline_tophub", "pass_context"]
+
+DEFAULT_OPT_LEVEL = 2
+"""The level of the context TVM has when nobody entered one."""
+
+
+def caller_entered_a_context() -> bool:
+    """Whether the current PassContext differs from the one TVM starts with."""
+    current = PassContext.current()
+    return bool(
+        current.opt_level != DEFAULT_OPT_LEVEL
+        or len(current.required_pass)
+        or len(current.disabled_pass)
+        or len(current.instruments)
+        or len(current.config)
+    )
+
+
+@contextmanager
+def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterator[None]:
+    """Run under the caller's PassContext, with a few passes more disabled.
+
+    Parameters
+    ----------
+    opt_level
+        The level where the caller has entered no context.
+    disabled
+        Passes to disable beyond the caller's. A pass that the caller requires stays.
+    """
+    current = PassContext.current()
+    entered = caller_entered_a_context()
+    required = [str(name) for name in current.required_pass]
+    already = [str(name) for name in current.disabled_pass]
+    extra = [name for name in disabled if name not in already and name not in required]
+    if entered and not extra:
+        yield
+        return
+    nested = PassContext(
+        opt_level=current.opt_level if entered else opt_level,
+        required_pass=required,
+        disabled_pass=already + extra,
+        config=dict(current.config.items()),
+    )
+    with nested:
+        yield
+
+
+@contextmanager
+def offline_tophub() -> Iterator[None]:
+    """Keep TVM from downloading tuning logs on every build, unless the user names a place."""
+    if "TOPHUB_LOCATION" in os.environ:
+        yield
+        return
+    os.environ["TOPHUB_LOCATION"] = "NONE"
+    try:
+        yield
+    finally:
+        os.environ.pop("TOPHUB_LOCATION", None)

@@ -1,0 +1,198 @@
+"""Recognises a fused function that is one plain convolution and pointwise steps after it.
+
+Such a function can be merged with others of the same operand: kernels padded and laid one after
+another along the output channels, and every per-channel argument (bias, scale) likewise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.graph import Convolution
+from tvm_ios.relay.primitive import call_attribute
+
+__all__ = ["ConvolutionPattern", "describe_convolution", "match_convolution"]
+
+CONVOLUTIONS = frozenset({"nn.conv2d", "nn.contrib_conv2d_NCHWc"})
+POINTWISE = frozenset({0, 1})
+"""TVM's operator patterns kElemWise and kBroadcast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionPattern:
+    """The parts of a fused convolution, as positions among the function's parameters."""
+
+    convolution: relay.Call
+    steps: tuple[relay.Call, ...]
+    """Pointwise operators after the convolution, in the order they run."""
+    data: int
+    weight: int
+    channelwise: tuple[int, ...]
+    """Parameters with one value an output channel, in the order the steps read them."""
+    epilogue: str
+    """Equal for functions whose steps are the same but for the per-channel values."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether data and weights are blocked, as in ``NCHW16c`` and ``OIHW16i16o``."""
+        return len(self.convolution.checked_type.shape) == 5
+
+
+def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
+    """Read a fused, typed function; None where it is anything but such a convolution."""
+    spine = _spine(function.body)
+    if spine is None:
+        return None
+    convolution, *steps = spine
+    positions = {parameter: index for index, parameter in enumerate(function.params)}
+    if not _is_plain(convolution) or any(arg not in positions for arg in convolution.args):
+        return None
+    inner: relay.Expr = convolution
+    channelwise: list[int] = []
+    epilogue: list[str] = []
+    for step in steps:
+        described = _describe_step(step, inner, positions)
+        if described is None:
+            return None
+        text, extra = described
+        epilogue.append(text)
+        channelwise.extend(extra)
+        inner = step
+    data, weight = (positions[argument] for argument in convolution.args)
+    used = [data, weight, *channelwise]
+    if sorted(used) != list(range(len(function.params))):
+        return None
+    return ConvolutionPattern(
+        convolution=convolution,
+        steps=tuple(steps),
+        data=data,
+        weight=weight,
+        channelwise=tuple(channelwise),
+        epilogue="; ".join(epilogue),
+    )
+
+
+def describe_convolution(
+    pattern: ConvolutionPattern, call: relay.Call, operand: str
+) -> Convolution | None:
+    """What the merge rule has to know; None where weights or biases are no constants.
+
+    Parameters
+    ----------
+    operand
+        Identity of the tensor the convolution reads.
+    """
+    fixed = [call.args[index] for index in (pattern.weight, *pattern.channelwise)]
+    if not all(isinstance(argument, relay.Constant) for argument in fixed):
+        return None
+    convolution = pattern.convolution
+    data, weight = (argument.checked_type for argument in convolution.args)
+    output = convolution.checked_type
+    extents = [int(extent) for extent in data.shape]
+    block = extents[4] if pattern.packed else 1
+    kernel_block = int(weight.shape[5]) if pattern.packed else 1
+    layouts = [str(call_attribute(convolution, name)) for name in _LAYOUTS]
+    return Convolution(
+        operand=operand,
+        plain_operand=True,
+        input_shape=(extents[1] * block, extents[2], extents[3]),
+        out_channels=int(weight.shape[0]) * kernel_block,
+        kernel=(int(weight.shape[2]), int(weight.shape[3])),
+        strides=_pair(convolution, "strides"),
+        padding=_padding(convolution),
+        dilation=_pair(convolution, "dilation"),
+        groups=int(call_attribute(convolution, "groups", 1)),  # type: ignore[call-overload]
+        epilogue=pattern.epilogue,
+        layout="/".join([*layouts, data.dtype, weight.dtype, output.dtype]),
+    )
+
+
+_LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
+
+
+def _spine(body: relay.Expr) -> list[relay.Call] | None:
+    """The convolution and what follows it, if each step reads exactly one earlier step."""
+    steps: list[relay.Call] = []
+    current = body
+    while isinstance(current, relay.Call) and isinstance(current.op, tvm.ir.Op):
+        steps.append(current)
+        if current.op.name in CONVOLUTIONS:
+            return steps[::-1]
+        inner = [argument for argument in current.args if isinstance(argument, relay.Call)]
+        if len(inner) != 1 or current.op.get_attr("TOpPattern") not in POINTWISE:
+            return None
+        current = inner[0]
+    return None
+
+
+def _is_plain(convolution: relay.Call) -> bool:
+    data_layout, kernel_layout, out_layout = (
+        str(call_attribute(convolution, name)) for name in _LAYOUTS
+    )
+    rewritten = any(
+        call_attribute(convolution, name)
+        for name in ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
+    )
+    if rewritten or out_layout not in ("", data_layout):
+        return False
+    if convolution.op.name == "nn.conv2d":
+        return (data_layout, kernel_layout) == ("NCHW", "OIHW")
+    kernel_rank = len(convolution.args[1].checked_type.shape)
+    return data_layout.startswith("NCHW") and kernel_layout.startswith("OIHW") and kernel_rank == 6
+
+
+def _describe_step(
+    step: relay.Call, inner: relay.Expr, positions: dict[relay.Var, int]
+) -> tuple[str, list[int]] | None:
+    """One pointwise step as text, and the per-channel parameters it reads."""
+    shape = [int(extent) for extent in inner.checked_type.shape]
+    if [int(extent) for extent in step.checked_type.shape] != shape:
+        return None
+    words: list[str] = []
+    extra: list[int] = []
+    for argument in step.args:
+        if argument == inner:
+            words.append("%")
+        elif isinstance(argument, relay.Constant) and not argument.data.shape:
+            words.append(f"{argument.data.numpy().item()!r}:{argument.data.dtype}")
+        elif argument in positions and _is_channelwise(step, argument, shape):
+            words.append(f"channels:{argument.checked_type.dtype}")
+            extra.append(positions[argument])
+        else:
+            return None
+    attributes = "" if step.attrs is None else _attributes_text(step)
+    return f"{step.op.name}({', '.join(words)}{attributes}) -> {step.checked_type.dtype}", extra
+
+
+def _attributes_text(step: relay.Call) -> str:
+    return "".join(f", {name}={step.attrs[name]}" for name in step.attrs.keys())  # noqa: SIM118
+
+
+def _is_channelwise(step: relay.Call, argument: relay.Expr, shape: list[int]) -> bool:
+    own = [int(extent) for extent in argument.checked_type.shape]
+    if step.op.name == "nn.bias_add":
+        return len(shape) == 4 and own == [shape[1]] and int(call_attribute(step, "axis")) == 1  # type: ignore[call-overload]
+    channel_axes = {1, 4}
+    wanted = [extent if axis in channel_axes else 1 for axis, extent in enumerate(shape)]
+    leading = len(wanted) - len(own)
+    # A shape without the leading ones broadcasts just the same.
+    return leading in (0, 1) and own == wanted[leading:] and math.prod(own) == math.prod(wanted)
+
+
+def _pair(call: relay.Call, name: str) -> tuple[int, int]:
+    first, second = (int(value) for value in call_attribute(call, name))  # type: ignore[attr-defined]
+    return first, second
+
+
+def _padding(call: relay.Call) -> tuple[int, int, int, int]:
+    values = [int(value) for value in call_attribute(call, "padding")]  # type: ignore[attr-defined]
+    if len(values) == 1:
+        values = values * 4
+    if len(values) == 2:
+        values = values * 2
+    top, left, bottom, right = values
+    return top, left, bottom, right

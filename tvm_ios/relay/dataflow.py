@@ -1,0 +1,121 @@
+"""Walks the top level of a fused ``main``: calls of kernels, tuples, their fields, and leaves.
+
+The order is TVM's own post-order (operator, then arguments from left to right), so the i-th kernel
+call met here is the i-th ``tvm_op`` node of the graph JSON. Everything is iterative: a network of
+a thousand operators in a chain would exhaust Python's stack otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import tvm
+from tvm import relay
+
+from tvm_ios.errors import ModelError
+
+__all__ = [
+    "callee",
+    "copy_call",
+    "graph_order",
+    "kernel_calls",
+    "local_function",
+    "rebuild",
+    "resolve_field",
+]
+
+
+def graph_order(root: relay.Expr) -> list[relay.Expr]:
+    """All expressions below ``root`` in post-order, each once; functions are not entered."""
+    order: list[relay.Expr] = []
+    done: set[relay.Expr] = set()
+    stack: list[tuple[relay.Expr, bool]] = [(root, False)]
+    while stack:
+        expression, expanded = stack.pop()
+        if expression in done:
+            continue
+        if expanded:
+            done.add(expression)
+            order.append(expression)
+            continue
+        stack.append((expression, True))
+        stack.extend((child, False) for child in reversed(_children(expression)))
+    return order
+
+
+def _children(expression: relay.Expr) -> list[relay.Expr]:
+    if isinstance(expression, relay.Call):
+        return list(expression.args)
+    if isinstance(expression, relay.Tuple):
+        return list(expression.fields)
+    if isinstance(expression, relay.TupleGetItem):
+        return [expression.tuple_value]
+    if isinstance(expression, (relay.Var, relay.Constant, relay.GlobalVar)):
+        return []
+    raise ModelError(
+        f"main holds a {type(expression).__name__}, which no graph executor runs; "
+        "prepare the module first with tvm_ios.relay.prepare, or run it on TVM's virtual machine"
+    )
+
+
+def callee(module: tvm.IRModule, call: relay.Call) -> relay.Function | None:
+    """The Relay function a call runs, or None where it calls an operator such as device_copy."""
+    if isinstance(call.op, relay.Function):
+        return call.op
+    if isinstance(call.op, relay.GlobalVar):
+        return module[call.op]
+    return None
+
+
+def local_function(call: relay.Call) -> relay.Function | None:
+    """The fused function a call holds, or None where it calls a global or an operator."""
+    return call.op if isinstance(call.op, relay.Function) else None
+
+
+def kernel_calls(root: relay.Expr) -> list[relay.Call]:
+    """All calls below ``root`` in TVM's order: one ``tvm_op`` node each."""
+    return [expression for expression in graph_order(root) if isinstance(expression, relay.Call)]
+
+
+def resolve_field(expression: relay.Expr) -> relay.Expr:
+    """Follow fields of tuples that are built on the spot: ``(a, b).1`` is ``b``."""
+    while isinstance(expression, relay.TupleGetItem) and isinstance(
+        expression.tuple_value, relay.Tuple
+    ):
+        expression = expression.tuple_value.fields[expression.index]
+    return expression
+
+
+def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
+    """The same kernel on other arguments."""
+    return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
+
+
+def rebuild(
+    root: relay.Expr,
+    known: dict[relay.Expr, relay.Expr],
+    make_call: Callable[[relay.Call, list[relay.Expr]], relay.Expr],
+) -> relay.Expr:
+    """Copy the expressions below ``root``, with replacements.
+
+    Parameters
+    ----------
+    known
+        Replacements; filled with what is made here, so that later roots share it.
+    make_call
+        From a call and its new arguments to the call that takes its place.
+    """
+    for expression in graph_order(root):
+        if expression in known:
+            continue
+        if isinstance(expression, relay.Call):
+            arguments = [known[argument] for argument in expression.args]
+            known[expression] = make_call(expression, arguments)
+        elif isinstance(expression, relay.Tuple):
+            known[expression] = relay.Tuple([known[field] for field in expression.fields])
+        elif isinstance(expression, relay.TupleGetItem):
+            field = relay.TupleGetItem(known[expression.tuple_value], expression.index)
+            known[expression] = resolve_field(field)
+        else:
+            known[expression] = expression
+    return known[root]

@@ -1,0 +1,287 @@
+"""From a fused Relay module to the operator graph that the search works on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.convolution import ConvolutionPattern, describe_convolution, match_convolution
+from tvm_ios.relay.dataflow import callee, kernel_calls, resolve_field
+from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
+from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive
+from tvm_ios.relay.views import view_of
+from tvm_ios.runtime.placement import ConcatView, SliceView
+
+__all__ = ["Coverage", "Extraction", "extract", "is_prepared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of a model the search may schedule."""
+
+    scheduled_operators: int
+    total_operators: int
+    scheduled_flops: int
+    total_flops: int
+    barriers: tuple[Obstacle, ...]
+    """Operators that run in a stage of their own, or what keeps the whole model out."""
+
+    def as_text(self) -> str:
+        """One line, then one line a barrier."""
+        share = self.scheduled_flops / self.total_flops if self.total_flops else 1.0
+        if not self.scheduled_operators:
+            share = 0.0
+        lines = [
+            f"{self.scheduled_operators} of {self.total_operators} operators scheduled, "
+            f"{share:.1%} of the floating-point operations"
+        ]
+        lines += [f"  barrier {barrier.where}: {barrier.reason}" for barrier in self.barriers]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """An operator graph and, operator by operator, the IR it stands for."""
+
+    module: tvm.IRModule
+    """The fused, typed module the operators were taken from."""
+    graph: OperatorGraph
+    calls: tuple[relay.Call, ...]
+    """The kernel call of every operator, in graph order."""
+    views: tuple[SliceView | ConcatView | None, ...]
+    patterns: tuple[ConvolutionPattern | None, ...]
+    """How every mergeable convolution is built."""
+    coverage: Coverage
+
+
+def is_prepared(module: tvm.IRModule) -> bool:
+    """Whether ``main`` is straight-line code of fused functions, as ``prepare`` leaves it."""
+    if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
+        return False
+    main = module["main"]
+    try:
+        calls = kernel_calls(main.body) if isinstance(main, relay.Function) else []
+    except ModelError:
+        return False
+    return bool(calls) and all(_is_kernel(module, call) for call in calls)
+
+
+def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
+    """Read the operator graph of a prepared module.
+
+    A module that no graph executor runs (control flow, dynamic shapes) gives a graph without
+    operators, and a coverage that says why.
+
+    Parameters
+    ----------
+    module
+        What :func:`tvm_ios.relay.prepare` returned, in ``.module``.
+    name
+        Name of the graph.
+
+    Raises
+    ------
+    ModelError
+        If ``main`` is missing or not fused.
+    """
+    if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
+        raise ModelError("the module has no function 'main'; name the model's function 'main'")
+    typed = relay.transform.InferType()(module)
+    obstacles = find_obstacles(typed)
+    if obstacles:
+        return _nothing(typed, name, obstacles)
+    calls = tuple(kernel_calls(typed["main"].body))
+    for call in calls:
+        if not _is_kernel(typed, call) and not _is_device_copy(call):
+            raise ModelError(
+                f"main calls {_call_name(call)}, which is not fused; "
+                "prepare the module first with tvm_ios.relay.prepare"
+            )
+    return _extraction(typed, name, calls)
+
+
+def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) -> Extraction:
+    facts = [_facts(module, call) for call in calls]
+    reasons = [_barrier_reason(module, call) for call in calls]
+    names = _unique_names([fact.kind for fact in facts])
+    index_of = {call: index for index, call in enumerate(calls)}
+    patterns = [
+        match_convolution(call.op) if reason is None else None
+        for call, reason in zip(calls, reasons, strict=True)
+    ]
+    operators = [
+        Operator(
+            name=names[index],
+            kind=facts[index].kind,
+            predecessors=_predecessors(call, index_of),
+            workload=facts[index].workload,
+            flops=facts[index].flops,
+            memory_bytes=facts[index].memory_bytes,
+            convolution=_convolution(patterns[index], call, index_of, names),
+            schedulable=reasons[index] is None,
+        )
+        for index, call in enumerate(calls)
+    ]
+    scheduled = [operator for operator in operators if operator.schedulable]
+    return Extraction(
+        module=module,
+        graph=OperatorGraph(name, tuple(operators)),
+        calls=calls,
+        views=tuple(
+            view_of(call.op, list(call.args)) if reason is None else None
+            for call, reason in zip(calls, reasons, strict=True)
+        ),
+        patterns=tuple(
+            pattern if operator.convolution is not None else None
+            for pattern, operator in zip(patterns, operators, strict=True)
+        ),
+        coverage=Coverage(
+            scheduled_operators=len(scheduled),
+            total_operators=len(operators),
+            scheduled_flops=sum(operator.flops for operator in scheduled),
+            total_flops=sum(operator.flops for operator in operators),
+            barriers=tuple(
+                Obstacle(names[index], reason)
+                for index, reason in enumerate(reasons)
+                if reason is not None
+            ),
+        ),
+    )
+
+
+def _nothing(module: tvm.IRModule, name: str, obstacles: tuple[Obstacle, ...]) -> Extraction:
+    total = 0
+
+    def visit(expression: relay.Expr) -> None:
+        nonlocal total
+        total += isinstance(expression, relay.Call)
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    coverage = Coverage(
+        scheduled_operators=0,
+        total_operators=total,
+        scheduled_flops=0,
+        total_flops=0,
+        barriers=obstacles,
+    )
+    return Extraction(
+        module=module,
+        graph=OperatorGraph(name, ()),
+        calls=(),
+        views=(),
+        patterns=(),
+        coverage=coverage,
+    )
+
+
+def _is_kernel(module: tvm.IRModule, call: relay.Call) -> bool:
+    function = callee(module, call)
+    return function is not None and is_primitive(function)
+
+
+def _is_device_copy(call: relay.Call) -> bool:
+    return isinstance(call.op, tvm.ir.Op) and call.op.name == "device_copy"
+
+
+def _call_name(call: relay.Call) -> str:
+    if isinstance(call.op, tvm.ir.Op):
+        return f"operator {call.op.name!r}"
+    return str(call.op) if isinstance(call.op, relay.GlobalVar) else "a local function"
+
+
+def _facts(module: tvm.IRModule, call: relay.Call) -> PrimitiveFacts:
+    function = callee(module, call)
+    if function is None:
+        kind = call.op.name
+        digest = tvm.ir.structural_hash(call.checked_type) & (2**64 - 1)
+        return PrimitiveFacts(kind=kind, flops=0, memory_bytes=0, workload=f"{kind}-{digest:016x}")
+    return analyse_primitive(function)
+
+
+def _barrier_reason(module: tvm.IRModule, call: relay.Call) -> str | None:
+    """Why an operator is not understood; None where it is."""
+    function = callee(module, call)
+    if function is None:
+        return "a copy between devices"
+    if not isinstance(call.op, relay.Function) or "Compiler" in function.attrs:
+        return "compiled by an external code generator"
+    if not isinstance(call.checked_type, tvm.ir.TensorType):
+        return "several outputs"
+    if is_dynamic(call.checked_type):
+        return "a dynamic shape"
+    quantised = _quantised_operators(function)
+    if quantised:
+        return f"the quantised operator {quantised[0]}"
+    return None
+
+
+def _quantised_operators(function: relay.Function) -> list[str]:
+    names: list[str] = []
+
+    def visit(expression: relay.Expr) -> None:
+        if isinstance(expression, tvm.ir.Op) and expression.name.startswith("qnn."):
+            names.append(expression.name)
+
+    relay.analysis.post_order_visit(function.body, visit)
+    return names
+
+
+def _unique_names(kinds: list[str]) -> list[str]:
+    """``conv2d_0``, ``conv2d_1`` …: the kind, and which of its kind it is."""
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in kinds:
+        stem = "".join(letter if letter.isalnum() else "_" for letter in kind)
+        names.append(f"{stem}_{seen[stem]}")
+        seen[stem] += 1
+    return names
+
+
+def _producers(argument: relay.Expr) -> list[relay.Call]:
+    """The calls whose results an argument is made of."""
+    pending, found = [argument], []
+    while pending:
+        expression = resolve_field(pending.pop())
+        if isinstance(expression, relay.Call):
+            found.append(expression)
+        elif isinstance(expression, relay.Tuple):
+            pending.extend(expression.fields)
+        elif isinstance(expression, relay.TupleGetItem):
+            pending.append(expression.tuple_value)
+    return found
+
+
+def _predecessors(call: relay.Call, index_of: dict[relay.Call, int]) -> tuple[int, ...]:
+    indices = {index_of[made] for argument in call.args for made in _producers(argument)}
+    return tuple(sorted(indices))
+
+
+def _convolution(
+    pattern: ConvolutionPattern | None,
+    call: relay.Call,
+    index_of: dict[relay.Call, int],
+    names: list[str],
+) -> Convolution | None:
+    if pattern is None:
+        return None
+    operand = _operand_name(call.args[pattern.data], index_of, names)
+    return describe_convolution(pattern, call, operand) if operand is not None else None
+
+
+def _operand_name(
+    argument: relay.Expr, index_of: dict[relay.Call, int], names: list[str]
+) -> str | None:
+    """One text for one tensor; None where it is not the plain output of an operator or input."""
+    source = resolve_field(argument)
+    if isinstance(source, relay.Var):
+        return f"input {source.name_hint}"
+    if isinstance(source, relay.Call):
+        return names[index_of[source]]
+    if isinstance(source, relay.TupleGetItem) and isinstance(source.tuple_value, relay.Call):
+        return f"{names[index_of[source.tuple_value]]}.{source.index}"
+    return None

@@ -1,0 +1,180 @@
+"""The first step: a user's module becomes one ``main`` of fused functions, parameters bound.
+
+TVM's own graph pipeline does the work (binding, simplification, folding, layout choice, fusion);
+this file checks what goes in, keeps one of TVM's passes from growing the graph, and removes what
+the pipeline leaves behind that belongs to one target object only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relay
+from tvm.ir.transform import PassContext, Sequential
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.context import offline_tophub, pass_context
+from tvm_ios.relay.dataflow import copy_call, rebuild
+from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
+
+__all__ = ["PreparedModule", "prepare"]
+
+UNSHARING_PASS = "SimplifyExpr"
+HEAVY = ("conv", "dense", "matmul", "pool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedModule:
+    """A fused module, ready to be extracted, rewritten and built."""
+
+    module: tvm.IRModule
+    params: dict[str, tvm.nd.NDArray]
+    """Parameters that are still inputs of ``main``; empty where all were bound."""
+    target: tvm.target.Target
+    notes: tuple[str, ...] = ()
+    """What a user should know of how it was prepared."""
+
+    def as_text(self) -> str:
+        """The Relay text, constants left out."""
+        return str(self.module.astext(show_meta_data=False))
+
+
+def prepare(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    *,
+    opt_level: int = 3,
+) -> PreparedModule:
+    """Bind, simplify, fold, choose layouts and fuse.
+
+    Parameters
+    ----------
+    mod
+        A Relay module with a ``main`` of static shapes; any batch size. Left as it is.
+    params
+        Parameters by name, as TVM or numpy arrays; None where weights are inputs on purpose.
+    target
+        Anything :class:`tvm.target.Target` takes, for one device.
+    opt_level
+        TVM's optimization level, where the caller has entered no PassContext. One that is entered
+        is honoured: level, required and disabled passes, configuration, instruments. So are the
+        tuning records of an ``ApplyHistoryBest`` around the call.
+
+    Raises
+    ------
+    ModelError
+        If ``main`` is missing or cannot run on the graph executor, a parameter is missing,
+        unknown or of the wrong shape or type, or TVM does not have the target.
+    """
+    chosen = resolve_target(target)
+    typed = check_module(mod)
+    arrays = check_parameters(typed["main"], params)
+    notes: list[str] = []
+    disabled: list[str] = []
+    with pass_context(opt_level=opt_level):
+        if unshares(typed):
+            disabled.append(UNSHARING_PASS)
+    fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
+    if not disabled and heavy_operators(fused) > heavy_operators(typed):
+        disabled.append(UNSHARING_PASS)
+        fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
+    if disabled:
+        notes.append(
+            f"TVM's pass {UNSHARING_PASS} would have duplicated shared operators of this model, "
+            "so it was left out"
+        )
+    free = [parameter.name_hint for parameter in typed["main"].params]
+    if params is None and len(free) > 1:
+        notes.append(
+            f"no parameters were given: {len(free)} inputs stay inputs, so nothing that depends "
+            "on weights was folded and no convolutions can be merged"
+        )
+    return PreparedModule(
+        module=_portable(fused), params=dict(rest), target=chosen, notes=tuple(notes)
+    )
+
+
+def unshares(module: tvm.IRModule) -> bool:
+    """Whether SimplifyExpr, after common subexpressions were found, makes the graph grow.
+
+    With ``f(x) + f(x)`` it duplicates ``f`` and all before it, at every such place again. The trial
+    works on the module without its parameters, so it costs little.
+    """
+    if UNSHARING_PASS in [str(name) for name in PassContext.current().disabled_pass]:
+        return False
+    transform = relay.transform
+    shared = Sequential(
+        [
+            transform.InferType(),
+            transform.SimplifyInference(),
+            transform.EliminateCommonSubexpr(),
+            transform.InferType(),
+        ]
+    )(module)
+    simplified = Sequential([transform.SimplifyExpr(), transform.InferType()])(shared)
+    return count_operators(simplified) > count_operators(shared)
+
+
+def count_operators(module: tvm.IRModule) -> int:
+    """Distinct operator calls in ``main``."""
+    return len(_operator_names(module))
+
+
+def heavy_operators(module: tvm.IRModule) -> int:
+    """Convolutions, matrix products and poolings in ``main``."""
+    names = _operator_names(module)
+    return sum(
+        any(word in name for word in HEAVY) and "weight_transform" not in name for name in names
+    )
+
+
+def _operator_names(module: tvm.IRModule) -> list[str]:
+    names: list[str] = []
+
+    def visit(expression: relay.Expr) -> None:
+        if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
+            names.append(expression.op.name)
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return names
+
+
+def _optimize(
+    module: tvm.IRModule,
+    params: dict[str, tvm.nd.NDArray],
+    target: tvm.target.Target,
+    opt_level: int,
+    disabled: list[str],
+) -> tuple[tvm.IRModule, Mapping[str, tvm.nd.NDArray]]:
+    with pass_context(opt_level=opt_level, disabled=disabled), offline_tophub():
+        try:
+            fused, rest = relay.optimize(module, target=target, params=params)
+        except tvm.TVMError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ModelError(
+                f"TVM cannot optimize this model for target {str(target)!r}: {reason}; "
+                "see whether tvm.relay.build accepts it"
+            ) from error
+    return fused, rest
+
+
+def _portable(fused: tvm.IRModule) -> tvm.IRModule:
+    """The module without device annotations: they hold addresses and cannot be parsed back."""
+    main = fused["main"]
+    parameters = [relay.Var(old.name_hint, old.checked_type) for old in main.params]
+    known: dict[relay.Expr, relay.Expr] = dict(zip(main.params, parameters, strict=True))
+    body = rebuild(main.body, known, copy_call)
+    module = tvm.IRModule(
+        {
+            variable: fused[variable]
+            for variable in fused.get_global_vars()
+            if variable.name_hint != "main"
+        },
+        fused.type_definitions,
+    )
+    module["main"] = relay.Function(parameters, body, main.ret_type)
+    return relay.transform.InferType()(module)

@@ -1,0 +1,169 @@
+"""What one fused function is and costs: kind, floating-point operations, bytes, workload key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+__all__ = ["PrimitiveFacts", "analyse_primitive", "call_attribute", "kernel_of", "type_bytes"]
+
+MOVES = frozenset(
+    {
+        "annotation.stop_fusion",
+        "broadcast_to",
+        "cast",
+        "concatenate",
+        "copy",
+        "device_copy",
+        "expand_dims",
+        "full",
+        "gather",
+        "layout_transform",
+        "nn.batch_flatten",
+        "nn.pad",
+        "ones",
+        "reshape",
+        "reverse",
+        "split",
+        "squeeze",
+        "stack",
+        "strided_slice",
+        "take",
+        "tile",
+        "transpose",
+        "zeros",
+    }
+)
+"""Operators that move data and compute nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimitiveFacts:
+    """What the operator graph says of one fused function."""
+
+    kind: str
+    flops: int
+    memory_bytes: int
+    workload: str
+    """Kind and digest of body, attributes, shapes and types; no names, no argument values."""
+
+
+def analyse_primitive(function: relay.Function) -> PrimitiveFacts:
+    """Read a fused, typed function.
+
+    A multiplication and an addition count as two operations; moving data counts as none.
+    """
+    calls: list[relay.Call] = []
+
+    def visit(expression: relay.Expr) -> None:
+        if isinstance(expression, relay.Call):
+            calls.append(expression)
+
+    relay.analysis.post_order_visit(function.body, visit)
+    types = [parameter.checked_type for parameter in function.params]
+    return PrimitiveFacts(
+        kind=_kind(calls),
+        flops=sum(_flops(call) for call in calls),
+        memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
+        workload=f"{_kind(calls)}-{_digest(function):016x}",
+    )
+
+
+def kernel_of(function: relay.Function) -> relay.Function:
+    """The function without the attributes that do not change its kernel, such as ``hash``."""
+    plain = relay.Function(function.params, function.body, function.ret_type, function.type_params)
+    return plain.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+
+
+def call_attribute(call: relay.Call, name: str, default: object = None) -> object:
+    """An attribute of an operator call, or the default where it has none of that name."""
+    if call.attrs is None or name not in call.attrs.keys():  # noqa: SIM118 (Attrs is no mapping)
+        return default
+    return call.attrs[name]
+
+
+def type_bytes(type_: tvm.ir.Type) -> int:
+    """Bytes of a tensor or of all tensors in a tuple; 0 where a dimension is dynamic."""
+    if isinstance(type_, tvm.ir.TupleType):
+        return sum(type_bytes(field) for field in type_.fields)
+    bits = tvm.DataType(type_.dtype)
+    return _elements(type_) * max(1, (bits.bits * bits.lanes + 7) // 8)
+
+
+def _digest(function: relay.Function) -> int:
+    # Structural hashes ignore names and are the same in every process.
+    return int(tvm.ir.structural_hash(kernel_of(function), map_free_vars=True)) & (2**64 - 1)
+
+
+def _operator_name(call: relay.Call) -> str:
+    return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
+
+
+def _kind(calls: list[relay.Call]) -> str:
+    """The heaviest sort of operator in the function, by the name people use."""
+    names = [_operator_name(call) for call in calls]
+    for call, name in zip(calls, names, strict=True):
+        if "conv2d" in name and "weight_transform" not in name.removesuffix(
+            "without_weight_transform"
+        ):
+            return "depthwise_conv2d" if _is_depthwise(call) else "conv2d"
+    for part, kind in (
+        ("conv", "conv"),
+        ("dense", "dense"),
+        ("matmul", "matmul"),
+        ("softmax", "softmax"),
+        ("pool", ""),
+        ("concatenate", "concatenate"),
+    ):
+        for name in names:
+            if part in name:
+                return kind or name.removeprefix("nn.")
+    return names[-1].removeprefix("nn.") if names else "identity"
+
+
+def _is_depthwise(call: relay.Call) -> bool:
+    groups = int(call_attribute(call, "groups", 1))  # type: ignore[call-overload]
+    return groups > 1 and groups == _channels(call)
+
+
+def _channels(call: relay.Call) -> int:
+    """Input channels of a convolution, whatever its layout."""
+    layout = str(call_attribute(call, "data_layout", "NCHW"))
+    letters = [letter for letter in layout if letter.isalpha()]
+    shape = call.args[0].checked_type.shape
+    return math.prod(
+        int(extent) for letter, extent in zip(letters, shape, strict=True) if letter.upper() == "C"
+    )
+
+
+def _elements(type_: tvm.ir.Type) -> int:
+    if isinstance(type_, tvm.ir.TupleType):
+        return sum(_elements(field) for field in type_.fields)
+    if any(not isinstance(extent, tvm.tir.IntImm) for extent in type_.shape):
+        return 0
+    return math.prod(int(extent) for extent in type_.shape)
+
+
+def _flops(call: relay.Call) -> int:
+    name = _operator_name(call)
+    outputs = _elements(call.checked_type)
+    if name in MOVES or "weight_transform" in name.removesuffix("without_weight_transform"):
+        return 0
+    if "conv" in name and call_attribute(call, "kernel_size") is not None:
+        window = math.prod(int(extent) for extent in call_attribute(call, "kernel_size"))  # type: ignore[attr-defined]
+        groups = int(call_attribute(call, "groups", 1))  # type: ignore[call-overload]
+        return 2 * outputs * window * _channels(call) // groups
+    if "dense" in name or name == "nn.matmul":
+        return 2 * outputs * int(call.args[0].checked_type.shape[-1])
+    if "batch_matmul" in name:
+        axis = -2 if call_attribute(call, "transpose_a", False) else -1
+        return 2 * outputs * int(call.args[0].checked_type.shape[axis])
+    if "pool" in name:
+        window_shape = call_attribute(call, "pool_size")
+        if window_shape is None:
+            return _elements(call.args[0].checked_type)
+        return outputs * math.prod(int(extent) for extent in window_shape)  # type: ignore[attr-defined]
+    return outputs

@@ -1,0 +1,231 @@
+"""How a schedule is written into Relay: the attributes, and reading them back.
+
+``main`` calls one global function a stage, in order. A stage function carries
+
+- ``Inline=1``, so that plain ``relay.build`` inlines it and the module still runs;
+- ``tvm_ios_stage`` (its number) and ``tvm_ios_strategy`` (``concurrent`` or ``merge``);
+- ``tvm_ios_operators``: names of the kernels in its body, in post-order;
+- ``tvm_ios_groups``: names by group, ``a -> b | c``.
+
+``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
+scheduler and the predicted latency. Relay text keeps attributes of functions but loses those of
+modules, so nothing is an attribute of the module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
+
+__all__ = [
+    "STAGE_IR_VERSION",
+    "FlatModule",
+    "PlacedKernel",
+    "flatten",
+    "is_partitioned",
+    "read_schedule",
+    "stage_attributes",
+    "with_attributes",
+]
+
+STAGE_IR_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedKernel:
+    """Where one kernel call of a partitioned module runs."""
+
+    name: str
+    stage: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatModule:
+    """A partitioned module with its stages inlined, and the place of every kernel."""
+
+    module: tvm.IRModule
+    kernels: tuple[PlacedKernel, ...]
+    """In the order of the kernel calls of ``main``."""
+
+
+def is_partitioned(module: tvm.IRModule) -> bool:
+    """Whether a schedule has been written into this module."""
+    names = {variable.name_hint for variable in module.get_global_vars()}
+    if "main" not in names:
+        return False
+    attributes = module["main"].attrs
+    return attributes is not None and "tvm_ios_version" in attributes
+
+
+def with_attributes(function: relay.Function, attributes: dict[str, str | int]) -> relay.Function:
+    """The function with these attributes added."""
+    for name, value in attributes.items():
+        stored = tvm.tir.IntImm("int64", value) if isinstance(value, int) else value
+        function = function.with_attr(name, stored)
+    return function
+
+
+def stage_attributes(
+    number: int, strategy: Strategy, groups: list[list[str]], operators: list[str]
+) -> dict[str, str | int]:
+    """Attributes of one stage function."""
+    return {
+        "Inline": 1,
+        "tvm_ios_stage": number,
+        "tvm_ios_strategy": strategy.value,
+        "tvm_ios_operators": ", ".join(operators),
+        "tvm_ios_groups": " | ".join(" -> ".join(group) for group in groups),
+    }
+
+
+def flatten(module: tvm.IRModule) -> FlatModule:
+    """Inline the stages of a partitioned module, and say where every kernel runs.
+
+    Raises
+    ------
+    ModelError
+        If an attribute is missing or does not fit the code it describes.
+    """
+    _require_version(module)
+    main = module["main"]
+    placed: dict[relay.Expr, PlacedKernel] = {}
+
+    def inline(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if not isinstance(call.op, relay.GlobalVar):
+            raise ModelError(
+                "main of a partitioned module calls a kernel outside every stage; "
+                "schedule the module again"
+            )
+        return _inline_stage(call.op.name_hint, module[call.op], arguments, placed)
+
+    # A field of a stage's result becomes the field itself, so the tuple vanishes.
+    body = resolve_field(rebuild(main.body, {}, inline))
+    flat = tvm.IRModule(
+        {
+            variable: function
+            for variable, function in module.functions.items()
+            if variable.name_hint != "main" and not _is_stage(function)
+        },
+        module.type_definitions,
+    )
+    flat["main"] = relay.Function(main.params, body, main.ret_type)
+    kernels = tuple(placed[call] for call in kernel_calls(body))
+    return FlatModule(module=relay.transform.InferType()(flat), kernels=kernels)
+
+
+def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
+    """The schedule that was written into a partitioned module.
+
+    Raises
+    ------
+    ModelError
+        If the module is not partitioned or its attributes contradict each other.
+    """
+    _require_version(module)
+    attributes = module["main"].attrs
+    names = _split(_text(attributes, "tvm_ios_operators", "main"), ", ")
+    index_of = {name: index for index, name in enumerate(names)}
+    stages = {}
+    for variable, function in module.functions.items():
+        if not _is_stage(function):
+            continue
+        groups = _group_names(function, variable.name_hint)
+        unknown = [name for group in groups for name in group if name not in index_of]
+        if unknown:
+            raise ModelError(
+                f"stage function {variable.name_hint} names operator {unknown[0]!r}, which main "
+                "does not list; schedule the module again"
+            )
+        stages[int(function.attrs["tvm_ios_stage"])] = Stage(
+            tuple(tuple(index_of[name] for name in group) for group in groups),
+            Strategy(_text(function.attrs, "tvm_ios_strategy", variable.name_hint)),
+        )
+    if sorted(stages) != list(range(len(stages))):
+        raise ModelError(f"the stage numbers are {sorted(stages)}; schedule the module again")
+    latency = _text(attributes, "tvm_ios_latency_ns", "main")
+    return InterOpSchedule(
+        graph_name=_text(attributes, "tvm_ios_graph", "main"),
+        graph_fingerprint=_text(attributes, "tvm_ios_fingerprint", "main"),
+        operator_names=tuple(names),
+        stages=tuple(stages[number] for number in range(len(stages))),
+        scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
+        latency_ns=int(latency) if latency else None,
+    )
+
+
+def _require_version(module: tvm.IRModule) -> None:
+    if not is_partitioned(module):
+        raise ModelError(
+            "the module is not partitioned into stages; apply tvm_ios.relay.rewrite or the pass "
+            "ScheduleOperators first"
+        )
+    version = int(module["main"].attrs["tvm_ios_version"])
+    if version != STAGE_IR_VERSION:
+        raise ModelError(
+            f"the module was partitioned by version {version} of the stage attributes, this "
+            f"tvm-ios reads version {STAGE_IR_VERSION}; schedule the original module again"
+        )
+
+
+def _is_stage(function: relay.Function) -> bool:
+    attributes = getattr(function, "attrs", None)
+    return attributes is not None and "tvm_ios_stage" in attributes
+
+
+def _inline_stage(
+    where: str,
+    function: relay.Function,
+    arguments: list[relay.Expr],
+    placed: dict[relay.Expr, PlacedKernel],
+) -> relay.Expr:
+    if not _is_stage(function):
+        raise ModelError(f"main calls {where}, which is no stage; schedule the module again")
+    names = _split(_text(function.attrs, "tvm_ios_operators", where), ", ")
+    calls = kernel_calls(function.body)
+    if len(names) != len(calls):
+        raise ModelError(
+            f"stage function {where} lists {len(names)} operators but calls {len(calls)} kernels; "
+            "a later pass changed it, so schedule the module again"
+        )
+    group_of = _group_positions(function, where)
+    number = int(function.attrs["tvm_ios_stage"])
+    name_of = dict(zip(calls, names, strict=True))
+
+    def place(call: relay.Call, new_arguments: list[relay.Expr]) -> relay.Expr:
+        made = copy_call(call, new_arguments)
+        name = name_of[call]
+        placed[made] = PlacedKernel(name=name, stage=number, group=group_of.get(name, 0))
+        return made
+
+    known: dict[relay.Expr, relay.Expr] = dict(zip(function.params, arguments, strict=True))
+    return rebuild(function.body, known, place)
+
+
+def _group_positions(function: relay.Function, where: str) -> dict[str, int]:
+    """The group of every operator; all kernels of a merged stage run in one."""
+    if _text(function.attrs, "tvm_ios_strategy", where) == Strategy.MERGE.value:
+        return {}
+    groups = _group_names(function, where)
+    return {name: position for position, group in enumerate(groups) for name in group}
+
+
+def _group_names(function: relay.Function, where: str) -> list[list[str]]:
+    text = _text(function.attrs, "tvm_ios_groups", where)
+    return [_split(group, " -> ") for group in _split(text, " | ")]
+
+
+def _text(attributes: tvm.ir.Attrs, name: str, where: str) -> str:
+    if attributes is None or name not in attributes:
+        raise ModelError(f"{where} lacks the attribute {name!r}; schedule the module again")
+    return str(attributes[name])
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return text.split(separator) if text else []

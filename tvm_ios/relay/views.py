@@ -1,0 +1,96 @@
+"""Kernels that only move whole pieces of memory: opportunities for the memory plan.
+
+A reshape is its input; a slice that is contiguous is a piece of its input; a concatenation along
+an axis with nothing but ones before it is its inputs laid one after another (design decision 7).
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.primitive import call_attribute, type_bytes
+from tvm_ios.runtime.placement import ConcatView, SliceView
+
+__all__ = ["view_of"]
+
+View = SliceView | ConcatView | None
+
+
+def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
+    """The view a fused, typed function computes, or None where it needs its kernel.
+
+    Parameters
+    ----------
+    function
+        A fused function; it must be exactly one operator, of static shapes.
+    arguments
+        What the call passes; a concatenation of a tensor with itself is no view.
+    """
+    if function.attrs is not None and "relay.reshape_only" in function.attrs:
+        return SliceView(0)
+    body = function.body
+    if not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
+        return None
+    if body.op.name == "strided_slice":
+        return _slice_view(body, function)
+    if body.op.name == "concatenate":
+        return _concat_view(body, function, arguments)
+    return None
+
+
+def _slice_view(body: relay.Call, function: relay.Function) -> View:
+    if len(function.params) != 1 or body.args[0] != function.params[0]:
+        return None
+    source = [int(extent) for extent in body.args[0].checked_type.shape]
+    target = [int(extent) for extent in body.checked_type.shape]
+    begins = _begins(body, source)
+    if begins is None:
+        return None
+    cut = [axis for axis, extent in enumerate(source) if extent != target[axis]]
+    if not cut:
+        return SliceView(0)
+    # Contiguous only if nothing but ones lies before the single cut axis.
+    if len(cut) > 1 or any(extent != 1 for extent in source[: cut[0]]):
+        return None
+    row_bytes = type_bytes(body.args[0].checked_type) // source[cut[0]]
+    return SliceView(begins[cut[0]] * row_bytes)
+
+
+def _begins(body: relay.Call, shape: list[int]) -> list[int] | None:
+    """Where the slice begins on every axis; None unless every stride is one."""
+    strides = call_attribute(body, "strides")
+    if strides is not None and any(int(stride) != 1 for stride in strides):  # type: ignore[attr-defined]
+        return None
+    given = call_attribute(body, "begin")
+    if given is None:
+        return None
+    axes_attribute = call_attribute(body, "axes")
+    axes = (
+        [int(axis) % len(shape) for axis in axes_attribute]  # type: ignore[attr-defined]
+        if axes_attribute is not None
+        else list(range(len(given)))  # type: ignore[arg-type]
+    )
+    begins = [0] * len(shape)
+    for axis, value in zip(axes, given, strict=True):  # type: ignore[call-overload]
+        begin = int(value)
+        begins[axis] = max(0, min(begin + shape[axis] if begin < 0 else begin, shape[axis]))
+    return begins
+
+
+def _concat_view(body: relay.Call, function: relay.Function, arguments: list[relay.Expr]) -> View:
+    pieces = body.args[0]
+    if not isinstance(pieces, relay.Tuple) or list(pieces.fields) != list(function.params):
+        return None
+    if len(set(arguments)) != len(arguments):
+        return None
+    if any(isinstance(argument, relay.Constant) for argument in arguments):
+        return None
+    shape = [int(extent) for extent in body.checked_type.shape]
+    axis = int(call_attribute(body, "axis", 0)) % len(shape)  # type: ignore[call-overload]
+    if any(extent != 1 for extent in shape[:axis]):
+        return None
+    sizes = [type_bytes(piece.checked_type) for piece in pieces.fields]
+    return ConcatView(tuple(itertools.accumulate([0, *sizes[:-1]])))
