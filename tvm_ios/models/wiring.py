@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
-
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import HostError, OptionError
 
 __all__ = ["Wiring", "watts_strogatz"]
 
@@ -71,6 +69,8 @@ def watts_strogatz(
     ------
     OptionError
         If the numbers admit no connected graph.
+    HostError
+        If networkx is not installed.
     """
     if not 2 <= num_neighbours < num_nodes or not 0 <= rewire_probability <= 1:
         raise OptionError(
@@ -78,6 +78,13 @@ def watts_strogatz(
             f"probability {rewire_probability}; use 2 <= neighbours < nodes and a probability "
             "from 0 to 1"
         )
+    try:
+        import networkx as nx  # noqa: PLC0415 - only random wirings need it
+    except ModuleNotFoundError as error:
+        raise HostError(
+            "random wirings need networkx, which is not installed; run "
+            "`pip install 'tvm-ios[figures]'` or hand in the wirings"
+        ) from error
     graph = nx.connected_watts_strogatz_graph(
         num_nodes, num_neighbours, rewire_probability, tries=200, seed=seed
     )
