@@ -1,0 +1,72 @@
+"""Schedules that need no prices: one operator after another, and the published greedy one."""
+
+from __future__ import annotations
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.errors import OptionError
+
+__all__ = ["greedy_schedule", "make_schedule", "sequential_schedule"]
+
+
+def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
+    """One operator a stage, in graph order."""
+    stages = tuple(Stage(((index,),)) for index in range(len(graph)))
+    return make_schedule(graph, stages, "sequential")
+
+
+def greedy_schedule(graph: OperatorGraph, max_num_streams: int = 10) -> InterOpSchedule:
+    """The published greedy schedule: every stage runs what is ready, one operator a group.
+
+    What exceeds the streams waits at the front of the queue; what becomes ready joins its end.
+    Barriers run alone.
+
+    Parameters
+    ----------
+    graph
+        Any operator graph.
+    max_num_streams
+        Most groups in a stage; the published code has 10.
+
+    Raises
+    ------
+    OptionError
+        If there is no stream to run on.
+    """
+    if max_num_streams < 1:
+        raise OptionError(f"max_num_streams is {max_num_streams}; give at least 1")
+    readers: list[list[int]] = [[] for _ in graph.operators]
+    for index, operator in enumerate(graph.operators):
+        for predecessor in operator.predecessors:
+            readers[predecessor].append(index)
+    waiting = [len(operator.predecessors) for operator in graph.operators]
+    stages = []
+    queue = [index for index, count in enumerate(waiting) if count == 0]
+    while queue:
+        ordinary = [index for index in queue if graph.operators[index].schedulable]
+        running = ordinary[:max_num_streams] or queue[:1]
+        stages.append(Stage(tuple((index,) for index in running)))
+        queue = [index for index in queue if index not in running]
+        for index in running:
+            for reader in readers[index]:
+                waiting[reader] -= 1
+                if waiting[reader] == 0:
+                    queue.append(reader)
+    return make_schedule(graph, tuple(stages), "greedy")
+
+
+def make_schedule(
+    graph: OperatorGraph,
+    stages: tuple[Stage, ...],
+    scheduler: str,
+    latency_ns: int | None = None,
+) -> InterOpSchedule:
+    """Stages with the names and fingerprint of their graph."""
+    return InterOpSchedule(
+        graph_name=graph.name,
+        graph_fingerprint=graph.fingerprint(),
+        operator_names=tuple(operator.name for operator in graph.operators),
+        stages=stages,
+        scheduler=scheduler,
+        latency_ns=latency_ns,
+    )

@@ -1,0 +1,94 @@
+"""One schedule block as the dynamic programme sees it: bit masks over local indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.core.endings import descendant_masks
+from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of, mask_of
+from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.core.schedule import Stage, Strategy
+
+__all__ = ["BlockGraph", "make_block_graph", "mergeable_sets"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockGraph:
+    """Operators 0..n-1 of a block and the edges among them, as bit masks."""
+
+    operators: tuple[int, ...]
+    """Graph index of every local index, ascending."""
+    predecessors: tuple[int, ...]
+    """Direct ones."""
+    successors: tuple[int, ...]
+    """Direct ones."""
+    descendants: tuple[int, ...]
+    """All of them, and the operator itself."""
+    convolutions: tuple[Convolution | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    @property
+    def everything(self) -> int:
+        """The state in which nothing has been scheduled."""
+        return (1 << len(self.operators)) - 1
+
+    def stage(self, groups: Sequence[int], strategy: Strategy) -> Stage:
+        """A stage in graph indices from group masks."""
+        return Stage(
+            tuple(tuple(self.operators[i] for i in bits_of(group)) for group in groups), strategy
+        )
+
+
+def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGraph:
+    """The part of a graph that a block sees; edges from and to other blocks are dropped."""
+    local = {operator: index for index, operator in enumerate(operators)}
+    predecessors = [
+        mask_of(local[p] for p in graph.operators[operator].predecessors if p in local)
+        for operator in operators
+    ]
+    successors = [0] * len(predecessors)
+    for index, mask in enumerate(predecessors):
+        for predecessor in bits_of(mask):
+            successors[predecessor] |= 1 << index
+    return BlockGraph(
+        operators=tuple(operators),
+        predecessors=tuple(predecessors),
+        successors=tuple(successors),
+        descendants=tuple(descendant_masks(successors)),
+        convolutions=tuple(graph.operators[operator].convolution for operator in operators),
+    )
+
+
+def mergeable_sets(block: BlockGraph, *, centred: bool = False) -> list[int]:
+    """Every set of two or more independent convolutions that may merge, ascending as numbers.
+
+    Only convolutions of one operand are combined, and only such as depend on one another in no
+    way, so there are at most as many sets as the block has states.
+    """
+    siblings: dict[str, list[int]] = {}
+    for index, convolution in enumerate(block.convolutions):
+        if convolution is not None and why_not_merge([convolution, convolution]) is None:
+            siblings.setdefault(convolution.operand, []).append(index)
+    found = []
+    for members in siblings.values():
+        for mask in _antichains(members, block):
+            chosen = [block.convolutions[index] for index in bits_of(mask)]
+            if len(chosen) > 1 and why_not_merge(chosen, centred=centred) is None:
+                found.append(mask)
+    return sorted(found)
+
+
+def _antichains(members: Sequence[int], block: BlockGraph) -> Iterator[int]:
+    """Sets of operators none of which depends on another."""
+    chosen = [0]
+    for index in members:
+        grown = [
+            mask | 1 << index
+            for mask in chosen
+            if not any(block.descendants[other] >> index & 1 for other in bits_of(mask))
+        ]
+        yield from grown
+        chosen += grown

@@ -1,0 +1,211 @@
+"""The IOS search over a whole graph: partition, one dynamic programme a block, one schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.partition import Partition, ScheduleBlock, partition_graph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.core.verify import verify_graph, verify_schedule
+from tvm_ios.cost.protocol import CostModel
+from tvm_ios.search.baselines import make_schedule
+from tvm_ios.search.block_graph import BlockGraph, make_block_graph
+from tvm_ios.search.exhaustive import solve_exhaustively
+from tvm_ios.search.lazy import LowerBoundModel, solve_lazily
+from tvm_ios.search.native_space import make_state_space
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.pricer import Pricer
+from tvm_ios.search.result import BlockReport, SearchProgress, SearchResult
+from tvm_ios.search.state_space import (
+    WEIGHT_SHIFT,
+    StateSpace,
+    TooManyTransitionsError,
+    stage_of,
+)
+
+__all__ = ["search_ios"]
+
+
+def search_ios(
+    graph: OperatorGraph,
+    cost_model: CostModel,
+    options: SearchOptions | None = None,
+    *,
+    lazy: bool = True,
+    progress: Callable[[SearchProgress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    partition: Partition | None = None,
+) -> SearchResult:
+    """Find the best schedule of a graph (Ding et al., MLSys 2021, section 4).
+
+    Single operators are priced first, in one batch, so there is always an answer. Takes
+    O(transitions) time a block.
+
+    Parameters
+    ----------
+    graph
+        What to schedule.
+    cost_model
+        Where prices come from; with a method ``lower_bound`` the lazy search prices less.
+    options
+        Limits and rules; the paper's r = 3 and s = 8 if not given.
+    lazy
+        Price only what can win; else price every distinct stage.
+    progress
+        Called after every batch of prices.
+    should_stop
+        Asked between batches; once it is true, the best schedule of what has been priced is
+        returned, and a note says so.
+    partition
+        Blocks to use instead of those that :func:`partition_graph` finds.
+
+    Raises
+    ------
+    GraphError
+        If the graph is ill-formed.
+    SearchError, CostError
+        If the cost model gives no usable prices.
+    """
+    options = options or SearchOptions()
+    verify_graph(graph)
+    begin = time.perf_counter()
+    if partition is None:
+        partition = partition_graph(
+            graph,
+            max_block_size=options.max_block_size,
+            max_block_states=options.max_block_states,
+        )
+    run = _Run(graph, cost_model, options, lazy, progress, should_stop or (lambda: False))
+    stages, reports = run.solve(partition.blocks)
+    latency_ns = sum(report.latency_ns for report in reports)
+    schedule = make_schedule(graph, tuple(stages), "ios", latency_ns)
+    verify_schedule(
+        schedule,
+        graph,
+        max_group_size=options.max_group_size,
+        max_num_groups=options.max_num_groups,
+    )
+    return SearchResult(
+        schedule=schedule,
+        latency_ns=latency_ns,
+        sequential_ns=run.sequential_ns,
+        blocks=tuple(reports),
+        seconds=time.perf_counter() - begin,
+        notes=partition.notes + tuple(run.notes),
+    )
+
+
+class _Run:
+    """One search: prices shared by all blocks, and notes."""
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        cost_model: CostModel,
+        options: SearchOptions,
+        lazy: bool,
+        progress: Callable[[SearchProgress], None] | None,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.graph = graph
+        self.cost_model = cost_model
+        self.options = options
+        self.lazy = lazy
+        self.progress = progress
+        self.should_stop = should_stop
+        self.pricer = Pricer(graph, cost_model)
+        self.notes: list[str] = []
+        singles = [Stage(((index,),)) for index in range(len(graph))]
+        self.sequential_ns = sum(self.pricer.price(singles))
+        self.num_blocks = 0
+        self.unfinished = 0
+
+    def solve(self, blocks: Sequence[ScheduleBlock]) -> tuple[list[Stage], list[BlockReport]]:
+        stages: list[Stage] = []
+        reports: list[BlockReport] = []
+        self.num_blocks = len(blocks)
+        for number, block in enumerate(blocks):
+            for found, report in self._solve_block(number, block.operators):
+                stages += found
+                reports.append(report)
+        if self.unfinished:
+            self.notes.append(
+                f"stopped early: {self.unfinished} of {len(reports)} blocks have the best schedule "
+                "of the stages priced so far, which need not be the best there is"
+            )
+        return stages, reports
+
+    def _solve_block(
+        self, number: int, operators: Sequence[int]
+    ) -> Iterator[tuple[list[Stage], BlockReport]]:
+        begin = time.perf_counter()
+        block = make_block_graph(self.graph, operators)
+        try:
+            space = make_state_space(block, self.options)
+        except TooManyTransitionsError:
+            middle = len(operators) // 2
+            if not middle:
+                raise
+            self.notes.append(
+                f"block {self._name(operators[0])} .. {self._name(operators[-1])} with "
+                f"{len(operators)} operators was split in two: it has more than "
+                f"{self.options.max_block_transitions} transitions"
+            )
+            yield from self._solve_block(number, operators[:middle])
+            yield from self._solve_block(number, operators[middle:])
+            return
+        before = self.pricer.count
+        self._price_and_solve(number, block, space)
+        path = space.best_path()
+        stages = [stage_of(block, space, stage) for stage in path]
+        yield (
+            stages,
+            BlockReport(
+                operators=tuple(operators),
+                latency_ns=sum(self.pricer.price(stages)),
+                states=space.num_states,
+                transitions=space.num_transitions,
+                single_merges=space.num_sinks if len(self.options.strategies) == 2 else 0,
+                distinct_stages=len(space.stage_masks),
+                priced=self.pricer.count - before + len(operators),
+                num_schedules=space.count_schedules(),
+                seconds=time.perf_counter() - begin,
+            ),
+        )
+
+    def _price_and_solve(self, number: int, block: BlockGraph, space: StateSpace) -> None:
+        def report(bound_ns: int) -> None:
+            if self.progress is not None:
+                self.progress(
+                    SearchProgress(
+                        block=number,
+                        num_blocks=self.num_blocks,
+                        priced=self.pricer.count,
+                        possible=len(space.stage_masks),
+                        bound_ns=bound_ns,
+                    )
+                )
+
+        if not self.lazy and not self.should_stop():
+            solve_exhaustively(block, space, self.pricer)
+            report(space.best_weight() >> WEIGHT_SHIFT)
+            return
+        floors_ns = None
+        if self.lazy and isinstance(self.cost_model, LowerBoundModel):
+            every = [stage_of(block, space, stage) for stage in range(len(space.stage_masks))]
+            floors_ns = self.cost_model.lower_bound(self.graph, every)
+        finished = solve_lazily(
+            block,
+            space,
+            self.pricer,
+            floors_ns=floors_ns,
+            margin_percent=self.options.bound_margin_percent,
+            should_stop=self.should_stop,
+            on_batch=report,
+        )
+        self.unfinished += not finished
+
+    def _name(self, operator: int) -> str:
+        return self.graph.operators[operator].name

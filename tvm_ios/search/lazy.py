@@ -1,0 +1,95 @@
+"""The lazy search: solve with lower bounds, price what the best way uses, repeat.
+
+A stage without a price has a bound instead, so the best way is never longer than the optimum; once
+all its stages are priced it is the optimum. Two bounds need nothing but prices:
+
+- a stage costs at least as much as its longest group run alone;
+- a stage costs at least as much as any priced stage it contains, each group of that stage within a
+  group of its own, so that nothing that ran side by side is now run one after another.
+
+Both are the same statement, the first with one group. A cost model may know more: if it has a
+method ``lower_bound(graph, stages)``, its answers are bounds from the start.
+
+With valid bounds the latency found is that of the exhaustive programme; among schedules of equal
+latency another may be returned. Prices that are measured are noisy, and a bound may come out a
+little above the price it bounds. A price always replaces the bound, so the result is exact for what
+was priced; a stage hidden behind a bound that is too high by the noise may be missed, and then the
+loss is no more than the noise of the prices on the way. ``bound_margin_percent`` buys safety for
+more prices. Every round prices at least one new stage, so the search ends in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.search.block_graph import BlockGraph
+from tvm_ios.search.pricer import Pricer
+from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, stage_of
+
+__all__ = ["LowerBoundModel", "solve_lazily"]
+
+
+@runtime_checkable
+class LowerBoundModel(Protocol):
+    """What a cost model may offer on top of prices."""
+
+    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Nanoseconds that the price of each stage is never below."""
+        ...
+
+
+def solve_lazily(
+    block: BlockGraph,
+    space: StateSpace,
+    pricer: Pricer,
+    *,
+    floors_ns: Sequence[int] | None = None,
+    margin_percent: int = 0,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_batch: Callable[[int], None] = lambda bound_ns: None,
+) -> bool:
+    """Solve a block; return False if it was stopped before the optimum was certain.
+
+    Parameters
+    ----------
+    block, space
+        The block and its state space, which afterwards holds the best way.
+    pricer
+        Where prices come from.
+    floors_ns
+        A lower bound for every stage of the space, if more than 0 is known.
+    margin_percent
+        How much less than a price a stage that contains the priced one may cost.
+    should_stop
+        Asked before every batch of prices but the first, which is the single operators.
+    on_batch
+        Told the bound of the whole block after every batch.
+    """
+    priced: set[int] = set()
+
+    def settle(batch: list[int]) -> None:
+        prices = pricer.price([stage_of(block, space, stage) for stage in batch])
+        floors = [price * (100 - margin_percent) // 100 for price in prices]
+        space.settle(batch, prices, floors)
+        priced.update(batch)
+        on_batch(space.best_weight() >> WEIGHT_SHIFT)
+
+    space.start(floors_ns or [0] * len(space.stage_masks), priced=False)
+    settle(
+        [
+            stage
+            for stage, mask in enumerate(space.stage_masks)
+            if stage >= space.num_merges and mask.bit_count() == 1
+        ]
+    )
+    while True:
+        batch = [stage for stage in space.best_path() if stage not in priced]
+        if not batch:
+            return True
+        if should_stop():
+            space.keep_priced_only()
+            return False
+        settle(batch)

@@ -1,0 +1,70 @@
+"""What a user may ask of the IOS search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.core.endings import EndingRule
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.errors import OptionError
+
+__all__ = ["SearchOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """Limits and rules of the IOS search.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value the search cannot honour.
+    """
+
+    strategies: frozenset[Strategy] = frozenset(Strategy)
+    """Kinds of stages to try."""
+    max_group_size: int = 3
+    """Most operators in a group of a concurrent stage, the paper's r; 0 means no limit."""
+    max_num_groups: int = 8
+    """Most groups in a concurrent stage, the paper's s; 0 means no limit."""
+    endings: EndingRule = EndingRule.COMPLETE
+    """Which concurrent stages exist."""
+    centred_merges: bool = False
+    """Merge only kernels that lie in the middle of the merged one, as the published code does."""
+    max_block_size: int = 64
+    """Most operators in a schedule block; a longer one is split. The native kernel takes 64."""
+    max_block_states: int = 10_000
+    """Most states in a schedule block; a wider one is split."""
+    max_block_transitions: int = 20_000_000
+    """Most transitions in a schedule block, 8 bytes each; a block with more is split."""
+    bound_margin_percent: int = 0
+    """The lazy search trusts a bound less this much, for cost models whose prices are noisy."""
+    native: bool = True
+    """Use the compiled kernel where there is a C compiler; the answers are the same without."""
+
+    def __post_init__(self) -> None:
+        if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
+            raise OptionError(
+                f"strategies is {self.strategies!r}; give a set with Strategy.CONCURRENT, "
+                "Strategy.MERGE or both"
+            )
+        if not isinstance(self.endings, EndingRule):
+            raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
+        for name, least in (
+            ("max_group_size", 0),
+            ("max_num_groups", 0),
+            ("max_block_size", 1),
+            ("max_block_states", 2),
+            ("max_block_transitions", 1),
+            ("bound_margin_percent", 0),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                unlimited = " (0 means no limit)" if name.startswith("max_") and not least else ""
+                raise OptionError(
+                    f"{name} is {value!r}; give a whole number of {least} or more{unlimited}"
+                )
+        if self.bound_margin_percent > 100:
+            raise OptionError(
+                f"bound_margin_percent is {self.bound_margin_percent}; give at most 100"
+            )
