@@ -37,9 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 def as_json(report: HostReport) -> str:
     """The report as JSON, with the latency mode spelled out."""
     mode = report.latency_mode
-    return json.dumps(
-        asdict(report) | {"latency_mode": mode.value if mode else None}, indent=2
-    )
+    return json.dumps(asdict(report) | {"latency_mode": mode.value if mode else None}, indent=2)
 
 
 def as_text(report: HostReport) -> str:

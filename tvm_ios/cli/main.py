@@ -21,7 +21,7 @@ from tvm_ios.errors import TvmIosError
 __all__ = ["VERBS", "Subparsers", "Verb", "main"]
 
 # argparse has no public name for what add_subparsers returns.
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,9 @@ class Verb:
 
 
 VERBS = (
-    Verb(name="doctor", module="doctor", summary="say what is here and how to mend what is missing"),
+    Verb(
+        name="doctor", module="doctor", summary="say what is here and how to mend what is missing"
+    ),
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
     Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
 )

@@ -1,4 +1,4 @@
-"""This machine: its TVM, its processor, its devices. The one place that knows TVM versions.
+"""The machine at hand: TVM, processor, devices. The one place that knows TVM versions.
 
 Importing this package does not import TVM.
 """

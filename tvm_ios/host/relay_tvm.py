@@ -47,7 +47,9 @@ def require_relay_tvm() -> ModuleType:
         ) from error
     # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
     except Exception as error:
-        raise HostError(f"TVM does not load: {type(error).__name__}: {error}; {_INSTALL}") from error
+        raise HostError(
+            f"TVM does not load: {type(error).__name__}: {error}; {_INSTALL}"
+        ) from error
     version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
     try:
         importlib.import_module("tvm.relay")
@@ -100,7 +102,7 @@ def cached_libinfo() -> Iterator[None]:
     if getattr(original, "tvm_ios_cached", False):  # nested, or another thread is inside
         yield
         return
-    flags = original()
+    flags: dict[str, str] = original()
 
     def libinfo() -> dict[str, str]:
         return flags

@@ -85,7 +85,11 @@ def describe_host() -> HostReport:
 def _thread_hints(tvm: TvmReport, lanes: int) -> list[str]:
     if tvm.threads is None or tvm.threads == lanes:
         return []
-    why = "its guess is half of the cores" if tvm.threads < lanes else "more than the cores it may use"
+    why = (
+        "its guess is half of the cores"
+        if tvm.threads < lanes
+        else "more than the cores it may use"
+    )
     return [
         f"stock TVM runs {tvm.threads} threads, {why}; for all {lanes}: "
         f"export TVM_NUM_THREADS={lanes} before Python starts"

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from tvm_ios.errors import HostError
 from tvm_ios.host.relay_tvm import host_target, require_relay_tvm
@@ -59,13 +60,13 @@ def describe_tvm() -> TvmReport:
     except subprocess.TimeoutExpired:
         return TvmReport(problem=f"importing TVM did not end within {_TIMEOUT_S} s")
     try:
-        fields = json.loads(done.stdout.splitlines()[-1])
+        read: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return TvmReport(problem=f"importing TVM ended the process ({done.returncode}): {last}")
-    return TvmReport(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    )
+    # JSON knows no tuples.
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in read.items()}
+    return TvmReport(**cast("dict[str, Any]", fields))
 
 
 def main() -> None:
@@ -74,13 +75,13 @@ def main() -> None:
 
 
 def _probe() -> TvmReport:
+    problem = None
     try:
         require_relay_tvm()
     except HostError as error:
         problem = str(error)
-    else:
-        problem = None
-    tvm = sys.modules.get("tvm")
+    # A TVM without Relay is refused above and still worth describing.
+    tvm: Any = sys.modules.get("tvm")
     if tvm is None or not hasattr(tvm, "__version__"):
         return TvmReport(problem=problem)
     fields = _facts(tvm)
@@ -94,9 +95,9 @@ def _probe() -> TvmReport:
 
 def _facts(tvm: Any) -> dict[str, Any]:
     flags = tvm.support.libinfo()
-    place = os.path.dirname(tvm.__file__)
+    place = str(Path(tvm.__file__).parent)
     return {
-        "origin": "wheel" if os.path.join("bitblas", "3rdparty", "tvm") in place else "yours",
+        "origin": "wheel" if "bitblas/3rdparty/tvm" in place else "yours",
         "version": tvm.__version__,
         "location": place,
         "dialects": tuple(name for name in ("relay", "relax") if _imports(f"tvm.{name}")),
@@ -112,6 +113,6 @@ def _imports(name: str) -> bool:
     # Whatever goes wrong inside a dialect, it is not there for the user.
     try:
         importlib.import_module(name)
-    except Exception:
+    except Exception:  # noqa: BLE001
         return False
     return True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec, SourceFileLoader
     from types import ModuleType
 
-__all__ = ["CHOICE_VARIABLE", "CHOICES", "RelayTvmFinder", "has_relay", "install", "usual_spec"]
+__all__ = ["CHOICES", "CHOICE_VARIABLE", "RelayTvmFinder", "has_relay", "install", "usual_spec"]
 
 CHOICE_VARIABLE = "TVM_IOS_TVM"
 CHOICES = ("auto", "wheel", "path")
@@ -78,7 +78,7 @@ def usual_spec(without: RelayTvmFinder | None = None) -> ModuleSpec | None:
         if finder is without or isinstance(finder, RelayTvmFinder):
             continue
         find = getattr(finder, "find_spec", None)
-        spec = find("tvm", None) if find else None
+        spec: ModuleSpec | None = find("tvm", None) if find else None
         if spec is not None:
             return spec
     return None

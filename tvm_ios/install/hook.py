@@ -1,9 +1,9 @@
 """Writes the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
 
 Three things land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
-(one line that imports it at interpreter start) and ``_tvm_ios_native/libcuda_stub.so``. The stand-in
-has no name by which a loader could take it for the driver: only the hook loads it, by full path,
-and only where no driver answers.
+(one line that imports it at interpreter start) and ``_tvm_ios_native/libcuda_stub.so``. The
+stand-in has no name by which a loader could take it for the driver: only the hook loads it, by
+full path, and only where no driver answers.
 """
 
 from __future__ import annotations
@@ -79,6 +79,6 @@ def _replace(path: Path, content: bytes) -> bool:
         ) from error
     with os.fdopen(handle, "wb") as file:
         file.write(content)
-    os.chmod(temporary, 0o644)
+    Path(temporary).chmod(0o644)
     os.replace(temporary, path)
     return True

@@ -63,7 +63,7 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
         site-packages cannot be written.
     """
     own = usual_spec()
-    if has_relay(own) and not force:
+    if own is not None and has_relay(own) and not force:
         return Installation(
             steps=(
                 f"found a TVM with Relay at {own.origin}: it wins, nothing to install "

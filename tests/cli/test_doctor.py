@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+BASE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+
+
+def test_this_environment_is_ready(run_python):
+    done = run_python("-m", "tvm_ios", "doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "dialects      relay" in done.stdout
+    assert done.stdout.endswith("The CPU path is ready.\n")
+
+
+def test_json_holds_the_same_facts(run_python):
+    done = run_python("-m", "tvm_ios", "doctor", "--json", TVM_NUM_THREADS="1")
+    report = json.loads(done.stdout)
+    assert report["problems"] == []
+    assert report["tvm"]["threads"] == 1
+    assert report["tvm_num_threads"] == "1"
+    assert report["latency_mode"] in (None, "fast", "slow")
+
+
+def test_no_tvm_is_told_with_the_command_that_mends_it(run_python):
+    done = run_python("-m", "tvm_ios", "doctor", TVM_IOS_TVM="path")
+    assert done.returncode == 1
+    assert "MISSING: no TVM found; run `tvm-ios install-tvm`" in done.stdout
+
+
+def test_no_compiler_is_told_with_the_command_that_mends_it(run_python, tmp_path):
+    done = run_python("-m", "tvm_ios", "doctor", PATH=str(tmp_path), CC="")
+    assert done.returncode == 1
+    assert "MISSING: no C compiler" in done.stdout
+    assert "apt-get install gcc" in done.stdout
+
+
+@pytest.mark.skipif(not BASE_PYTHON.exists(), reason=f"no interpreter at {BASE_PYTHON}")
+def test_doctor_runs_where_nothing_at_all_is_installed(run_python, project_root):
+    done = run_python(
+        "-I",
+        "-S",
+        "-c",
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from tvm_ios.cli.main import main; sys.exit(main(['doctor']))",
+        os.fspath(project_root),
+        python=os.fspath(BASE_PYTHON),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "The CPU path is not ready." in done.stdout

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tvm_ios.errors import HostError
+from tvm_ios.install import wheel
+from tvm_ios.install.wheel import install_relay_tvm
+
+
+def test_a_tvm_with_relay_on_the_path_wins(monkeypatch, tmp_path):
+    package = tmp_path / "tvm"
+    (package / "relay").mkdir(parents=True)
+    for folder in (package, package / "relay"):
+        (folder / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    installation = install_relay_tvm()
+    assert installation.changed == ()
+    assert f"found a TVM with Relay at {package / '__init__.py'}" in installation.as_text()
+
+
+def test_a_machine_that_the_wheel_does_not_fit_is_told_what_to_do(monkeypatch):
+    monkeypatch.setattr(wheel.platform, "machine", lambda: "riscv64")
+    with pytest.raises(HostError, match=r"this is linux on riscv64; build TVM 0\.19 or older"):
+        install_relay_tvm(force=True)
+
+
+def test_failing_pip_shows_its_words():
+    with pytest.raises(HostError, match=r"(?s)pip failed \(exit \d\).*no such option"):
+        wheel._pip("--no-such-option")
+
+
+def test_the_wheel_is_pinned_by_version_and_hash():
+    assert wheel._pinned_wheel().startswith("bitblas==")
+    assert "--hash=sha256:" in wheel._WHEEL.read_text()
+
+
+def test_the_environment_of_the_tests_is_complete():
+    if not wheel.wheel_is_installed():
+        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
+    assert (wheel.site_packages_directory() / "_tvm_ios_finder.py").is_file()
