@@ -118,8 +118,8 @@ class ProfileDatabase:
                 part = wanted[start : start + KEYS_PER_QUERY]
                 marks = ",".join("?" * len(part))
                 rows = connection.execute(
-                    "SELECT stage, median_ns, samples, spread_ns, slow_mode, measured_at_s "
-                    f"FROM prices WHERE context = ? AND stage IN ({marks})",  # noqa: S608 marks only
+                    "SELECT stage, median_ns, samples, spread_ns, slow_mode, measured_at_s "  # noqa: S608
+                    f"FROM prices WHERE context = ? AND stage IN ({marks})",
                     (digest, *part),
                 )
                 for stage, median_ns, samples, spread_ns, slow_mode, measured_at_s in rows:

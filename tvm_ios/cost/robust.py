@@ -23,7 +23,7 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """Estimate the standard error of the median as a fraction of it; infinite for fewer than three values.
+    """Estimate the standard error of the median, as a fraction of it; infinite below 3 values.
 
     It comes from the median absolute deviation, so one sample hit by another process does not
     make a quiet stage look noisy.

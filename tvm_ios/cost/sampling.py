@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.cost.robust import median_error
@@ -22,6 +23,8 @@ TimedRuns = Callable[[int], int]
 
 GROWTH = 1.618
 """Least growth of the runs in a sample that was too short; TVM's time evaluator uses the same."""
+LARGEST_LEAD = 4
+"""Tolerances that the fastest sample may lie below the median; normal noise stays within two."""
 MOST_RUNS = 1_000_000
 """Keeps a sample bounded for something that takes no time at all."""
 
@@ -51,7 +54,8 @@ class MeasureOptions:
     max_repeat: int = 15
     """Most samples of a stage whose median stays uncertain."""
     tolerance: float = 0.02
-    """Standard error of the median, as a fraction of it, that is good enough."""
+    """Standard error of the median, as a fraction of it, that is good enough; the fastest sample
+    may lie four times as far below."""
     batch_size: int = 32
     """Stages measured together, and stored together: the most that a kill -9 can lose."""
     mode: ModeOptions = field(default_factory=ModeOptions)
@@ -107,7 +111,17 @@ class Cell:
         used = self.used_ns(options.repeat)
         if len(used) < options.repeat:
             return False
-        return len(used) >= options.max_repeat or median_error(used) <= options.tolerance
+        return len(used) >= options.max_repeat or _certain(used, options.tolerance)
+
+
+def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
+    """Whether a median can be trusted.
+
+    Other processes only ever add time. So a median far above the fastest sample may have been
+    outvoted by disturbed ones, however well these agree; more samples will tell.
+    """
+    near = (1 - LARGEST_LEAD * tolerance) * median(run_ns) <= min(run_ns)
+    return near and median_error(run_ns) <= tolerance
 
 
 def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:

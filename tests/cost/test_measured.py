@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.fake_runner import FakeStageRunner
+from tvm_ios.cost.measured import (
+    MeasureCounters,
+    MeasuredCostModel,
+    MeasureOptions,
+    ModeOptions,
+    StageRunner,
+)
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.cost.protocol import CostModel
+from tvm_ios.errors import CostError
+
+CONTEXT = ProfileContext(device="fake", lanes=2, tvm_version="0.17.0", kernels="llvm")
+
+
+def chain_graph(count: int, name: str = "g", *, distinct: bool = True) -> OperatorGraph:
+    """A chain whose operator i costs 10 + i microseconds, if they are distinct."""
+    return OperatorGraph(
+        name,
+        tuple(
+            Operator(
+                name=f"{name}{index}",
+                kind="conv2d",
+                predecessors=(index - 1,) if index else (),
+                workload=f"w{index if distinct else 0}",
+            )
+            for index in range(count)
+        ),
+    )
+
+
+def singles(graph: OperatorGraph) -> list[Stage]:
+    return [Stage(((index,),)) for index in range(len(graph))]
+
+
+def cost_ns(graph: OperatorGraph, stage: Stage) -> float:
+    """Longest group, from workloads alone, so equal stages cost the same."""
+    return max(
+        sum(10_000 + 1000 * int(graph.operators[i].workload[1:]) for i in group)
+        for group in stage.groups
+    )
+
+
+def model_of(
+    runner: FakeStageRunner, wrapped: StageRunner | None = None, **arguments: Any
+) -> MeasuredCostModel:
+    return MeasuredCostModel(
+        wrapped or runner,
+        CONTEXT,
+        clock_ns=runner.clock_ns,
+        sleep_s=runner.sleep_s,
+        **arguments,
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> ProfileDatabase:
+    return ProfileDatabase(tmp_path / "profiles.sqlite", timeout_s=0.05)
+
+
+def test_prices_are_exact_without_noise_and_in_the_order_asked() -> None:
+    graph = chain_graph(5)
+    model: CostModel = model_of(FakeStageRunner(cost_ns))
+    stages = [Stage(((3,),)), Stage(((0, 1),)), Stage(((3,),)), Stage(((0,),), Strategy.MERGE)]
+    assert list(model.price(graph, stages)) == [13_000, 21_000, 13_000, 10_000]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(seed=st.integers(0, 1000))
+def test_noise_and_spikes_are_seen_through(seed: int) -> None:
+    graph = chain_graph(20)
+    runner = FakeStageRunner(cost_ns, noise=0.02, spike_rate=0.05, seed=seed)
+    prices = model_of(runner).price(graph, singles(graph))
+    assert prices == pytest.approx([10_000 + 1000 * i for i in range(20)], rel=0.06)
+
+
+def test_equal_stages_are_measured_once() -> None:
+    graph = chain_graph(6, distinct=False)
+    runner = FakeStageRunner(cost_ns)
+    model = model_of(runner)
+    assert set(model.price(graph, singles(graph)[1:])) == {10_000}
+    model.price(chain_graph(9, "other", distinct=False), singles(graph)[1:])
+    assert len(runner.prepared) == 1
+    assert (model.counters.requested, model.counters.priced) == (10, 1)
+
+
+def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -> None:
+    graph = chain_graph(40)
+    first = model_of(FakeStageRunner(cost_ns, noise=0.01), database=database)
+    prices = first.price(graph, singles(graph))
+    idle = FakeStageRunner(cost_ns)
+    second = model_of(idle, database=database)
+    assert second.price(chain_graph(40, "twin"), singles(graph)) == prices
+    assert idle.prepared == []
+    assert (second.counters.priced, second.counters.from_database) == (0, 40)
+    assert second.notes == ()
+
+
+def test_a_price_of_too_few_samples_is_measured_anew(database: ProfileDatabase) -> None:
+    graph = chain_graph(1)
+    quick = MeasureOptions(repeat=2, max_repeat=2)
+    model_of(FakeStageRunner(cost_ns), database=database, options=quick).price(
+        graph, singles(graph)
+    )
+    model = model_of(FakeStageRunner(cost_ns), database=database)
+    model.price(graph, singles(graph))
+    assert (model.counters.priced, model.counters.from_database) == (1, 0)
+
+
+def test_a_typical_stage_takes_less_than_ten_milliseconds() -> None:
+    """Simulated time: the policy is tested, not this machine."""
+    graph = chain_graph(90)
+    runner = FakeStageRunner(cost_ns, noise=0.01, spike_rate=0.01)
+    model = model_of(runner)
+    model.price(graph, singles(graph))
+    assert model.counters.seconds / 90 < 0.010
+    assert model.counters.seconds == pytest.approx(runner.clock_ns() / 1e9)
+
+
+def test_slow_rounds_are_dropped_and_repeated() -> None:
+    graph = chain_graph(30)
+    runner = FakeStageRunner(cost_ns, slow_spans_s=[(0.1, 0.13), (0.2, 3.0)])
+    model = model_of(runner)
+    assert list(model.price(graph, singles(graph))) == [10_000 + 1000 * i for i in range(30)]
+    assert model.counters.slow_rounds_dropped >= 1
+    assert model.counters.flagged == 0
+    assert model.notes == ()
+
+
+def test_a_slow_mode_that_stays_is_flagged_after_patience() -> None:
+    graph = chain_graph(3)
+    runner = FakeStageRunner(cost_ns, slow_spans_s=[(0.0, 1e9)], slow_factor=2.0)
+    model = model_of(runner)
+    assert list(model.price(graph, singles(graph))) == [20_000, 22_000, 24_000]
+    assert model.counters.flagged == 3
+    assert runner.clock_ns() / 1e9 < 21
+    [note] = model.notes
+    assert "3 of 3 stages were priced while the machine was in its slow mode" in note
+
+
+def test_flagged_prices_are_replaced_when_the_machine_is_fast(database: ProfileDatabase) -> None:
+    graph = chain_graph(3)
+    options = MeasureOptions(mode=ModeOptions(patience_s=0))
+    always = [(0.0, 1e9)]
+    slow = model_of(
+        FakeStageRunner(cost_ns, slow_spans_s=always), database=database, options=options
+    )
+    slow.price(graph, singles(graph))
+
+    still = FakeStageRunner(cost_ns, slow_spans_s=always)
+    again = model_of(still, database=database, options=options)
+    again.price(graph, singles(graph))
+    assert still.prepared == []
+    assert again.counters.flagged == 3
+
+    fast = model_of(FakeStageRunner(cost_ns), database=database, options=options)
+    assert list(fast.price(graph, singles(graph))) == [10_000, 11_000, 12_000]
+    stored = model_of(FakeStageRunner(cost_ns), database=database)
+    assert list(stored.price(graph, singles(graph))) == [10_000, 11_000, 12_000]
+    assert stored.counters.from_database == 3
+
+
+def test_a_single_lane_has_no_slow_mode() -> None:
+    graph = chain_graph(2)
+    runner = FakeStageRunner(cost_ns, lanes=1, slow_spans_s=[(0.0, 1e9)])
+    model = model_of(runner)
+    model.price(graph, singles(graph))
+    assert model.counters.flagged == 0
+
+
+def test_a_stage_of_no_time_costs_one_nanosecond() -> None:
+    graph = chain_graph(1)
+    assert list(model_of(FakeStageRunner(lambda _g, _s: 0.0)).price(graph, singles(graph))) == [1]
+
+
+class Failing:
+    """A runner that works until a given operator comes up."""
+
+    def __init__(self, runner: FakeStageRunner, operator: int, error: BaseException) -> None:
+        self._runner, self._operator, self._error = runner, operator, error
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+        return self._runner.prepare(graph, stage)
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        if self._operator in handle[1].operators:
+            raise self._error
+        return self._runner.time_ns(handle, number)
+
+    def ping_pong_ns(self) -> float:
+        return self._runner.ping_pong_ns()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("kernel failed")])
+def test_what_was_priced_survives_the_end(database: ProfileDatabase, error: BaseException) -> None:
+    graph = chain_graph(20)
+    runner = FakeStageRunner(cost_ns)
+    options = MeasureOptions(batch_size=4)
+    model = model_of(runner, Failing(runner, 13, error), database=database, options=options)
+    with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else CostError):
+        model.price(graph, singles(graph))
+    assert database.count(CONTEXT) == 12
+    assert model.counters.priced == 12
+
+    resumed = model_of(FakeStageRunner(cost_ns), database=database, options=options)
+    resumed.price(graph, singles(graph))
+    assert (resumed.counters.priced, resumed.counters.from_database) == (8, 12)
+
+
+def test_complete_stages_of_an_interrupted_batch_are_kept(database: ProfileDatabase) -> None:
+    """The noisy stage is still in its extra rounds when the interrupt comes."""
+    graph = chain_graph(3)
+    calls = count()
+
+    class Interrupted(FakeStageRunner):
+        def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
+            if handle[1].operators != (2,):
+                return super().time_ns(handle, number)
+            call = next(calls)
+            if call > 12:
+                raise KeyboardInterrupt
+            return round(super().time_ns(handle, number) * (1 + 0.5 * (call % 3)))
+
+    runner = Interrupted(cost_ns)
+    model = model_of(runner, database=database)
+    with pytest.raises(KeyboardInterrupt):
+        model.price(graph, singles(graph))
+    assert database.count(CONTEXT) == 3
+    assert model.counters.priced == 3
+
+
+@pytest.mark.parametrize("verb", ["prepare", "time_ns"])
+def test_a_failing_runner_names_the_operators(verb: str) -> None:
+    graph = OperatorGraph(
+        "net",
+        tuple(
+            Operator(name=name, kind="conv2d", predecessors=(), workload="w0")
+            for name in ("left", "right")
+        ),
+    )
+
+    class Broken(FakeStageRunner):
+        def prepare(self, graph: OperatorGraph, stage: Stage) -> tuple[OperatorGraph, Stage]:
+            if verb == "prepare":
+                raise ValueError("no kernel")
+            return super().prepare(graph, stage)
+
+        def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
+            raise ValueError("no kernel")
+
+    runner = Broken(cost_ns)
+    expected = r"graph 'net': cannot .* the concurrent stage \[left \| right\].*no kernel"
+    with pytest.raises(CostError, match=expected):
+        model_of(runner).price(graph, [Stage(((0,), (1,)))])
+
+
+def test_a_clock_that_goes_back_is_an_error() -> None:
+    graph = chain_graph(1)
+    with pytest.raises(CostError, match="the clock went back"):
+        model_of(FakeStageRunner(lambda _g, _s: -5.0)).price(graph, singles(graph))
+
+
+def test_a_failing_ping_pong_is_an_error_of_ours() -> None:
+    class Mute(FakeStageRunner):
+        def ping_pong_ns(self) -> float:
+            raise OSError("no second core")
+
+    graph = chain_graph(1)
+    with pytest.raises(CostError, match="ping-pong failed.*no second core"):
+        model_of(Mute(cost_ns)).price(graph, singles(graph))
+
+
+def test_a_database_that_fails_midway_stops_nothing(database: ProfileDatabase) -> None:
+    graph = chain_graph(12)
+    model = model_of(
+        FakeStageRunner(cost_ns), database=database, options=MeasureOptions(batch_size=4)
+    )
+    holder = sqlite3.connect(database.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert list(model.price(graph, singles(graph))) == [10_000 + 1000 * i for i in range(12)]
+    assert model.counters.unsaved == 12
+    [note] = model.notes
+    assert "kept in memory" in note
+    assert "another process holds it" in note
+    holder.execute("ROLLBACK")
+    holder.close()
+    model.save()
+    assert model.counters.unsaved == 0
+    assert model.notes == ()
+    assert database.count(CONTEXT) == 12
+
+
+def test_a_database_damaged_midway_is_left_alone(database: ProfileDatabase) -> None:
+    graph = chain_graph(2)
+    model = model_of(FakeStageRunner(cost_ns), database=database)
+    database.path.write_bytes(b"spoilt " * 999)
+    assert list(model.price(graph, singles(graph))) == [10_000, 11_000]
+    assert "damaged" in " ".join(model.notes)
+    assert database.path.read_bytes() == b"spoilt " * 999
+
+
+def test_progress_is_told_after_each_batch() -> None:
+    graph = chain_graph(10)
+    told: list[MeasureCounters] = []
+    model = model_of(
+        FakeStageRunner(cost_ns), options=MeasureOptions(batch_size=4), on_batch=told.append
+    )
+    model.price(graph, singles(graph))
+    assert [counters.priced for counters in told] == [4, 8, 10]
+
+
+def test_record_holds_the_evidence() -> None:
+    graph = chain_graph(2)
+    model = model_of(FakeStageRunner(cost_ns))
+    stage = Stage(((0,),))
+    assert model.record(graph, stage) is None
+    model.price(graph, [stage])
+    record = model.record(graph, stage)
+    assert record is not None
+    assert (record.median_ns, record.samples, record.spread_ns) == (10_000, 5, 0)
+
+
+def test_no_stage_costs_nothing() -> None:
+    runner = FakeStageRunner(cost_ns)
+    assert list(model_of(runner).price(chain_graph(1), [])) == []
+    assert runner.clock_ns() == 0
+
+
+def test_the_cost_room_needs_no_tvm() -> None:
+    script = (
+        "import sys; import tvm_ios.cost.measured, tvm_ios.cost.compare, tvm_ios.cost.fake_runner;"
+        "sys.exit('tvm' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env=dict(os.environ))
