@@ -72,7 +72,7 @@ def test_a_disturbed_majority_is_outvoted_by_more_samples() -> None:
     values = iter([2.0, 6.0, 6.0, 2.0, 6.0, 6.0] + [2.0] * 30)
     cell = Cell(lambda number: round(number * next(values) * 1e6), 1)
     sample([cell], MeasureOptions(warmup=0), quiet_watch())
-    assert len(cell.fast_ns) == 15
+    assert 5 < len(cell.fast_ns) <= 15
     assert median(cell.fast_ns) == 2e6
 
 
