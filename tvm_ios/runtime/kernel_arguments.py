@@ -1,0 +1,148 @@
+"""Prepares kernel calls: the C structures a generated kernel expects, over memory we own. No TVM.
+
+Kernels take ``DLTensor`` pointers; a :class:`TensorTable` holds one per tensor of a plan, and can
+be pointed at other memory later without touching the prepared calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping, Sequence
+from ctypes import Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from dataclasses import dataclass
+
+from tvm_ios.runtime.native_runtime import NativeLaunch
+from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch, Tensor
+
+__all__ = ["DLTensor", "Kernel", "PreparedLaunches", "TensorTable", "allocate_aligned"]
+
+_DLTENSOR_CODE = 7  # kTVMDLTensorHandle
+_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
+
+
+class DLTensor(Structure):
+    """DLPack's tensor, as TVM 0.11 to 0.19 lays it out."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("vector_lanes", c_uint16),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("byte_offset", c_uint64),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Where a kernel lies in memory."""
+
+    address: int
+    resource: int = 0
+    """Handed to the kernel as its resource handle."""
+    serial: bool = False
+    """True where its library uses barriers inside parallel regions."""
+
+
+def allocate_aligned(size_bytes: int) -> tuple[object, int]:
+    """Zeroed memory on a cache-line boundary: what keeps it alive, and its address."""
+    memory = ctypes.create_string_buffer(max(size_bytes, 1) + ALIGNMENT_BYTES)
+    address = ctypes.addressof(memory)
+    return memory, address + -address % ALIGNMENT_BYTES
+
+
+class TensorTable:
+    """``DLTensor`` structures for all tensors of a plan.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    addresses
+        Address of every buffer.
+    """
+
+    def __init__(self, plan: ExecutionPlan, addresses: Mapping[int, int]) -> None:
+        self._plan = plan
+        self._tensors = (DLTensor * len(plan.tensors))()
+        extents = [extent for tensor in plan.tensors for extent in tensor.shape]
+        self._shapes = (c_int64 * (len(extents) or 1))(*extents)
+        self._by_buffer: dict[int, list[int]] = {}
+        cursor = ctypes.addressof(self._shapes)
+        for index, tensor in enumerate(plan.tensors):
+            _fill(self._tensors[index], tensor, cursor)
+            cursor += 8 * len(tensor.shape)
+            self._by_buffer.setdefault(tensor.buffer, []).append(index)
+        for buffer, address in addresses.items():
+            self.place(buffer, address)
+
+    def place(self, buffer: int, address: int) -> None:
+        """Point every tensor of a buffer at memory that begins at `address`."""
+        for index in self._by_buffer.get(buffer, ()):
+            self._tensors[index].data = address + self._plan.tensors[index].byte_offset
+
+    def address(self, tensor: int) -> int:
+        """Address of the ``DLTensor`` of a tensor."""
+        return ctypes.addressof(self._tensors) + tensor * ctypes.sizeof(DLTensor)
+
+    def data(self, tensor: int) -> int:
+        """Address of the first byte of a tensor."""
+        return self._tensors[tensor].data or 0
+
+
+class PreparedLaunches:
+    """Argument lists for launches, ready to be called from C.
+
+    Parameters
+    ----------
+    launches
+        What to call, in any order.
+    kernels
+        The kernel of each launch.
+    table
+        The tensors they name; kept alive.
+    """
+
+    def __init__(
+        self, launches: Sequence[Launch], kernels: Sequence[Kernel], table: TensorTable
+    ) -> None:
+        arguments = [
+            table.address(tensor)
+            for launch in launches
+            for tensor in (*launch.inputs, *launch.outputs)
+        ]
+        longest = max((len(a.inputs) + len(a.outputs) for a in launches), default=0)
+        self._kept = table
+        self._arguments = (c_void_p * (len(arguments) or 1))(*arguments)
+        self._codes = (c_int32 * (longest or 1))(*[_DLTENSOR_CODE] * longest)
+        self._launches = (NativeLaunch * (len(launches) or 1))()
+        cursor = ctypes.addressof(self._arguments)
+        for native, launch, kernel in zip(self._launches, launches, kernels, strict=False):
+            native.kernel = kernel.address
+            native.arguments = cursor
+            native.type_codes = ctypes.addressof(self._codes)
+            native.resource = kernel.resource or None
+            native.num_arguments = len(launch.inputs) + len(launch.outputs)
+            native.serial = kernel.serial
+            cursor += 8 * native.num_arguments
+
+    def address(self, index: int) -> int:
+        """Address of the native form of a launch."""
+        return ctypes.addressof(self._launches) + index * ctypes.sizeof(NativeLaunch)
+
+
+def _fill(native: DLTensor, tensor: Tensor, shape: int) -> None:
+    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", tensor.dtype)
+    name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
+    native.device_type, native.device_id = 1, 0
+    native.ndim = len(tensor.shape)
+    native.code, native.bits = (1, 1) if name == "bool" else (_TYPE_CODES[name], int(bits))
+    native.vector_lanes = int(vector_lanes or 1)
+    native.shape = shape
+    native.strides = None
+    native.byte_offset = 0

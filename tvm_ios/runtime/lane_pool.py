@@ -1,0 +1,222 @@
+"""A pool of lanes and the programs it runs: the native executor, seen from Python. No TVM here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.runtime.native_runtime import (
+    NativePoison,
+    NativeRuntime,
+    NativeTraceRow,
+    PoolOptions,
+)
+
+__all__ = ["LaneOptions", "LanePool", "LaneProgram", "LaunchFailure", "usable_cores"]
+
+_CHUNK_NS = 50_000_000
+"""A native call is cut after about this long, so Ctrl-C is heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneOptions:
+    """How lanes share work and wait."""
+
+    tasks_per_lane: int = 2
+    """A parallel region is split into this many tasks a lane."""
+    spin_us: int = 150
+    """How long lanes spin after a run before they sleep."""
+    pin: bool = False
+    """True keeps every thread on one core."""
+    oversubscribe: bool = False
+    """True allows more lanes than cores: for tests only, spinning lanes then steal time."""
+    jitter_seed: int = 0
+    """Not 0: random delays before launches, claims and tasks (for tests)."""
+
+
+class LaunchFailure(Exception):
+    """A kernel returned an error; `position` counts launches in program order."""
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(text)
+        self.position = position
+        self.text = text
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores this process may use, ascending.
+
+    The union over its threads, since TVM binds its own threads to single cores.
+    """
+    cores: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            cores |= os.sched_getaffinity(int(thread))
+        except ProcessLookupError:
+            continue
+    return tuple(sorted(cores))
+
+
+class LaneProgram:
+    """Groups of prepared launches with their order; belongs to the pool that made it."""
+
+    def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
+        self.handle = handle
+        self._kept = kept
+        self.close = weakref.finalize(self, runtime.program_free, handle)
+
+
+class LanePool:
+    """W lanes: the calling thread and W - 1 threads, started by the first run.
+
+    Parameters
+    ----------
+    runtime
+        The native code.
+    lanes
+        W, at least 1.
+    options
+        How lanes share work and wait.
+    get_last_error
+        Address of a C function that returns the text of the calling thread's last error; 0: none.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    """
+
+    def __init__(
+        self,
+        runtime: NativeRuntime,
+        lanes: int,
+        options: LaneOptions | None = None,
+        *,
+        get_last_error: int = 0,
+    ) -> None:
+        options = options or LaneOptions()
+        cores = usable_cores()
+        if lanes < 1:
+            raise OptionError(f"lanes is {lanes}; give at least 1")
+        if lanes > len(cores) and not options.oversubscribe:
+            raise OptionError(
+                f"{lanes} lanes were asked for, but this process may use {len(cores)} cores; "
+                f"give at most {len(cores)}"
+            )
+        self.lanes = lanes
+        self._runtime = runtime
+        cpus = (ctypes.c_int32 * len(cores))(*cores)
+        native = PoolOptions(
+            lanes=lanes,
+            tasks_per_lane=options.tasks_per_lane,
+            spin_ns=options.spin_us * 1000,
+            jitter_seed=options.jitter_seed,
+            get_last_error=get_last_error or None,
+            cpus=ctypes.addressof(cpus),
+            num_cpus=len(cores),
+            pin=options.pin,
+        )
+        self._handle = runtime.pool_create(ctypes.byref(native))
+        if not self._handle:
+            raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
+        self._finalizer = weakref.finalize(self, runtime.pool_free, self._handle)
+
+    def program(
+        self,
+        groups: Sequence[Sequence[int]],
+        successors: Sequence[Iterable[int]],
+        *,
+        poison: NativePoison | None = None,
+        trace: ctypes.Array[NativeTraceRow] | None = None,
+    ) -> LaneProgram:
+        """Prepare a program.
+
+        Parameters
+        ----------
+        groups
+            Addresses of :class:`NativeLaunch` in the order they run; an empty group only orders.
+        successors
+            For each group the groups that wait for it.
+        poison, trace
+            Debug data, kept alive by the program.
+        """
+        launches, rows = array("Q"), array("i", [0])
+        for group in groups:
+            launches.extend(group)
+            rows.append(len(launches))
+        edges, edge_rows = array("i"), array("i", [0])
+        for row in successors:
+            edges.extend(row)
+            edge_rows.append(len(edges))
+        handle = self._runtime.program_create(
+            len(groups),
+            launches.buffer_info()[0],
+            rows.buffer_info()[0],
+            edge_rows.buffer_info()[0],
+            edges.buffer_info()[0],
+            None if poison is None else ctypes.addressof(poison),
+            None if trace is None else ctypes.addressof(trace),
+        )
+        if not handle:
+            raise ExecutionError(f"no memory for a program of {len(groups)} groups; free some")
+        return LaneProgram(self._runtime, handle, (poison, trace))
+
+    def run(self, program: LaneProgram) -> None:
+        """Run a program once.
+
+        Raises
+        ------
+        LaunchFailure
+            If a kernel returns an error; the pool stays usable.
+        ExecutionError
+            If the pool is closed or threads cannot be started.
+        """
+        self._require(self._runtime.run(self._handle, program.handle, 1, 0, 0, None, None))
+
+    def time_ns(self, program: LaneProgram, number: int) -> int:
+        """Nanoseconds of `number` back-to-back runs, every lane awake from the start.
+
+        Raises
+        ------
+        LaunchFailure, ExecutionError
+            As :meth:`run`.
+        """
+        elapsed, done = ctypes.c_int64(), ctypes.c_int64()
+        total, left = 0, number
+        while left > 0:
+            self._require(
+                self._runtime.run(self._handle, program.handle, left, _CHUNK_NS, 1, elapsed, done)
+            )
+            total += elapsed.value
+            left -= done.value
+        return total
+
+    def ping_pong_ns(self, rounds: int = 500) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        latency = ctypes.c_double()
+        self._require(self._runtime.ping_pong(self._handle, rounds, latency))
+        return latency.value
+
+    def close(self) -> None:
+        """Join the threads; later runs raise ExecutionError. May be called twice."""
+        if self._finalizer.alive:
+            self._runtime.pool_close(self._handle)
+
+    def _require(self, status: int) -> None:
+        if status == 0:
+            return
+        if status == 1:
+            text = self._runtime.failed_text().decode(errors="replace")
+            raise LaunchFailure(self._runtime.failed_position(), text)
+        if status == 2:
+            raise ExecutionError("this executor is closed; load the model again")
+        if status == 3:
+            raise ExecutionError(
+                f"cannot start {self.lanes - 1} threads; raise the limit (ulimit -u) or use "
+                "fewer lanes"
+            )

@@ -1,0 +1,513 @@
+/* The lane executor: threads, programs and runs. See lane_executor.h for the data.
+ *
+ * One source file, compiled either to a shared library (pricing, tests) or to an object that is
+ * linked into an exported model. Every exported name begins with tvm_ios_.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lane_executor.h"
+#include "lane_region.h"
+
+/* ---- fork: a child has none of its parent's threads, which each pool notices by itself ---- */
+
+static _Atomic int32_t fork_generation;
+
+static void after_fork_in_child(void) { atomic_fetch_add(&fork_generation, 1); }
+
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+/* ---- sleeping ---- */
+
+static void futex_wait(_Atomic uint32_t* word, uint32_t expected) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t* word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static void lock_pool(Pool* pool) {
+  uint32_t seen = 0;
+  if (atomic_compare_exchange_strong(&pool->lock, &seen, 1)) return;
+  while (atomic_exchange(&pool->lock, 2)) futex_wait(&pool->lock, 2);
+}
+
+static void unlock_pool(Pool* pool) {
+  if (atomic_exchange(&pool->lock, 0) == 2) futex_wake(&pool->lock, 1);
+}
+
+/* ---- groups ---- */
+
+static int claim_group(Program* program) {
+  for (int32_t word = 0; word < program->num_words; ++word) {
+    uint64_t bits = atomic_load_explicit(&program->ready[word], memory_order_relaxed);
+    while (bits) {
+      uint64_t lowest = bits & -bits;
+      bits = atomic_fetch_and_explicit(&program->ready[word], ~lowest, memory_order_acq_rel);
+      if (bits & lowest) return word * 64 + __builtin_ctzll(lowest);
+    }
+  }
+  return -1;
+}
+
+static void release_group(Program* program, int32_t group);
+
+/* One dependency less for every successor; returns nothing, the last one to arrive releases. */
+static void release_successors(Program* program, int32_t group) {
+  for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
+    int32_t next = program->successors[i];
+    if (atomic_fetch_sub_explicit(&program->waiting[next], 1, memory_order_acq_rel) == 1)
+      release_group(program, next);
+  }
+}
+
+/* A group without launches is a point of order only: it completes at once. */
+static void release_group(Program* program, int32_t group) {
+  if (program->rows[group] == program->rows[group + 1]) {
+    release_successors(program, group);
+    atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel);
+  } else {
+    atomic_fetch_or_explicit(&program->ready[group / 64], 1ull << (group % 64),
+                             memory_order_release);
+  }
+}
+
+static void reset_program(Program* program) {
+  for (int32_t word = 0; word < program->num_words; ++word)
+    atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
+  for (int32_t group = 0; group < program->num_groups; ++group)
+    atomic_store_explicit(&program->waiting[group], program->dependencies[group],
+                          memory_order_relaxed);
+  atomic_store_explicit(&program->groups_left, program->num_groups, memory_order_relaxed);
+  if (program->poison)
+    for (int32_t buffer = 0; buffer < program->poison->num_buffers; ++buffer)
+      atomic_store_explicit(&program->accesses_left[buffer], program->poison->accesses[buffer],
+                            memory_order_relaxed);
+}
+
+static void release_roots(Program* program) {
+  for (int32_t group = 0; group < program->num_groups; ++group)
+    if (!program->dependencies[group]) release_group(program, group);
+}
+
+/* Called by the lane that completed the last group: every other lane only polls now. */
+static void end_iteration(Pool* pool) {
+  int64_t left = atomic_fetch_sub_explicit(&pool->iterations_left, 1, memory_order_relaxed) - 1;
+  int late = pool->deadline_ns && left % 8 == 0 && now_ns() > pool->deadline_ns;
+  if (left > 0 && !late) {
+    reset_program(pool->program);
+    release_roots(pool->program);
+    return;
+  }
+  atomic_store_explicit(&pool->end_ns, now_ns(), memory_order_relaxed);
+  atomic_store_explicit(&pool->finished, 1, memory_order_release);
+}
+
+static int run_launch(Lane* lane, Program* program, int32_t position) {
+  Launch* launch = program->launches[position];
+  TVMValue result;
+  int32_t result_code = 0;
+  int64_t start_ns = 0;
+  lane->position = position;
+  jitter(lane);
+  if (program->poison) poison_before(program, position);
+  if (program->trace) start_ns = now_ns();
+  int32_t code = launch->kernel(launch->arguments, launch->type_codes, launch->num_arguments,
+                                &result, &result_code, launch->resource);
+  if (program->trace) program->trace[position] = (TraceRow){start_ns, now_ns(), lane->index, 0};
+  if (program->poison) poison_after(program, position);
+  if (code) report_failure(lane, position, code);
+  return code;
+}
+
+static void run_group(Lane* lane, Program* program, int32_t group) {
+  Pool* pool = lane->pool;
+  for (int32_t position = program->rows[group]; position < program->rows[group + 1]; ++position) {
+    if (run_launch(lane, program, position)) {
+      atomic_store_explicit(&pool->finished, 1, memory_order_release);
+      return;
+    }
+    if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return;
+  }
+  release_successors(program, group);
+  if (atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel) == 1)
+    end_iteration(pool);
+}
+
+static void run_program(Lane* lane) {
+  Pool* pool = lane->pool;
+  Program* program = pool->program;
+  uint32_t idle = 0;
+  while (!atomic_load_explicit(&pool->finished, memory_order_acquire)) {
+    int32_t group = claim_group(program);
+    if (group >= 0) {
+      jitter(lane);
+      run_group(lane, program, group);
+      idle = 0;
+    } else if (help_others(lane)) {
+      idle = 0;
+    } else {
+      cpu_relax();
+      if (++idle > SPINS_BEFORE_YIELD) sched_yield();
+    }
+  }
+}
+
+static void answer_pings(Pool* pool) {
+  for (uint32_t round = 1; round <= (uint32_t)pool->ping_rounds; ++round) {
+    uint32_t spins = 0;
+    while (atomic_load_explicit(&pool->ping, memory_order_acquire) != round)
+      if (++spins > 100 * SPINS_BEFORE_YIELD) sched_yield();
+    atomic_store_explicit(&pool->pong, round, memory_order_release);
+  }
+}
+
+static void do_job(Lane* lane) {
+  Lane* outer = current_lane;
+  current_lane = lane;
+  lane->random = (lane->pool->options.jitter_seed + lane->pool->runs * 64 + (uint64_t)lane->index) *
+                     0x9E3779B97F4A7C15ull |
+                 1;
+  if (!lane->pool->ping_lane) {
+    run_program(lane);
+  } else if (lane->index == lane->pool->ping_lane) {
+    answer_pings(lane->pool);
+  } else {
+    while (!atomic_load_explicit(&lane->pool->finished, memory_order_acquire)) sched_yield();
+  }
+  current_lane = outer;
+}
+
+/* ---- threads ---- */
+
+static int enter_gate(Pool* pool) {
+  uint32_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
+  while (gate & GATE_OPEN)
+    if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + 1, memory_order_acquire,
+                                              memory_order_relaxed))
+      return 1;
+  return 0;
+}
+
+/* Spin for a while, then sleep, until the epoch is another one than `seen`. */
+static uint32_t await_epoch(Pool* pool, uint32_t seen) {
+  int64_t deadline_ns = now_ns() + pool->options.spin_ns;
+  uint32_t epoch, spins = 0;
+  while ((epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire)) == seen) {
+    cpu_relax();
+    if (++spins % 64 || now_ns() < deadline_ns) continue;
+    /* Sequentially consistent: either we see the new epoch, or the caller sees a sleeper. */
+    atomic_fetch_add(&pool->sleepers, 1);
+    while ((epoch = atomic_load(&pool->epoch)) == seen) futex_wait(&pool->epoch, seen);
+    atomic_fetch_sub(&pool->sleepers, 1);
+    break;
+  }
+  return epoch;
+}
+
+static void* lane_thread(void* argument) {
+  Lane* lane = argument;
+  Pool* pool = lane->pool;
+  uint32_t seen = 0;
+  while (!atomic_load(&pool->closed)) {
+    seen = await_epoch(pool, seen);
+    if (!enter_gate(pool)) continue;
+    do_job(lane);
+    atomic_fetch_sub_explicit(&pool->gate, 1, memory_order_release);
+  }
+  return NULL;
+}
+
+static void place_thread(const PoolOptions* options, int32_t index, pthread_t thread) {
+  if (!options->num_cpus) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (options->pin) {
+    CPU_SET(options->cpus[index % options->num_cpus], &set);
+  } else {
+    for (int32_t i = 0; i < options->num_cpus; ++i) CPU_SET(options->cpus[i], &set);
+  }
+  pthread_setaffinity_np(thread, sizeof(set), &set);
+}
+
+/* Threads start with every signal blocked, so Ctrl-C reaches the interpreter's own thread. */
+static int start_threads(Pool* pool) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (pool->started = 0; pool->started < pool->options.lanes - 1; ++pool->started) {
+    Lane* lane = &pool->lanes[pool->started + 1];
+    if (pthread_create(&lane->thread, NULL, lane_thread, lane)) break;
+    place_thread(&pool->options, lane->index, lane->thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return pool->started == pool->options.lanes - 1;
+}
+
+static void stop_threads(Pool* pool) {
+  atomic_store(&pool->closed, 1);
+  atomic_fetch_add(&pool->epoch, 1);
+  futex_wake(&pool->epoch, INT_MAX);
+  for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->lanes[i + 1].thread, NULL);
+  pool->started = 0;
+}
+
+static void clear_state(Pool* pool) {
+  atomic_store(&pool->lock, 0);
+  atomic_store(&pool->epoch, 0);
+  atomic_store(&pool->sleepers, 0);
+  atomic_store(&pool->gate, 0);
+  for (int32_t i = 0; i < pool->options.lanes; ++i) {
+    atomic_store(&pool->lanes[i].region.ticket, 0);
+    pool->lanes[i].in_region = 0;
+    pool->lanes[i].index = i;
+    pool->lanes[i].pool = pool;
+  }
+  pool->started = -1; /* threads start with the first run */
+}
+
+/* In a forked child: forget the threads and whatever they held. One thread repairs. */
+static void repair_after_fork(Pool* pool) {
+  int32_t now = atomic_load(&fork_generation);
+  int32_t seen = atomic_load(&pool->generation);
+  while (seen != now) {
+    if (seen >= 0 && atomic_compare_exchange_strong(&pool->generation, &seen, -1)) {
+      clear_state(pool);
+      atomic_store(&pool->generation, now);
+      return;
+    }
+    sched_yield();
+    seen = atomic_load(&pool->generation);
+  }
+}
+
+/* ---- runs ---- */
+
+static void open_gate(Pool* pool) {
+  ++pool->runs;
+  atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
+  atomic_store_explicit(&pool->error_claimed, 0, memory_order_relaxed);
+  atomic_fetch_or_explicit(&pool->gate, GATE_OPEN, memory_order_release);
+  atomic_fetch_add(&pool->epoch, 1);
+  if (atomic_load(&pool->sleepers)) futex_wake(&pool->epoch, INT_MAX);
+}
+
+static void shut_gate(Pool* pool) {
+  uint32_t spins = 0;
+  atomic_fetch_and_explicit(&pool->gate, ~GATE_OPEN, memory_order_acq_rel);
+  while (atomic_load_explicit(&pool->gate, memory_order_acquire)) {
+    cpu_relax();
+    if (++spins > SPINS_BEFORE_YIELD) sched_yield();
+  }
+}
+
+static void await_lanes(Pool* pool) {
+  uint32_t spins = 0;
+  while ((atomic_load_explicit(&pool->gate, memory_order_acquire) & ~GATE_OPEN) !=
+         (uint32_t)pool->options.lanes - 1) {
+    cpu_relax();
+    if (++spins > SPINS_BEFORE_YIELD) sched_yield();
+  }
+}
+
+/* Take the pool for one job; the caller unlocks if this returns RUN_DONE. */
+static int begin(Pool* pool) {
+  repair_after_fork(pool);
+  lock_pool(pool);
+  int status = RUN_DONE;
+  if (atomic_load(&pool->closed)) {
+    status = RUN_CLOSED;
+  } else if (pool->started < 0 && !start_threads(pool)) {
+    stop_threads(pool);
+    status = RUN_NO_THREADS;
+  }
+  if (status) unlock_pool(pool);
+  return status;
+}
+
+/* Of the last failed run of this thread. */
+static __thread int32_t failed_position;
+static __thread char failed_text[ERROR_TEXT_BYTES];
+
+int32_t tvm_ios_failed_position(void) { return failed_position; }
+const char* tvm_ios_failed_text(void) { return failed_text; }
+
+/* Run a program `number` times back to back, or until `max_ns` have passed (0: no limit).
+ *
+ * elapsed_ns and done (both may be NULL) are of the iterations only: with `assemble` the clock
+ * starts once every lane is awake. Returns a RUN_ code; after RUN_FAILED the functions above say
+ * which launch failed and why. */
+int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
+                int64_t* elapsed_ns, int64_t* done) {
+  int status = begin(pool);
+  if (status) return status;
+  pool->program = program;
+  pool->ping_lane = 0;
+  atomic_store_explicit(&pool->iterations_left, number, memory_order_relaxed);
+  reset_program(program);
+  open_gate(pool);
+  if (assemble) await_lanes(pool);
+  int64_t start_ns = now_ns();
+  pool->deadline_ns = max_ns ? start_ns + max_ns : 0;
+  if (program->num_groups && number > 0) {
+    release_roots(program);
+    do_job(&pool->lanes[0]);
+  } else {
+    atomic_store(&pool->end_ns, start_ns);
+    atomic_store(&pool->finished, 1);
+  }
+  shut_gate(pool);
+  if (elapsed_ns)
+    *elapsed_ns = atomic_load_explicit(&pool->end_ns, memory_order_relaxed) - start_ns;
+  if (done) *done = number - atomic_load_explicit(&pool->iterations_left, memory_order_relaxed);
+  if (atomic_load_explicit(&pool->error_claimed, memory_order_acquire)) {
+    status = RUN_FAILED;
+    failed_position = pool->error_position;
+    memcpy(failed_text, pool->error_text, ERROR_TEXT_BYTES);
+  }
+  unlock_pool(pool);
+  return status;
+}
+
+/* Nanoseconds one cache line takes from lane 0 to another lane; the worst lane counts. */
+int tvm_ios_ping_pong(Pool* pool, int32_t rounds, double* latency_ns) {
+  int status = begin(pool);
+  if (status) return status;
+  *latency_ns = 0;
+  for (int32_t lane = 1; lane < pool->options.lanes; ++lane) {
+    pool->ping_lane = lane;
+    pool->ping_rounds = rounds;
+    atomic_store(&pool->ping, 0);
+    atomic_store(&pool->pong, 0);
+    open_gate(pool);
+    await_lanes(pool);
+    int64_t start_ns = now_ns();
+    for (uint32_t round = 1; round <= (uint32_t)rounds; ++round) {
+      uint32_t spins = 0;
+      atomic_store_explicit(&pool->ping, round, memory_order_release);
+      while (atomic_load_explicit(&pool->pong, memory_order_acquire) != round)
+        if (++spins > 100 * SPINS_BEFORE_YIELD) sched_yield();
+    }
+    double one_way_ns = (double)(now_ns() - start_ns) / (2.0 * rounds);
+    if (one_way_ns > *latency_ns) *latency_ns = one_way_ns;
+    atomic_store(&pool->finished, 1);
+    shut_gate(pool);
+  }
+  unlock_pool(pool);
+  return RUN_DONE;
+}
+
+/* ---- making and freeing ---- */
+
+Pool* tvm_ios_pool_create(const PoolOptions* options) {
+  Pool* pool = NULL;
+  if (posix_memalign((void**)&pool, CACHE_LINE, sizeof(Pool))) return NULL;
+  memset((void*)pool, 0, sizeof(Pool));
+  pool->options = *options;
+  size_t lanes_bytes = sizeof(Lane) * (size_t)options->lanes;
+  size_t cpus_bytes = sizeof(int32_t) * (size_t)options->num_cpus;
+  int32_t* cpus = malloc(cpus_bytes ? cpus_bytes : 1);
+  if (!cpus || posix_memalign((void**)&pool->lanes, CACHE_LINE, lanes_bytes)) {
+    free(cpus);
+    free(pool);
+    return NULL;
+  }
+  memset((void*)pool->lanes, 0, lanes_bytes);
+  if (cpus_bytes) memcpy(cpus, options->cpus, cpus_bytes);
+  pool->options.cpus = cpus;
+  clear_state(pool);
+  atomic_store(&pool->generation, atomic_load(&fork_generation));
+  return pool;
+}
+
+/* Join the threads; later runs return RUN_CLOSED. The memory stays for callers still waiting. */
+void tvm_ios_pool_close(Pool* pool) {
+  repair_after_fork(pool);
+  lock_pool(pool);
+  if (!atomic_load(&pool->closed)) stop_threads(pool);
+  unlock_pool(pool);
+}
+
+void tvm_ios_pool_free(Pool* pool) {
+  tvm_ios_pool_close(pool);
+  free((void*)pool->options.cpus);
+  free(pool->lanes);
+  free(pool);
+}
+
+void tvm_ios_program_free(Program* program) {
+  if (program) free((void*)program->accesses_left);
+  free(program);
+}
+
+/* All arrays are copied; the launches themselves must outlive the program.
+ *
+ * launches, by position; rows and successor_rows have one entry more than there are groups. */
+Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, const int32_t* rows,
+                                const int32_t* successor_rows, const int32_t* successors,
+                                const Poison* poison, TraceRow* trace) {
+  size_t groups = (size_t)num_groups, count = (size_t)rows[num_groups];
+  size_t edges = (size_t)successor_rows[num_groups], words = groups / 64 + 1;
+  size_t bytes = sizeof(Program) + words * 8 + count * sizeof(Launch*) +
+                 sizeof(int32_t) * (4 * groups + edges + 2) + CACHE_LINE;
+  Program* program = NULL;
+  if (posix_memalign((void**)&program, CACHE_LINE, bytes)) return NULL;
+  memset((void*)program, 0, bytes);
+  program->num_groups = num_groups;
+  program->num_launches = (int32_t)count;
+  program->num_words = (int32_t)words;
+  program->ready = (_Atomic uint64_t*)(program + 1);
+  program->launches = (Launch**)(program->ready + words);
+  program->rows = (int32_t*)(program->launches + count);
+  program->successor_rows = program->rows + groups + 1;
+  program->dependencies = program->successor_rows + groups + 1;
+  program->successors = program->dependencies + groups;
+  program->waiting = (_Atomic int32_t*)(program->successors + edges);
+  memcpy(program->launches, launches, count * sizeof(Launch*));
+  memcpy(program->rows, rows, (groups + 1) * sizeof(int32_t));
+  memcpy(program->successor_rows, successor_rows, (groups + 1) * sizeof(int32_t));
+  memcpy(program->successors, successors, edges * sizeof(int32_t));
+  for (size_t edge = 0; edge < edges; ++edge) ++program->dependencies[successors[edge]];
+  program->trace = trace;
+  program->poison = poison;
+  if (poison) {
+    program->accesses_left = calloc((size_t)poison->num_buffers + 1, sizeof(int32_t));
+    if (!program->accesses_left) {
+      free(program);
+      return NULL;
+    }
+  }
+  return program;
+}
+
+typedef int (*FTVMFuncCall)(void* function, TVMValue* args, int* type_codes, int num_args,
+                            TVMValue* ret_value, int* ret_tcode);
+static _Atomic(FTVMFuncCall) func_call;
+
+void tvm_ios_set_func_call(FTVMFuncCall function) { atomic_store(&func_call, function); }
+
+/* A kernel that is a packed function of another module: `resource` is its handle. */
+int32_t tvm_ios_call_packed(TVMValue* args, int32_t* type_codes, int32_t num_args,
+                            TVMValue* ret_value, int32_t* ret_tcode, void* resource) {
+  return atomic_load_explicit(&func_call, memory_order_relaxed)(resource, args, type_codes,
+                                                                num_args, ret_value, ret_tcode);
+}
+
+/* Send the parallel regions of a kernel library here; `slot` is its launch pointer. */
+void tvm_ios_hook(FTVMParallelLaunch* slot, FTVMParallelLaunch original) {
+  FTVMParallelLaunch none = NULL;
+  atomic_compare_exchange_strong(&original_launch, &none, original);
+  __atomic_store_n(slot, tvm_ios_parallel_launch, __ATOMIC_RELEASE);
+}
+
+int32_t tvm_ios_abi_version(void) { return 1; }

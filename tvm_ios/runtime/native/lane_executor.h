@@ -1,0 +1,143 @@
+/* Data of the lane executor.
+ *
+ * A pool owns W lanes: lane 0 is whoever calls run, the others are threads. A program is a set of
+ * groups of kernel launches with dependency counts. During a run a lane claims the ready group of
+ * the lowest number, or, if there is none, a task of a parallel region another lane has open.
+ */
+#ifndef TVM_IOS_LANE_EXECUTOR_H_
+#define TVM_IOS_LANE_EXECUTOR_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "tvm_abi.h"
+
+#define CACHE_LINE 128 /* two lines: adjacent ones are fetched together */
+#define ERROR_TEXT_BYTES 2048
+
+typedef struct {
+  TVMKernel kernel;
+  TVMValue* arguments;
+  int32_t* type_codes;
+  void* resource;
+  int32_t num_arguments;
+  int32_t serial; /* its library uses barriers inside regions: never split those */
+} Launch;
+
+typedef struct {
+  int64_t start_ns;
+  int64_t end_ns;
+  int32_t lane;
+  int32_t unused;
+} TraceRow;
+
+typedef struct {
+  char* begin;
+  int64_t size_bytes;
+} Range;
+
+/* What to overwrite with 0xFF: before a launch its outputs, after the last access a buffer. */
+typedef struct {
+  const int32_t* range_rows; /* per launch position, plus one */
+  const Range* ranges;
+  const int32_t* buffer_rows; /* per launch position, plus one */
+  const int32_t* touched;     /* buffer of each access */
+  const Range* buffers;
+  const int32_t* accesses; /* per buffer, the number of launches that touch it */
+  int32_t num_buffers;
+} Poison;
+
+typedef struct {
+  int32_t num_groups;
+  int32_t num_launches;
+  int32_t num_words;
+  Launch** launches;       /* by position: group after group */
+  int32_t* rows;           /* per group, plus one: its first position */
+  int32_t* successor_rows; /* per group, plus one */
+  int32_t* successors;
+  int32_t* dependencies; /* per group, how many groups it waits for */
+  TraceRow* trace;       /* by position; NULL when not traced */
+  const Poison* poison;  /* NULL when not poisoned */
+  _Atomic int32_t* accesses_left;
+  _Alignas(CACHE_LINE) _Atomic int32_t* waiting; /* per group, dependencies not yet complete */
+  _Atomic uint64_t* ready;                       /* bit set: group may be claimed */
+  _Alignas(CACHE_LINE) _Atomic int32_t groups_left;
+} Program;
+
+struct Pool;
+
+/* A parallel region that its owner has open for helpers. The ticket is epoch:32 tasks:16 next:16,
+ * one word, so a claim (compare and swap) succeeds only in the region it was read from. */
+typedef struct {
+  _Alignas(CACHE_LINE) _Atomic uint64_t ticket;
+  _Atomic(FTVMParallelLambda) lambda;
+  _Atomic(void*) cdata;
+  _Atomic int32_t position;
+  _Alignas(CACHE_LINE) _Atomic int32_t finished; /* tasks done by helpers */
+  _Atomic int32_t failed;
+} Region;
+
+typedef struct {
+  Region region;
+  _Alignas(CACHE_LINE) struct Pool* pool;
+  int32_t index;
+  int32_t position;  /* launch it runs now */
+  int32_t in_region; /* runs a task now: a nested region is not split */
+  uint32_t epoch;    /* of its last region */
+  uint64_t random;
+  int32_t barrier_counters[16];
+  pthread_t thread;
+} Lane;
+
+typedef struct {
+  int32_t lanes;
+  int32_t tasks_per_lane; /* a region is split into this many tasks a lane */
+  int64_t spin_ns;        /* how long a lane spins after a run before it sleeps */
+  uint64_t jitter_seed;   /* 0: no random delays */
+  const char* (*get_last_error)(void);
+  const int32_t* cpus; /* processors the threads may use; copied */
+  int32_t num_cpus;
+  int32_t pin; /* 1: lane i stays on cpus[i % num_cpus] */
+} PoolOptions;
+
+typedef struct Pool {
+  PoolOptions options;
+  Lane* lanes;
+  int32_t started; /* threads that run */
+  uint64_t runs;
+  /* The job of the run; written while the gate is shut. */
+  Program* program;
+  int64_t deadline_ns; /* 0: none */
+  int32_t ping_lane;   /* > 0: a ping-pong with this lane in place of a program */
+  int32_t ping_rounds;
+  _Atomic int64_t iterations_left;
+  _Atomic int64_t end_ns;
+  _Alignas(CACHE_LINE) _Atomic uint32_t lock; /* 0 free, 1 taken, 2 taken with sleepers */
+  _Atomic int32_t generation;                 /* of the process the threads live in; -1 in repair */
+  _Atomic int32_t closed;
+  _Alignas(CACHE_LINE) _Atomic uint32_t epoch; /* moves when a run begins; the futex of sleepers */
+  _Atomic int32_t sleepers;
+  _Alignas(CACHE_LINE) _Atomic uint32_t gate; /* GATE_OPEN | number of threads inside */
+  _Alignas(CACHE_LINE) _Atomic int32_t finished;
+  _Alignas(CACHE_LINE) _Atomic int32_t error_claimed;
+  int32_t error_position;
+  int32_t error_code;
+  char error_text[ERROR_TEXT_BYTES];
+  _Alignas(CACHE_LINE) _Atomic uint32_t ping;
+  _Alignas(CACHE_LINE) _Atomic uint32_t pong;
+} Pool;
+
+#define GATE_OPEN 0x80000000u
+
+enum { RUN_DONE = 0, RUN_FAILED = 1, RUN_CLOSED = 2, RUN_NO_THREADS = 3 };
+
+static inline void cpu_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,256 @@
+"""The execution plan: what lowering hands to an executor, as immutable data. No TVM here.
+
+A plan holds launches (operators that still need a kernel), groups of launches that one lane runs in
+order, the groups each group waits for, and where every tensor lies. Groups are sorted by stage, and
+a group waits only for groups before it, so the order of the launches is a topological one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tvm_ios.errors import PlanError
+
+__all__ = [
+    "ALIGNMENT_BYTES",
+    "PLAN_VERSION",
+    "Buffer",
+    "BufferKind",
+    "ExecutionPlan",
+    "Group",
+    "Launch",
+    "PlanInput",
+    "Tensor",
+    "dtype_bytes",
+]
+
+PLAN_VERSION = 1
+ALIGNMENT_BYTES = 64
+"""Generated kernels assume that every tensor begins on such a boundary."""
+
+_DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``.
+
+    Raises
+    ------
+    PlanError
+        If the name is not one of a number type.
+    """
+    match = _DTYPE.fullmatch(dtype)
+    if match is None or (match[1] != "bool" and not match[2]):
+        raise PlanError(
+            f"data type {dtype!r} cannot be placed in memory; "
+            "cast the tensor to a float, int, uint or bool type"
+        )
+    return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
+
+
+class BufferKind(Enum):
+    """Who owns the bytes of a buffer."""
+
+    ARENA = "arena"
+    """Planned memory, shared over time."""
+    INPUT = "input"
+    """A network input or parameter: written by nobody in the plan."""
+    OUTPUT = "output"
+    """Holds a network output: its own memory, valid until the next run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """Bytes that are allocated together."""
+
+    kind: BufferKind
+    size_bytes: int
+    arena_offset: int | None = None
+    """Where it begins in the arena; None outside the arena."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A compact tensor inside a buffer; tensors of one buffer may alias on purpose (views)."""
+
+    buffer: int
+    byte_offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from the first to the last element."""
+        return math.prod(self.shape) * dtype_bytes(self.dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel call."""
+
+    operator: str
+    operator_index: int
+    """Position among the ``tvm_op`` nodes of the graph JSON, hence in the operator graph."""
+    kernel: str
+    """Symbol in the kernel library."""
+    inputs: tuple[int, ...]
+    """Tensors read, in argument order."""
+    outputs: tuple[int, ...]
+    """Tensors written, in argument order after the inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Launches that one lane runs one after another."""
+
+    stage: int
+    position: int
+    """Position in its stage."""
+    launches: tuple[int, ...]
+    dependencies: tuple[int, ...]
+    """Groups that must be complete first, ascending, transitively reduced."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """A named network input or parameter."""
+
+    name: str
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPlan:
+    """Everything an executor has to know; :func:`tvm_ios.runtime.verify.verify_plan` checks it."""
+
+    lanes: int
+    buffers: tuple[Buffer, ...]
+    tensors: tuple[Tensor, ...]
+    launches: tuple[Launch, ...]
+    groups: tuple[Group, ...]
+    inputs: tuple[PlanInput, ...]
+    """Inputs and parameters in the order of the graph JSON's ``arg_nodes``."""
+    outputs: tuple[int, ...]
+    """Tensors, in the order of the graph JSON's ``heads``."""
+    arena_bytes: int
+
+    @property
+    def num_stages(self) -> int:
+        """Stages that still hold a launch."""
+        return len({group.stage for group in self.groups})
+
+    def to_json(self) -> str:
+        """Versioned JSON; :meth:`from_json` reads it back."""
+        return json.dumps(
+            {
+                "version": PLAN_VERSION,
+                "lanes": self.lanes,
+                "arena_bytes": self.arena_bytes,
+                "buffers": [[b.kind.value, b.size_bytes, b.arena_offset] for b in self.buffers],
+                "tensors": [
+                    [t.buffer, t.byte_offset, list(t.shape), t.dtype] for t in self.tensors
+                ],
+                "launches": [
+                    [a.operator, a.operator_index, a.kernel, list(a.inputs), list(a.outputs)]
+                    for a in self.launches
+                ],
+                "groups": [
+                    [g.stage, g.position, list(g.launches), list(g.dependencies)]
+                    for g in self.groups
+                ],
+                "inputs": [[entry.name, entry.tensor] for entry in self.inputs],
+                "outputs": list(self.outputs),
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> ExecutionPlan:
+        """Read what :meth:`to_json` wrote; it is not verified yet.
+
+        Raises
+        ------
+        PlanError
+            If the text is no JSON, of another version, or lacks a field.
+        """
+        try:
+            data: dict[str, Any] = json.loads(text)
+            if data["version"] != PLAN_VERSION:
+                raise PlanError(
+                    f"execution plan has version {data['version']!r}, this tvm-ios reads version "
+                    f"{PLAN_VERSION}; export the model again with the installed version"
+                )
+            return cls(
+                lanes=int(data["lanes"]),
+                arena_bytes=int(data["arena_bytes"]),
+                buffers=tuple(
+                    Buffer(kind=BufferKind(kind), size_bytes=size, arena_offset=offset)
+                    for kind, size, offset in data["buffers"]
+                ),
+                tensors=tuple(
+                    Tensor(buffer=buffer, byte_offset=offset, shape=tuple(shape), dtype=dtype)
+                    for buffer, offset, shape, dtype in data["tensors"]
+                ),
+                launches=tuple(
+                    Launch(
+                        operator=operator,
+                        operator_index=index,
+                        kernel=kernel,
+                        inputs=tuple(inputs),
+                        outputs=tuple(outputs),
+                    )
+                    for operator, index, kernel, inputs, outputs in data["launches"]
+                ),
+                groups=tuple(
+                    Group(
+                        stage=stage,
+                        position=position,
+                        launches=tuple(launches),
+                        dependencies=tuple(dependencies),
+                    )
+                    for stage, position, launches, dependencies in data["groups"]
+                ),
+                inputs=tuple(PlanInput(name, tensor) for name, tensor in data["inputs"]),
+                outputs=tuple(data["outputs"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(
+                f"not an execution plan: {type(error).__name__}: {error}; expected the JSON that "
+                "ExecutionPlan.to_json writes"
+            ) from error
+
+    def as_text(self) -> str:
+        """One line a launch, under its stage and group, with where its outputs lie."""
+        lines = [
+            f"plan: {len(self.launches)} launches in {len(self.groups)} groups and "
+            f"{self.num_stages} stages on {self.lanes} lanes, arena {self.arena_bytes} bytes"
+        ]
+        lines += [
+            f"  input {entry.name} = {self._tensor_text(entry.tensor)}" for entry in self.inputs
+        ]
+        for number, group in enumerate(self.groups):
+            after = ", ".join(map(str, group.dependencies)) or "nothing"
+            lines.append(
+                f"  group {number} (stage {group.stage}, position {group.position}) after {after}"
+            )
+            for index in group.launches:
+                launch = self.launches[index]
+                reads = ", ".join(f"t{t}" for t in launch.inputs)
+                writes = ", ".join(self._tensor_text(t) for t in launch.outputs)
+                lines.append(f"    {launch.operator}({reads}) -> {writes}")
+        lines += [f"  output {self._tensor_text(tensor)}" for tensor in self.outputs]
+        return "\n".join(lines)
+
+    def _tensor_text(self, index: int) -> str:
+        tensor = self.tensors[index]
+        buffer = self.buffers[tensor.buffer]
+        base = buffer.kind.value
+        if buffer.arena_offset is not None:
+            base += f"+{buffer.arena_offset}"
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+        return f"t{index} {tensor.dtype}[{shape}] at b{tensor.buffer}({base})+{tensor.byte_offset}"

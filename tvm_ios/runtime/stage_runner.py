@@ -1,0 +1,220 @@
+"""Prices stages: runs chosen operators of built libraries on real lanes, each tensor in its own bytes.
+
+A program is made in microseconds, since kernels are loaded and calls prepared once a library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_ios.errors import CostError, ExecutionError
+from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
+from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailure
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.native_runtime import shared_runtime
+from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
+from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
+
+__all__ = ["NativeStageRunner", "StageProgram"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgram:
+    """A prepared stage; freed when the last reference goes."""
+
+    program: LaneProgram
+    operators: tuple[str, ...]
+    """By launch position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Library:
+    plan: ExecutionPlan
+    launches: PreparedLaunches
+    position: dict[int, int]
+    """Launch of each operator that still has one."""
+    num_operators: int
+    kept: tuple[object, ...]
+
+
+class NativeStageRunner:
+    """Runs stages of built libraries natively, to measure them.
+
+    Parameters
+    ----------
+    lanes
+        Threads, the caller's included.
+    options
+        How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    HostError
+        If the native code cannot be compiled.
+    """
+
+    def __init__(self, lanes: int, options: LaneOptions | None = None) -> None:
+        self._runtime = shared_runtime()
+        self._pool = LanePool(self._runtime, lanes, options, get_last_error=last_error_address())
+        self._libraries: list[_Library] = []
+
+    @property
+    def lanes(self) -> int:
+        """Threads, the caller's included."""
+        return self._pool.lanes
+
+    def add_library(
+        self,
+        path: str | Path,
+        graph_json: str,
+        params: Mapping[str, Any],
+        views: Sequence[SliceView | ConcatView | None],
+    ) -> int:
+        """Load an exported library and give each of its tensors memory of its own.
+
+        Parameters
+        ----------
+        path
+            What ``export_library`` wrote.
+        graph_json
+            Its graph.
+        params
+            Parameters by name; every other tensor starts as small random numbers.
+        views
+            One for every ``tvm_op`` node; taken where legal.
+
+        Returns
+        -------
+        library
+            Number to name it in :meth:`prepare`.
+        """
+        placements = [
+            Placement(stage=index, group=0, view=view) for index, view in enumerate(views)
+        ]
+        plan = lower_plan(graph_json, placements, lanes=self.lanes, reuse=False)
+        library = KernelLibrary(Path(path), self._runtime)
+        memory, addresses = _allocate(plan)
+        table = TensorTable(plan, addresses)
+        _fill_tensors(plan, table, params)
+        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
+        self._libraries.append(
+            _Library(
+                plan=plan,
+                launches=PreparedLaunches(plan.launches, kernels, table),
+                position={
+                    launch.operator_index: number for number, launch in enumerate(plan.launches)
+                },
+                num_operators=len(placements),
+                kept=(library, memory),
+            )
+        )
+        return len(self._libraries) - 1
+
+    def prepare(self, groups: Sequence[Sequence[tuple[int, int]]]) -> StageProgram:
+        """Make a program of concurrent groups.
+
+        Parameters
+        ----------
+        groups
+            For each group the (library, operator) pairs in the order they run. An operator that
+            became a view costs nothing.
+
+        Raises
+        ------
+        CostError
+            If a library or operator does not exist.
+        """
+        rows, names = [], []
+        for group in groups:
+            row = []
+            for number, operator in group:
+                library = self._library(number, operator)
+                position = library.position.get(operator)
+                if position is not None:
+                    row.append(library.launches.address(position))
+                    names.append(library.plan.launches[position].operator)
+            if row:
+                rows.append(row)
+        program = self._pool.program(rows, [()] * len(rows))
+        return StageProgram(program, tuple(names))
+
+    def time_ns(self, handle: StageProgram, number: int) -> int:
+        """Nanoseconds of `number` back-to-back runs, the order between them included.
+
+        Raises
+        ------
+        CostError
+            If a kernel fails, or the runner is closed.
+        """
+        try:
+            return self._pool.time_ns(handle.program, number)
+        except LaunchFailure as failure:
+            name = handle.operators[failure.position]
+            raise CostError(
+                f"operator {name!r} failed while its stage was priced: {failure.text.strip()}"
+            ) from failure
+        except ExecutionError as error:
+            raise CostError(f"a stage cannot be priced: {error}") from error
+
+    def ping_pong_ns(self) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        return self._pool.ping_pong_ns()
+
+    def close(self) -> None:
+        """Join the threads; may be called twice."""
+        self._pool.close()
+
+    def _library(self, number: int, operator: int) -> _Library:
+        if not 0 <= number < len(self._libraries):
+            raise CostError(
+                f"there is no library {number}: {len(self._libraries)} were added; "
+                "use what add_library returned"
+            )
+        library = self._libraries[number]
+        if not 0 <= operator < library.num_operators:
+            raise CostError(
+                f"library {number} has no operator {operator}: it has {library.num_operators}"
+            )
+        return library
+
+
+def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:
+    memory, base = allocate_aligned(
+        plan.arena_bytes
+        + sum(b.size_bytes + 64 for b in plan.buffers if b.kind is not BufferKind.ARENA)
+    )
+    addresses, cursor = {}, base + plan.arena_bytes
+    for index, buffer in enumerate(plan.buffers):
+        if buffer.arena_offset is not None:
+            addresses[index] = base + buffer.arena_offset
+        else:
+            addresses[index] = cursor
+            cursor += -(-buffer.size_bytes // 64) * 64
+    return memory, addresses
+
+
+def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    named = {entry.tensor: params[entry.name] for entry in plan.inputs if entry.name in params}
+    bound = {plan.tensors[index].buffer for index in named}
+    for index, tensor in enumerate(plan.tensors):
+        value = named.get(index)
+        if value is not None:
+            data = (value.numpy() if isinstance(value, tvm.nd.NDArray) else value).tobytes()
+        elif tensor.buffer not in bound and tensor.dtype in ("float32", "float64"):
+            # Multiples of 1/64 in [-1, 1]: no denormals, here or after a few operators.
+            steps = random.integers(-64, 65, size=tensor.shape)
+            data = (steps / 64).astype(tensor.dtype).tobytes()
+        else:
+            continue
+        ctypes.memmove(table.data(index), data, min(tensor.size_bytes, len(data)))
