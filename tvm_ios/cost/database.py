@@ -95,7 +95,7 @@ class ProfileDatabase:
         newer tvm-ios. The file is left as it is.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 30.0):
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 10.0):
         self.path = default_database_path() if path is None else Path(path)
         self._timeout_s = timeout_s
         self._prepare_folder(make=path is None)
