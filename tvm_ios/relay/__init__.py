@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tvm_ios.relay.build import StagedBuild, build, placements_for
 from tvm_ios.relay.extract import Coverage, Extraction, extract, is_prepared
+from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule, prepare
+from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
 
 __all__ = [
@@ -16,7 +18,9 @@ __all__ = [
     "extract",
     "is_partitioned",
     "is_prepared",
+    "merge_stage_module",
     "placements_for",
     "prepare",
     "read_schedule",
+    "rewrite",
 ]

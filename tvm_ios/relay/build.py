@@ -9,8 +9,8 @@ from typing import Any
 
 import tvm
 from tvm import relay
-from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tvm.ir.transform import PassContext
+from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError

@@ -36,10 +36,8 @@ class Coverage:
         share = self.scheduled_flops / self.total_flops if self.total_flops else 1.0
         if not self.scheduled_operators:
             share = 0.0
-        lines = [
-            f"{self.scheduled_operators} of {self.total_operators} operators scheduled, "
-            f"{share:.1%} of the floating-point operations"
-        ]
+        counts = f"{self.scheduled_operators} of {self.total_operators} operators scheduled"
+        lines = [f"{counts}, {share:.1%} of the floating-point operations"]
         lines += [f"  barrier {barrier.where}: {barrier.reason}" for barrier in self.barriers]
         return "\n".join(lines)
 

@@ -22,7 +22,8 @@ from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
 
 __all__ = ["PreparedModule", "prepare"]
 
-UNSHARING_PASS = "SimplifyExpr"
+UNSHARER = "SimplifyExpr"
+"""The pass that duplicates shared operators (seen in TVM 0.17)."""
 HEAVY = ("conv", "dense", "matmul", "pool")
 
 
@@ -77,14 +78,14 @@ def prepare(
     disabled: list[str] = []
     with pass_context(opt_level=opt_level):
         if unshares(typed):
-            disabled.append(UNSHARING_PASS)
+            disabled.append(UNSHARER)
     fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
     if not disabled and heavy_operators(fused) > heavy_operators(typed):
-        disabled.append(UNSHARING_PASS)
+        disabled.append(UNSHARER)
         fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
     if disabled:
         notes.append(
-            f"TVM's pass {UNSHARING_PASS} would have duplicated shared operators of this model, "
+            f"TVM's pass {UNSHARER} would have duplicated shared operators of this model, "
             "so it was left out"
         )
     free = [parameter.name_hint for parameter in typed["main"].params]
@@ -104,7 +105,7 @@ def unshares(module: tvm.IRModule) -> bool:
     With ``f(x) + f(x)`` it duplicates ``f`` and all before it, at every such place again. The trial
     works on the module without its parameters, so it costs little.
     """
-    if UNSHARING_PASS in [str(name) for name in PassContext.current().disabled_pass]:
+    if UNSHARER in [str(name) for name in PassContext.current().disabled_pass]:
         return False
     transform = relay.transform
     shared = Sequential(

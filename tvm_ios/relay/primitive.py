@@ -153,17 +153,17 @@ def _flops(call: relay.Call) -> int:
     if name in MOVES or "weight_transform" in name.removesuffix("without_weight_transform"):
         return 0
     if "conv" in name and call_attribute(call, "kernel_size") is not None:
-        window = math.prod(int(extent) for extent in call_attribute(call, "kernel_size"))  # type: ignore[attr-defined]
         groups = int(call_attribute(call, "groups", 1))  # type: ignore[call-overload]
-        return 2 * outputs * window * _channels(call) // groups
-    if "dense" in name or name == "nn.matmul":
-        return 2 * outputs * int(call.args[0].checked_type.shape[-1])
-    if "batch_matmul" in name:
+        return 2 * outputs * _window(call, "kernel_size") * _channels(call) // groups
+    if "dense" in name or "matmul" in name:
         axis = -2 if call_attribute(call, "transpose_a", False) else -1
         return 2 * outputs * int(call.args[0].checked_type.shape[axis])
     if "pool" in name:
-        window_shape = call_attribute(call, "pool_size")
-        if window_shape is None:
-            return _elements(call.args[0].checked_type)
-        return outputs * math.prod(int(extent) for extent in window_shape)  # type: ignore[attr-defined]
+        whole = call_attribute(call, "pool_size") is None
+        inputs = _elements(call.args[0].checked_type)
+        return inputs if whole else outputs * _window(call, "pool_size")
     return outputs
+
+
+def _window(call: relay.Call, attribute: str) -> int:
+    return math.prod(int(extent) for extent in call_attribute(call, attribute))  # type: ignore[attr-defined]

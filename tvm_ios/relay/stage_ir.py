@@ -29,6 +29,7 @@ __all__ = [
     "PlacedKernel",
     "flatten",
     "is_partitioned",
+    "main_attributes",
     "read_schedule",
     "stage_attributes",
     "with_attributes",
@@ -67,9 +68,21 @@ def is_partitioned(module: tvm.IRModule) -> bool:
 def with_attributes(function: relay.Function, attributes: dict[str, str | int]) -> relay.Function:
     """The function with these attributes added."""
     for name, value in attributes.items():
-        stored = tvm.tir.IntImm("int64", value) if isinstance(value, int) else value
+        stored = tvm.tir.IntImm("int32", value) if isinstance(value, int) else value
         function = function.with_attr(name, stored)
     return function
+
+
+def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
+    """Attributes of ``main``."""
+    return {
+        "tvm_ios_version": STAGE_IR_VERSION,
+        "tvm_ios_graph": schedule.graph_name,
+        "tvm_ios_fingerprint": schedule.graph_fingerprint,
+        "tvm_ios_scheduler": schedule.scheduler,
+        "tvm_ios_latency_ns": "" if schedule.latency_ns is None else str(schedule.latency_ns),
+        "tvm_ios_operators": ", ".join(schedule.operator_names),
+    }
 
 
 def stage_attributes(

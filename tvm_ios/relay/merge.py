@@ -1,0 +1,195 @@
+"""Builds the kernels of a merge stage: one convolution of all members, and a slice for each.
+
+The geometry comes from :mod:`tvm_ios.core.merge_rule`. Weights are padded with zeros to the merged
+kernel and laid one after another along the output channels, per-channel arguments likewise; in a
+blocked layout whole blocks are laid one after another. At batch one each slice is contiguous, so
+the memory plan can make it a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
+from tvm_ios.errors import ScheduleError
+from tvm_ios.relay.convolution import ConvolutionPattern
+from tvm_ios.relay.extract import Extraction
+from tvm_ios.relay.primitive import call_attribute
+
+__all__ = ["MergedKernels", "merge_stage_module", "merged_kernels"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedKernels:
+    """The calls that compute one merge stage."""
+
+    convolution: relay.Call
+    slices: tuple[relay.Call, ...]
+    """One a member, in the order the members were given."""
+
+
+def merged_kernels(
+    extraction: Extraction, members: Sequence[int], operand: relay.Expr
+) -> MergedKernels:
+    """The kernels of a merge stage, reading ``operand``.
+
+    Raises
+    ------
+    ScheduleError
+        If the merge rule refuses the members.
+    """
+    operators = [extraction.graph.operators[index] for index in members]
+    try:
+        geometry = merge_convolutions([operator.convolution for operator in operators])
+    except ScheduleError as error:
+        names = ", ".join(operator.name for operator in operators)
+        raise ScheduleError(f"stage of {names}: {error}") from error
+    calls = [extraction.calls[index] for index in members]
+    patterns = [_pattern(extraction, index) for index in members]
+    convolution = _merged_call(calls, patterns, geometry, operand)
+    block = _out_block(patterns[0])
+    output = _with_channels(patterns[0].convolution.checked_type, geometry.out_channels // block)
+    slices = [
+        _slice_call(
+            convolution, output, member.out_channel_begin // block, member.out_channel_end // block
+        )
+        for member in geometry.members
+    ]
+    return MergedKernels(convolution=convolution, slices=tuple(slices))
+
+
+def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IRModule:
+    """A module that computes exactly one merge stage, to be built and priced by itself.
+
+    ``main`` takes the shared operand and returns one tensor a member, in their order.
+
+    Raises
+    ------
+    ScheduleError
+        If the merge rule refuses the members.
+    """
+    data = _pattern(extraction, members[0]).data
+    operand = relay.Var("operand", extraction.calls[members[0]].args[data].checked_type)
+    kernels = merged_kernels(extraction, members, operand)
+    main = relay.Function([operand], relay.Tuple(list(kernels.slices)))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(main))
+
+
+def _pattern(extraction: Extraction, index: int) -> ConvolutionPattern:
+    pattern = extraction.patterns[index]
+    if pattern is None:
+        name = extraction.graph.operators[index].name
+        raise ScheduleError(f"operator {name!r} is no convolution that can be merged")
+    return pattern
+
+
+def _merged_call(
+    calls: Sequence[relay.Call],
+    patterns: Sequence[ConvolutionPattern],
+    geometry: MergedConvolution,
+    operand: relay.Expr,
+) -> relay.Call:
+    """A call of a fused function like the first member's, with wider weights."""
+    first, pattern = calls[0], patterns[0]
+    function = first.op
+    arguments = list(first.args)
+    parameters = [relay.Var(old.name_hint, old.checked_type) for old in function.params]
+    arguments[pattern.data] = operand
+
+    def replace(position: int, array: np.ndarray) -> None:
+        arguments[position] = relay.const(tvm.nd.array(array))
+        type_ = relay.TensorType(array.shape, str(array.dtype))
+        parameters[position] = relay.Var(function.params[position].name_hint, type_)
+
+    weights = [
+        call.args[own.weight].data.numpy() for call, own in zip(calls, patterns, strict=True)
+    ]
+    replace(pattern.weight, _merged_weight(weights, geometry))
+    for step, position in enumerate(pattern.channelwise):
+        values = [
+            call.args[own.channelwise[step]].data.numpy()
+            for call, own in zip(calls, patterns, strict=True)
+        ]
+        replace(position, np.concatenate(values, axis=_channel_axis(pattern, values[0])))
+    body = _merged_body(function, pattern, parameters, geometry)
+    return relay.Call(_fused(parameters, body), arguments)
+
+
+def _merged_weight(weights: Sequence[np.ndarray], geometry: MergedConvolution) -> np.ndarray:
+    """Members below each other along axis 0, each at its offset in the zero-padded kernel."""
+    height, width = geometry.kernel
+    padded = []
+    for weight, member in zip(weights, geometry.members, strict=True):
+        row, column = member.kernel_offset
+        rows = (row, height - row - weight.shape[2])
+        columns = (column, width - column - weight.shape[3])
+        padded.append(
+            np.pad(weight, [(0, 0), (0, 0), rows, columns] + [(0, 0)] * (weight.ndim - 4))
+        )
+    return np.concatenate(padded, axis=0)
+
+
+def _channel_axis(pattern: ConvolutionPattern, value: np.ndarray) -> int:
+    """Axis of a per-channel argument that holds channels, or blocks of them."""
+    if value.ndim == 1:
+        return 0
+    return 1 - (len(pattern.convolution.checked_type.shape) - value.ndim)
+
+
+def _merged_body(
+    function: relay.Function,
+    pattern: ConvolutionPattern,
+    parameters: list[relay.Var],
+    geometry: MergedConvolution,
+) -> relay.Expr:
+    new: dict[relay.Expr, relay.Expr] = dict(zip(function.params, parameters, strict=True))
+    old = pattern.convolution
+    make = relay.nn.contrib_conv2d_nchwc if pattern.packed else relay.nn.conv2d
+    new[old] = make(
+        parameters[pattern.data],
+        parameters[pattern.weight],
+        strides=call_attribute(old, "strides"),
+        padding=geometry.padding,
+        dilation=call_attribute(old, "dilation"),
+        groups=1,
+        channels=geometry.out_channels,
+        kernel_size=geometry.kernel,
+        data_layout=call_attribute(old, "data_layout"),
+        kernel_layout=call_attribute(old, "kernel_layout"),
+        out_layout=call_attribute(old, "out_layout"),
+        out_dtype=call_attribute(old, "out_dtype"),
+    )
+    for step in pattern.steps:
+        arguments = [new.get(argument, argument) for argument in step.args]
+        new[step] = relay.Call(step.op, arguments, step.attrs, step.type_args)
+    return new[function.body]
+
+
+def _out_block(pattern: ConvolutionPattern) -> int:
+    return int(pattern.convolution.checked_type.shape[4]) if pattern.packed else 1
+
+
+def _with_channels(type_: tvm.ir.TensorType, channels: int) -> tvm.ir.TensorType:
+    shape = [int(extent) for extent in type_.shape]
+    shape[1] = channels
+    return relay.TensorType(shape, type_.dtype)
+
+
+def _slice_call(
+    convolution: relay.Call, output: tvm.ir.TensorType, begin: int, end: int
+) -> relay.Call:
+    source = relay.Var("merged", output)
+    body = relay.strided_slice(source, begin=[begin], end=[end], strides=[1], axes=[1])
+    return relay.Call(_fused([source], body), [convolution])
+
+
+def _fused(parameters: list[relay.Var], body: relay.Expr) -> relay.Function:
+    # A fused function wants its result type written down before types are inferred around it.
+    typed = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(parameters, body)))
+    function = typed["main"]
+    return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
