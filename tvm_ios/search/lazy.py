@@ -69,6 +69,9 @@ def solve_lazily(
         Told the bound of the whole block after every batch.
     """
     priced: set[int] = set()
+    alone = {
+        mask: stage for stage, mask in enumerate(space.stage_masks) if stage >= space.num_merges
+    }
 
     def settle(batch: list[int]) -> None:
         prices = pricer.price([stage_of(block, space, stage) for stage in batch])
@@ -78,18 +81,31 @@ def solve_lazily(
         on_batch(space.best_weight() >> WEIGHT_SHIFT)
 
     space.start(floors_ns or [0] * len(space.stage_masks), priced=False)
-    settle(
-        [
-            stage
-            for stage, mask in enumerate(space.stage_masks)
-            if stage >= space.num_merges and mask.bit_count() == 1
-        ]
-    )
+    settle([stage for mask, stage in alone.items() if mask.bit_count() == 1])
     while True:
-        batch = [stage for stage in space.best_path() if stage not in priced]
-        if not batch:
+        unpriced = [stage for stage in space.best_path() if stage not in priced]
+        if not unpriced:
             return True
         if should_stop():
             space.keep_priced_only()
             return False
-        settle(batch)
+        settle(_cheapest_to_know(unpriced, space, alone, priced))
+
+
+def _cheapest_to_know(
+    unpriced: Sequence[int], space: StateSpace, alone: dict[int, int], priced: set[int]
+) -> list[int]:
+    """Of the unpriced stages of the best way, those whose prices bound the most other stages.
+
+    A group that was never priced alone goes before the stages it is in. Among what is left, small
+    stages go first, for many stages contain them; the others may be off the best way by then.
+    """
+    wanted: dict[int, tuple[int, int]] = {}
+    for stage in unpriced:
+        groups = space.stage_groups(stage)
+        apart = [] if stage < space.num_merges else [alone[group] for group in groups]
+        for choice in [group for group in apart if group not in priced] or [stage]:
+            mask = space.stage_masks[choice]
+            wanted[choice] = (len(space.stage_groups(choice)), mask.bit_count())
+    smallest = min(wanted.values())
+    return [stage for stage, size in wanted.items() if size == smallest]
