@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -195,15 +196,53 @@ def test_a_folder_is_no_database(tmp_path: Path) -> None:
         ProfileDatabase(tmp_path)
 
 
-def test_read_only_prices_are_still_served(path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write to read-only files")
-    ProfileDatabase(path).put_many(CONTEXT, {"stage": record()})
-    path.chmod(0o400)
-    database = ProfileDatabase(path)
-    assert database.get_many(CONTEXT, ["stage"]) == {"stage": record()}
-    with pytest.raises(DatabaseError, match="make the file and its folder writable"):
-        database.put_many(CONTEXT, {"other": record()})
+def test_read_only_prices_are_still_served() -> None:
+    """A child does it, since root may write to anything: it gives up being root first."""
+    script = """
+import os, sys
+from tvm_ios.cost.database import PriceRecord, ProfileDatabase
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.errors import DatabaseError
+context = ProfileContext(device="test", lanes=2, tvm_version="0.17.0", kernels="llvm")
+row = PriceRecord(median_ns=1, samples=5, spread_ns=0, slow_mode=False, measured_at_s=0.0)
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+folder = sys.argv[1]
+path = folder + "/profiles.sqlite"
+
+def told(work):
+    try:
+        work()
+    except DatabaseError as error:
+        return str(error)
+    return "nothing"
+
+ProfileDatabase(path).put_many(context, {"stage": row})
+for mode, what in ((0o400, path), (0o500, folder)):
+    os.chmod(what, mode)
+    assert ProfileDatabase(path).get_many(context, ["stage"]) == {"stage": row}
+    error = told(lambda: ProfileDatabase(path).put_many(context, {"other": row}))
+    assert "make the file and its folder writable" in error, error
+    os.chmod(what, 0o700)
+os.chmod(folder, 0o500)
+error = told(lambda: ProfileDatabase(folder + "/new.sqlite"))
+assert "in a folder you can write" in error, error
+os.chmod(folder, 0o700)
+os.chmod(path, 0)
+error = told(lambda: ProfileDatabase(path))
+assert "check that it is a file you can read" in error, error
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        inner = Path(folder) / "inner"
+        inner.mkdir(mode=0o777)
+        inner.chmod(0o777)
+        if os.geteuid() == 0:
+            os.chown(inner, 65534, 65534)
+        command = [sys.executable, "-c", script, str(inner)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_full_disk_is_reported_and_what_was_stored_stays(path: Path) -> None:

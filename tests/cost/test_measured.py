@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import subprocess
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -183,6 +185,30 @@ def test_a_single_lane_has_no_slow_mode() -> None:
     model = model_of(runner)
     model.price(graph, singles(graph))
     assert model.counters.flagged == 0
+
+
+def test_real_work_on_the_real_clock_gets_a_price() -> None:
+    """No claim about speed, only that the policy ends and answers on a machine that is not ours."""
+
+    class Hashing:
+        def prepare(self, graph: OperatorGraph, stage: Stage) -> bytes:
+            return bytes(1000 * (1 + stage.operators[0]))
+
+        def time_ns(self, handle: bytes, number: int) -> int:
+            start_ns = time.perf_counter_ns()
+            for _ in range(number):
+                hashlib.sha256(handle)
+            return time.perf_counter_ns() - start_ns
+
+        def ping_pong_ns(self) -> float:
+            return 0.0
+
+    graph = chain_graph(8)
+    model = MeasuredCostModel(Hashing(), CONTEXT)
+    prices = model.price(graph, singles(graph))
+    assert all(price >= 1 for price in prices)
+    assert model.counters.samples >= 40
+    assert model.counters.seconds > 0
 
 
 def test_a_stage_of_no_time_costs_one_nanosecond() -> None:
