@@ -52,6 +52,8 @@ class StagedBuild:
     """One for each ``tvm_op`` node, in node order."""
     operator_names: tuple[str, ...]
     """One for each ``tvm_op`` node, in node order; unique."""
+    kernel_symbols: tuple[str, ...]
+    """The compiled function of each ``tvm_op`` node; equal kernels share one, views have __nop."""
     extraction: Extraction
     """The operators that were compiled, merged ones included, in node order."""
 
@@ -99,6 +101,11 @@ def build(
             for (stage, group), view in zip(places, extraction.views, strict=True)
         ),
         operator_names=names,
+        kernel_symbols=tuple(
+            str(node["attrs"]["func_name"])
+            for node in json.loads(graph_json)["nodes"]
+            if node["op"] == "tvm_op"
+        ),
         extraction=extraction,
     )
 

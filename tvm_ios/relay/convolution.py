@@ -105,7 +105,7 @@ def describe_convolution(
         strides=_pair(convolution, "strides"),
         padding=_padding(convolution),
         dilation=_pair(convolution, "dilation"),
-        groups=int(call_attribute(convolution, "groups", 1)),  # type: ignore[call-overload]
+        groups=int(call_attribute(convolution, "groups", 1)),
         epilogue=pattern.epilogue,
         layout="/".join([*layouts, data.dtype, weight.dtype, output.dtype]),
     )
@@ -175,7 +175,7 @@ def _attributes_text(step: relay.Call) -> str:
 def _is_channelwise(step: relay.Call, argument: relay.Expr, shape: list[int]) -> bool:
     own = [int(extent) for extent in argument.checked_type.shape]
     if step.op.name == "nn.bias_add":
-        return len(shape) == 4 and own == [shape[1]] and int(call_attribute(step, "axis")) == 1  # type: ignore[call-overload]
+        return len(shape) == 4 and own == [shape[1]] and int(call_attribute(step, "axis")) == 1
     channel_axes = {1, 4}
     wanted = [extent if axis in channel_axes else 1 for axis, extent in enumerate(shape)]
     leading = len(wanted) - len(own)
@@ -184,12 +184,12 @@ def _is_channelwise(step: relay.Call, argument: relay.Expr, shape: list[int]) ->
 
 
 def _pair(call: relay.Call, name: str) -> tuple[int, int]:
-    first, second = (int(value) for value in call_attribute(call, name))  # type: ignore[attr-defined]
+    first, second = (int(value) for value in call_attribute(call, name))
     return first, second
 
 
 def _padding(call: relay.Call) -> tuple[int, int, int, int]:
-    values = [int(value) for value in call_attribute(call, "padding")]  # type: ignore[attr-defined]
+    values = [int(value) for value in call_attribute(call, "padding")]
     if len(values) == 1:
         values = values * 4
     if len(values) == 2:

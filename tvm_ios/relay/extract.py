@@ -14,6 +14,7 @@ from tvm_ios.relay.convolution import ConvolutionPattern, describe_convolution, 
 from tvm_ios.relay.dataflow import callee, kernel_calls, resolve_field
 from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
 from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive
+from tvm_ios.relay.stage_ir import flatten, is_partitioned
 from tvm_ios.relay.views import view_of
 from tvm_ios.runtime.placement import ConcatView, SliceView
 
@@ -73,7 +74,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     """Read the operator graph of a prepared module.
 
     A module that no graph executor runs (control flow, dynamic shapes) gives a graph without
-    operators, and a coverage that says why.
+    operators, and a coverage that says why. A partitioned module is read with its stages inlined.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     """
     if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
         raise ModelError("the module has no function 'main'; name the model's function 'main'")
-    typed = relay.transform.InferType()(module)
+    whole = flatten(module).module if is_partitioned(module) else module
+    typed = relay.transform.InferType()(whole)
     obstacles = find_obstacles(typed)
     if obstacles:
         return _nothing(typed, name, obstacles)

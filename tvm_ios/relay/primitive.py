@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 from tvm import relay
@@ -78,7 +79,7 @@ def kernel_of(function: relay.Function) -> relay.Function:
     return plain.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
 
 
-def call_attribute(call: relay.Call, name: str, default: object = None) -> object:
+def call_attribute(call: relay.Call, name: str, default: Any = None) -> Any:
     """An attribute of an operator call, or the default where it has none of that name."""
     if call.attrs is None or name not in call.attrs.keys():  # noqa: SIM118 (Attrs is no mapping)
         return default
@@ -125,7 +126,7 @@ def _kind(calls: list[relay.Call]) -> str:
 
 
 def _is_depthwise(call: relay.Call) -> bool:
-    groups = int(call_attribute(call, "groups", 1))  # type: ignore[call-overload]
+    groups = int(call_attribute(call, "groups", 1))
     return groups > 1 and groups == _channels(call)
 
 
@@ -153,7 +154,7 @@ def _flops(call: relay.Call) -> int:
     if name in MOVES or "weight_transform" in name.removesuffix("without_weight_transform"):
         return 0
     if "conv" in name and call_attribute(call, "kernel_size") is not None:
-        groups = int(call_attribute(call, "groups", 1))  # type: ignore[call-overload]
+        groups = int(call_attribute(call, "groups", 1))
         return 2 * outputs * _window(call, "kernel_size") * _channels(call) // groups
     if "dense" in name or "matmul" in name:
         axis = -2 if call_attribute(call, "transpose_a", False) else -1
@@ -166,4 +167,4 @@ def _flops(call: relay.Call) -> int:
 
 
 def _window(call: relay.Call, attribute: str) -> int:
-    return math.prod(int(extent) for extent in call_attribute(call, attribute))  # type: ignore[attr-defined]
+    return math.prod(int(extent) for extent in call_attribute(call, attribute))

@@ -62,19 +62,19 @@ def _slice_view(body: relay.Call, function: relay.Function) -> View:
 def _begins(body: relay.Call, shape: list[int]) -> list[int] | None:
     """Where the slice begins on every axis; None unless every stride is one."""
     strides = call_attribute(body, "strides")
-    if strides is not None and any(int(stride) != 1 for stride in strides):  # type: ignore[attr-defined]
+    if strides is not None and any(int(stride) != 1 for stride in strides):
         return None
     given = call_attribute(body, "begin")
     if given is None:
         return None
     axes_attribute = call_attribute(body, "axes")
     axes = (
-        [int(axis) % len(shape) for axis in axes_attribute]  # type: ignore[attr-defined]
+        [int(axis) % len(shape) for axis in axes_attribute]
         if axes_attribute is not None
-        else list(range(len(given)))  # type: ignore[arg-type]
+        else list(range(len(given)))
     )
     begins = [0] * len(shape)
-    for axis, value in zip(axes, given, strict=True):  # type: ignore[call-overload]
+    for axis, value in zip(axes, given, strict=True):
         begin = int(value)
         begins[axis] = max(0, min(begin + shape[axis] if begin < 0 else begin, shape[axis]))
     return begins
@@ -89,7 +89,7 @@ def _concat_view(body: relay.Call, function: relay.Function, arguments: list[rel
     if any(isinstance(argument, relay.Constant) for argument in arguments):
         return None
     shape = [int(extent) for extent in body.checked_type.shape]
-    axis = int(call_attribute(body, "axis", 0)) % len(shape)  # type: ignore[call-overload]
+    axis = int(call_attribute(body, "axis", 0)) % len(shape)
     if any(extent != 1 for extent in shape[:axis]):
         return None
     sizes = [type_bytes(piece.checked_type) for piece in pieces.fields]

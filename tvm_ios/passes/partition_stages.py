@@ -1,0 +1,31 @@
+"""The pass ``tvm_ios.PartitionStages``: goes after ``PrepareModule``; writes a given schedule.
+
+It cannot search; see ``ScheduleOperators``. A module that is partitioned already is returned as it
+is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.stage_ir import is_partitioned
+
+__all__ = ["PartitionStages"]
+
+
+@tvm.transform.module_pass(opt_level=0, name="tvm_ios.PartitionStages")
+@dataclass(frozen=True, kw_only=True)
+class PartitionStages:
+    """Turn the stages of a schedule into functions of the module."""
+
+    schedule: InterOpSchedule
+    """Made for the graph of this very module."""
+
+    def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
+        """Run the pass; TVM calls this."""
+        return mod if is_partitioned(mod) else rewrite(mod, self.schedule)

@@ -1,0 +1,60 @@
+"""The pass ``tvm_ios.PrepareModule``: goes first; a user's module in, a fused module out.
+
+It runs TVM's graph pipeline, so no fusing pass is needed before or after it. A module with control
+flow or dynamic shapes, and one that is prepared already, is returned as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tvm_ios.relay.extract import is_prepared
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.obstacles import find_obstacles
+from tvm_ios.relay.prepare import PreparedModule, prepare
+from tvm_ios.relay.stage_ir import is_partitioned
+
+__all__ = ["PrepareModule", "prepare_unless_done"]
+
+
+def prepare_unless_done(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+) -> PreparedModule | None:
+    """Prepare a module; None where it is not for us: partitioned, or with control flow.
+
+    Raises
+    ------
+    ModelError
+        As :func:`tvm_ios.relay.prepare` does.
+    """
+    if is_partitioned(mod):
+        return None
+    if is_prepared(mod):
+        return PreparedModule(module=mod, params={}, target=resolve_target(target))
+    if _has_main(mod) and find_obstacles(mod):
+        return None
+    return prepare(mod, params, target)
+
+
+def _has_main(mod: tvm.IRModule) -> bool:
+    return "main" in {variable.name_hint for variable in mod.get_global_vars()}
+
+
+@tvm.transform.module_pass(opt_level=0, name="tvm_ios.PrepareModule")
+@dataclass(frozen=True, kw_only=True)
+class PrepareModule:
+    """Bind parameters, simplify, fold, choose layouts and fuse."""
+
+    target: Any
+    """Anything :class:`tvm.target.Target` takes."""
+    params: Mapping[str, Any] | None = None
+    """Parameters by name; None where weights are inputs on purpose."""
+
+    def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
+        """Run the pass; TVM calls this."""
+        prepared = prepare_unless_done(mod, self.params, self.target)
+        return mod if prepared is None else prepared.module

@@ -1,0 +1,125 @@
+"""The pass ``tvm_ios.ScheduleOperators``: prepares, searches a schedule, and writes it into the IR.
+
+It replaces TVM's fusing passes; only ``relay.build`` or ``tvm_ios.relay.build`` goes after it. It
+has TVM's optimization level 3, so a lower PassContext leaves it out unless it is required. A
+module that is partitioned already keeps its schedule, and one that no graph executor runs (control
+flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverage`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.protocol import CostModel
+from tvm_ios.errors import OptionError
+from tvm_ios.passes.prepare_module import prepare_unless_done
+from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.prepare import PreparedModule
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
+
+__all__ = ["ScheduleOperators", "Scheduler"]
+
+
+class Scheduler(Enum):
+    """Who makes the schedule."""
+
+    IOS = "ios"
+    GREEDY = "greedy"
+    SEQUENTIAL = "sequential"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    target: Any
+    """Anything :class:`tvm.target.Target` takes."""
+    params: Mapping[str, Any] | None = None
+    """Parameters by name; None where weights are inputs on purpose."""
+    scheduler: Scheduler | str = Scheduler.IOS
+    """The scheduler or its value, such as ``"greedy"``."""
+    cost_model: CostModel | None = None
+    """Prices stages for IOS; None measures them on this machine."""
+    max_group_size: int = 3
+    """Most operators in a group, the paper's r; 0 means no limit."""
+    max_num_groups: int = 8
+    """Most groups in a stage, the paper's s; 0 means no limit."""
+    strategies: frozenset[Strategy] = frozenset(Strategy)
+    """Kinds of stages to try."""
+
+
+@tvm.transform.module_pass(opt_level=3, name="tvm_ios.ScheduleOperators")
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOperators(_Options):
+    """Partition a module into stages of concurrent or merged operators.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value nobody can honour; raised where the pass is made.
+    """
+
+    def __post_init__(self) -> None:
+        self.chosen_scheduler()
+        self.search_options()
+
+    def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
+        """Run the pass; TVM calls this."""
+        prepared = prepare_unless_done(mod, self.params, self.target)
+        if prepared is None:
+            return mod
+        extraction = extract(prepared.module)
+        if not extraction.calls:
+            return mod
+        return rewrite(prepared.module, self.schedule(prepared, extraction))
+
+    def schedule(self, prepared: PreparedModule, extraction: Extraction) -> InterOpSchedule:
+        """The schedule the options ask for."""
+        scheduler = self.chosen_scheduler()
+        if scheduler is Scheduler.SEQUENTIAL:
+            return sequential_schedule(extraction.graph)
+        if scheduler is Scheduler.GREEDY:
+            return greedy_schedule(extraction.graph)
+        with _priced_by(self.cost_model, prepared) as cost_model:
+            return search_ios(extraction.graph, cost_model, self.search_options()).schedule
+
+    def chosen_scheduler(self) -> Scheduler:
+        """The scheduler, from its value or itself."""
+        try:
+            return Scheduler(self.scheduler)
+        except ValueError as error:
+            names = ", ".join(repr(known.value) for known in Scheduler)
+            raise OptionError(f"scheduler is {self.scheduler!r}; give one of {names}") from error
+
+    def search_options(self) -> SearchOptions:
+        """Limits of the search."""
+        return SearchOptions(
+            strategies=frozenset(self.strategies),
+            max_group_size=self.max_group_size,
+            max_num_groups=self.max_num_groups,
+        )
+
+
+@contextmanager
+def _priced_by(cost_model: CostModel | None, prepared: PreparedModule) -> Iterator[CostModel]:
+    if cost_model is not None:
+        yield cost_model
+        return
+    # Measuring needs the runtime; a pass with a cost model of its own does not.
+    try:
+        from tvm_ios.pricing import measured_cost_model  # noqa: PLC0415
+    except ImportError as error:
+        raise OptionError(
+            f"cost_model is None, and stages cannot be measured here ({error}); "
+            "pass cost_model=, such as a table of prices"
+        ) from error
+    with measured_cost_model(prepared) as measured:
+        yield measured
