@@ -1,0 +1,314 @@
+"""Draw a schedule as the IOS paper does: operators in their groups, groups in their stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.errors import HostError, OptionError
+from tvm_ios.report.layout import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire, lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_schedule"]
+
+_MARGIN = 0.25
+_TITLE = 0.62
+_LEGEND = 0.42
+_MAX_PIXELS = 30_000
+"""Agg draws at most 65,536 a side; a picture of half of that still opens in every viewer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    """Operators that share a colour (tints of the palette of Okabe and Ito, 2008)."""
+
+    label: str
+    fill: str
+    words: tuple[str, ...]
+    """Any of them in an operator's kind makes it a member."""
+
+
+_FAMILIES = (
+    _Family(label="depthwise convolution", fill="#A9DFCB", words=("depthwise",)),
+    _Family(label="convolution", fill="#B5DCF5", words=("conv",)),
+    _Family(label="pooling", fill="#F9D58F", words=("pool",)),
+    _Family(label="concatenation, layout", fill="#D9D9D9", words=("concat", "layout", "reshape")),
+    _Family(label="element-wise", fill="#F6EEA0", words=("relu", "add", "multiply", "sigmoid")),
+    _Family(label="other", fill="#EBC6DA", words=("",)),
+)
+_INK = "#222222"
+_WIRE = "#6B6B6B"
+_BAND = "#F2F2F2"
+_MERGE = "#D55E00"
+
+
+def draw_schedule(
+    graph: OperatorGraph,
+    schedule: InterOpSchedule,
+    path: Path | str,
+    *,
+    stage_latencies_ns: Sequence[int] | None = None,
+    dots_per_inch: int = 130,
+) -> None:
+    """Write a PNG of a schedule.
+
+    Every box is an operator with its number in the graph, every band a stage, every column of a
+    band a group; a merged stage has one hatched frame around its members.
+
+    Parameters
+    ----------
+    graph
+        The operators.
+    schedule
+        Made for this graph.
+    path
+        Where the picture goes; the ending chooses the format (png, pdf, svg).
+    stage_latencies_ns
+        Predicted latency of each stage in nanoseconds, written and drawn as a bar beside it.
+    dots_per_inch
+        Resolution; a very large schedule gets less, so that the picture can be opened.
+
+    Raises
+    ------
+    HostError
+        If matplotlib is not installed.
+    ScheduleError
+        If the schedule was made for another graph.
+    OptionError
+        If there is not one latency a stage.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise HostError(
+            "drawing a schedule needs matplotlib, which is not installed; run "
+            "`pip install 'tvm-ios[figures]'`"
+        ) from error
+    schedule.require_graph(graph)
+    if stage_latencies_ns is not None and len(stage_latencies_ns) != len(schedule.stages):
+        raise OptionError(
+            f"{len(stage_latencies_ns)} latencies for {len(schedule.stages)} stages of "
+            f"{graph.name!r}; give one latency a stage"
+        )
+    layout = lay_out(graph, schedule)
+    width = max(layout.width, 7.0) + 2 * _MARGIN
+    height = layout.height + _TITLE + _LEGEND + _MARGIN
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(-_MARGIN, width - _MARGIN)
+    axes.set_ylim(layout.height + _LEGEND + _MARGIN / 2, -_TITLE - _MARGIN / 2)
+    painter = _Painter(axes)
+    painter.title(graph, schedule)
+    painter.bands(layout, schedule, stage_latencies_ns)
+    for wire in layout.wires:
+        painter.wire(wire)
+    for operator, point in layout.tags:
+        painter.tag(operator, point)
+    for index, point in layout.boxes.items():
+        painter.box(index, graph.operators[index], point)
+    painter.legend(graph, layout.height + 0.2)
+    figure.savefig(path, dpi=min(dots_per_inch, int(_MAX_PIXELS / max(width, height))))
+
+
+class _Painter:
+    def __init__(self, axes: Axes) -> None:
+        self._axes = axes
+
+    def title(self, graph: OperatorGraph, schedule: InterOpSchedule) -> None:
+        stages = len(schedule.stages)
+        merged = sum(stage.strategy is Strategy.MERGE for stage in schedule.stages)
+        facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
+        if merged:
+            facts.append(f"{merged} merged")
+        if schedule.latency_ns is not None:
+            facts.append(f"predicted {schedule.latency_ns / 1e6:.3f} ms")
+        self._axes.text(0, -_TITLE, graph.name, size=14, weight="bold", color=_INK, va="top")
+        self._axes.text(
+            0,
+            -_TITLE + 0.29,
+            f"schedule: {schedule.scheduler}; {', '.join(facts)}",
+            size=9,
+            color=_INK,
+            va="top",
+        )
+
+    def bands(
+        self,
+        layout: Layout,
+        schedule: InterOpSchedule,
+        latencies_ns: Sequence[int] | None,
+    ) -> None:
+        longest = max(latencies_ns or (1,)) or 1
+        for band in layout.bands:
+            stage = schedule.stages[band.stage]
+            self._rectangle(band.left, band.top, band.width, band.height, fill=_BAND)
+            latency = None if latencies_ns is None else latencies_ns[band.stage]
+            text = [f"stage {band.stage}"]
+            if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
+                text.append("merge")
+            elif len(stage.groups) > 1:
+                text.append("concurrent")
+            if latency is not None:
+                text.append(_duration(latency))
+            middle = band.top + band.height / 2
+            self._axes.text(
+                band.left + 0.07, middle, "\n".join(text), size=6.5, color=_INK, va="center"
+            )
+            if latency is not None:
+                length = band.height * latency / longest
+                bottom = band.top + band.height
+                self._rectangle(band.left, bottom - length, 0.045, length, fill="#0072B2")
+            self._lanes(layout, stage)
+
+    def _lanes(self, layout: Layout, stage: Stage) -> None:
+        if len(stage.groups) < 2:
+            return
+        if stage.strategy is Strategy.MERGE:
+            self._lane(layout, stage.operators, edge=_MERGE, hatch="////")
+            return
+        for group in stage.groups:
+            self._lane(layout, group, edge="#9A9A9A")
+
+    def _lane(
+        self, layout: Layout, operators: Sequence[int], *, edge: str, hatch: str = ""
+    ) -> None:
+        points = [layout.boxes[operator] for operator in operators]
+        left = min(point.x for point in points) - BOX_WIDTH / 2 - 0.045
+        right = max(point.x for point in points) + BOX_WIDTH / 2 + 0.045
+        top = min(point.y for point in points) - BOX_HEIGHT / 2 - 0.045
+        bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + 0.045
+        self._rectangle(left, top, right - left, bottom - top, fill="white", edge=edge, hatch=hatch)
+
+    def box(self, index: int, operator: Operator, point: Point) -> None:
+        left, top = point.x - BOX_WIDTH / 2, point.y - BOX_HEIGHT / 2
+        fill = _family(operator).fill
+        line = "-" if operator.schedulable else "--"
+        self._rectangle(left, top, BOX_WIDTH, BOX_HEIGHT, fill=fill, edge=_INK, line=line, layer=4)
+        self._axes.text(left + 0.03, top + 0.02, str(index), size=5, color=_INK, va="top", zorder=5)
+        self._axes.text(
+            point.x,
+            point.y + 0.015,
+            _label(operator),
+            size=6.3,
+            color=_INK,
+            ha="center",
+            va="center",
+            zorder=5,
+            linespacing=1.05,
+        )
+
+    def tag(self, operator: int, point: Point) -> None:
+        from matplotlib.patches import Circle  # noqa: PLC0415
+
+        self._axes.add_patch(
+            Circle(
+                (point.x, point.y),
+                TAG_SIZE / 2,
+                facecolor="white",
+                edgecolor=_WIRE,
+                linewidth=0.7,
+                zorder=4,
+            )
+        )
+        self._axes.text(
+            point.x, point.y, str(operator), size=5, ha="center", va="center", zorder=5, color=_INK
+        )
+
+    def wire(self, wire: Wire) -> None:
+        from matplotlib.patches import FancyArrowPatch  # noqa: PLC0415
+        from matplotlib.path import Path as Curve  # noqa: PLC0415
+
+        start, end = wire.start, wire.end
+        bend = (end.y - start.y) / 2
+        curve = Curve(
+            [
+                (start.x, start.y),
+                (start.x, start.y + bend),
+                (end.x, end.y - bend),
+                (end.x, end.y),
+            ],
+            [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4],
+        )
+        self._axes.add_patch(
+            FancyArrowPatch(
+                path=curve,
+                arrowstyle="-|>,head_length=2.4,head_width=1.3" if wire.arrow else "-",
+                linewidth=0.7,
+                color=_WIRE,
+                shrinkA=0,
+                shrinkB=0,
+                zorder=3,
+                capstyle="butt",
+            )
+        )
+
+    def legend(self, graph: OperatorGraph, y: float) -> None:
+        x = 0.0
+        used = {_family(operator).label for operator in graph.operators}
+        for family in _FAMILIES:
+            if family.label in used:
+                self._rectangle(x, y, 0.2, 0.14, fill=family.fill, edge=_INK)
+                self._axes.text(x + 0.26, y + 0.07, family.label, size=7, va="center", color=_INK)
+                x += 0.5 + 0.067 * len(family.label)
+
+    def _rectangle(
+        self,
+        left: float,
+        top: float,
+        width: float,
+        height: float,
+        *,
+        fill: str,
+        edge: str = "none",
+        hatch: str = "",
+        line: str = "-",
+        layer: int = 1,
+    ) -> None:
+        from matplotlib.patches import Rectangle  # noqa: PLC0415
+
+        self._axes.add_patch(
+            Rectangle(
+                (left, top),
+                width,
+                height,
+                facecolor=fill,
+                edgecolor=edge,
+                hatch=hatch,
+                linestyle=line,
+                linewidth=0.7,
+                zorder=layer,
+            )
+        )
+
+
+def _family(operator: Operator) -> _Family:
+    return next(
+        family for family in _FAMILIES if any(word in operator.kind for word in family.words)
+    )
+
+
+def _label(operator: Operator) -> str:
+    """The kind in words; of a convolution its kernel, stride and channels."""
+    kind = operator.kind.replace("2d", "").replace("_", " ")
+    kind = kind.replace("concatenate", "concat").replace("global avg", "global\navg")
+    convolution = operator.convolution
+    if convolution is None:
+        return kind.replace("depthwise conv", "depthwise\nconv").replace("layout tr", "layout\ntr")
+    height, width = convolution.kernel
+    stride = "" if convolution.strides == (1, 1) else f" /{convolution.strides[0]}"
+    return f"conv {height}\N{MULTIPLICATION SIGN}{width}{stride}\n{convolution.out_channels}"
+
+
+def _duration(nanoseconds: int) -> str:
+    if nanoseconds < 1_000_000:
+        return f"{nanoseconds / 1e3:.1f} \N{MICRO SIGN}s"
+    return f"{nanoseconds / 1e6:.2f} ms"

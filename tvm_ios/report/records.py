@@ -1,0 +1,114 @@
+"""Benchmark results as they are stored: one versioned JSON file for each network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tvm_ios.cost.comparison import Comparison
+from tvm_ios.errors import ArtifactError, CostError
+
+__all__ = ["RECORD_VERSION", "BenchmarkRecord", "NamedValue"]
+
+RECORD_VERSION = 1
+
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedValue:
+    """One fact of a machine or one version of a program."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRecord:
+    """Everything a number in a document has to name: machine, versions, command, raw rounds."""
+
+    network: str
+    batch_size: int
+    target: str
+    """The TVM target the kernels were built for."""
+    lanes: int
+    command: str
+    """The command that makes this record."""
+    machine: tuple[NamedValue, ...]
+    """Processor, cores, memory, kernel …"""
+    versions: tuple[NamedValue, ...]
+    """tvm-ios, TVM, LLVM, Python …"""
+    taken_at: str
+    """ISO 8601, in UTC."""
+    comparison: Comparison
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Versioned JSON with medians beside the raw rounds; :meth:`from_json` reads it back."""
+        return json.dumps(
+            {
+                "version": RECORD_VERSION,
+                "network": self.network,
+                "batch_size": self.batch_size,
+                "target": self.target,
+                "lanes": self.lanes,
+                "command": self.command,
+                "machine": {fact.name: fact.value for fact in self.machine},
+                "versions": {fact.name: fact.value for fact in self.versions},
+                "taken_at": self.taken_at,
+                "notes": list(self.notes),
+                "median_ns": {
+                    name: self.comparison.median_ns(name) for name in self.comparison.names
+                },
+                "comparison": self.comparison.as_record(),
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> BenchmarkRecord:
+        """Read what :meth:`to_json` wrote; medians are computed anew from the rounds.
+
+        Raises
+        ------
+        ArtifactError
+            If the text is no JSON, of another version, or lacks a field or has one of another kind.
+        """
+        try:
+            data = json.loads(text)
+            version = data["version"]
+            if version != RECORD_VERSION:
+                raise ArtifactError(
+                    f"benchmark record has version {version!r}, this tvm-ios reads version "
+                    f"{RECORD_VERSION}; run the benchmark again with the installed version"
+                )
+            return cls(
+                network=_checked(data, "network", str),
+                batch_size=_checked(data, "batch_size", int),
+                target=_checked(data, "target", str),
+                lanes=_checked(data, "lanes", int),
+                command=_checked(data, "command", str),
+                machine=_named_values(data, "machine"),
+                versions=_named_values(data, "versions"),
+                taken_at=_checked(data, "taken_at", str),
+                notes=tuple(str(note) for note in _checked(data, "notes", list)),
+                comparison=Comparison.from_record(data["comparison"]),
+            )
+        except (KeyError, TypeError, ValueError, CostError) as error:
+            raise ArtifactError(
+                f"not a benchmark record: {type(error).__name__}: {error}; expected the JSON that "
+                "BenchmarkRecord.to_json writes"
+            ) from error
+
+
+def _checked(data: dict[str, Any], field: str, kind: type[_Kind]) -> _Kind:
+    value = data[field]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"field {field!r} is {value!r}, not a {kind.__name__}")
+    return value
+
+
+def _named_values(data: dict[str, Any], field: str) -> tuple[NamedValue, ...]:
+    facts: dict[str, Any] = _checked(data, field, dict)
+    return tuple(NamedValue(str(name), str(value)) for name, value in facts.items())

@@ -1,0 +1,126 @@
+"""Plain tables of latencies and ratios, aligned for a terminal or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.cost.comparison import Comparison
+from tvm_ios.errors import OptionError
+from tvm_ios.report.records import BenchmarkRecord
+
+__all__ = ["Table", "comparison_table", "summary_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells as text; the first column is aligned left, all others right.
+
+    Raises
+    ------
+    OptionError
+        If a row has more or fewer cells than the header.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise OptionError(
+                    f"table row {row} has {len(row)} cells, the header {self.header} has "
+                    f"{len(self.header)}; give every row a cell for each column"
+                )
+
+    def as_text(self) -> str:
+        """Columns two spaces apart, under a header with a rule."""
+        widths = self._widths()
+        rule = tuple("-" * width for width in widths)
+        lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
+        return "\n".join("  ".join(cells).rstrip() for cells in lines)
+
+    def as_markdown(self) -> str:
+        """A Markdown table that is aligned in its source, too."""
+        widths = [max(width, 3) for width in self._widths()]
+        rule = tuple(
+            "-" * width if column == 0 else "-" * (width - 1) + ":"
+            for column, width in enumerate(widths)
+        )
+        lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
+        return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+    def _widths(self) -> list[int]:
+        return [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+
+    def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
+        first, *others = row
+        return [
+            first.ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+        ]
+
+
+def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Table:
+    """One row a contestant: median latency, then how many times as fast it is as each baseline.
+
+    A ratio is the median over the interleaved rounds, followed by its confidence interval.
+
+    Parameters
+    ----------
+    comparison
+        What was measured.
+    baselines
+        Contestants to compare with, one column each.
+
+    Raises
+    ------
+    OptionError
+        If a baseline did not take part.
+    """
+    rows = []
+    for name in comparison.names:
+        ratios = [comparison.speedup(name, over=baseline) for baseline in baselines]
+        cells = [
+            "1"
+            if ratio.contestant == ratio.over
+            else f"{ratio.ratio:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
+            for ratio in ratios
+        ]
+        rows.append((name, f"{comparison.median_ns(name) / 1e6:.4f}", *cells))
+    header = ("contestant", "median ms", *(f"times as fast as {name}" for name in baselines))
+    return Table(header=header, rows=tuple(rows))
+
+
+def summary_table(
+    records: Sequence[BenchmarkRecord], *, contestant: str, baselines: Sequence[str]
+) -> Table:
+    """One row a network: latency of one contestant, and its ratio to each baseline.
+
+    Parameters
+    ----------
+    records
+        Stored results, in the order of the rows.
+    contestant
+        Whose latency and ratios are shown.
+    baselines
+        Contestants to compare with, one column each; a record without one shows a dash.
+
+    Raises
+    ------
+    OptionError
+        If a record lacks the contestant.
+    """
+    rows = []
+    for record in records:
+        comparison = record.comparison
+        cells = [
+            f"{comparison.speedup(contestant, over=baseline).ratio:.3f}"
+            if baseline in comparison.names
+            else "-"
+            for baseline in baselines
+        ]
+        latency = f"{comparison.median_ns(contestant) / 1e6:.4f}"
+        rows.append((record.network, str(record.batch_size), latency, *cells))
+    header = ("network", "batch", f"{contestant} ms", *(f"over {name}" for name in baselines))
+    return Table(header=header, rows=tuple(rows))
