@@ -38,6 +38,9 @@ class RelayTvmFinder:
     ``site_packages`` is the folder that holds the wheel's files.
     """
 
+    # The copy in site-packages is another class than the package's own; both bear this mark.
+    finds_relay_tvm = True
+
     def __init__(self, site_packages: str) -> None:
         self.site_packages = site_packages
 
@@ -59,7 +62,7 @@ class RelayTvmFinder:
         if choice == "path" or not os.path.isfile(init):
             return None
         if choice == "auto":
-            spec = usual_spec(self)
+            spec = usual_spec()
             if has_relay(spec):
                 return spec
         from importlib.util import spec_from_file_location
@@ -72,10 +75,10 @@ class RelayTvmFinder:
         )
 
 
-def usual_spec(without: RelayTvmFinder | None = None) -> ModuleSpec | None:
+def usual_spec() -> ModuleSpec | None:
     """The spec of ``tvm`` that Python finds without this hook, or None."""
     for finder in list(sys.meta_path):
-        if finder is without or isinstance(finder, RelayTvmFinder):
+        if hasattr(finder, "finds_relay_tvm"):
             continue
         find = getattr(finder, "find_spec", None)
         spec: ModuleSpec | None = find("tvm", None) if find else None
@@ -96,7 +99,7 @@ def has_relay(spec: ModuleSpec | None) -> bool:
 
 def install() -> None:
     """Put the finder before Python's own, once."""
-    if not any(isinstance(finder, RelayTvmFinder) for finder in sys.meta_path):
+    if not any(hasattr(finder, "finds_relay_tvm") for finder in sys.meta_path):
         sys.meta_path.insert(0, RelayTvmFinder(os.path.dirname(os.path.abspath(__file__))))
 
 
