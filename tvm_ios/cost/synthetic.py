@@ -95,7 +95,8 @@ class SyntheticCostModel:
             load = self._groups.get(group)
             if load is None:
                 load = self._groups[group] = _total([self._loads[index] for index in group])
-            longest = max(longest, load.alone_ns)
+            if load.alone_ns > longest:  # max() is slow, and this line runs a million times
+                longest = load.alone_ns
             throughput += load.throughput_ns
             kernels += load.kernels
         latency = max(longest, throughput, self._constants.host_ns * kernels)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tvm_ios.core.endings import descendant_masks
 from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of, mask_of
 from tvm_ios.core.merge_rule import why_not_merge
-from tvm_ios.core.schedule import Stage, Strategy
 
 __all__ = ["BlockGraph", "make_block_graph", "mergeable_sets"]
 
@@ -34,12 +33,6 @@ class BlockGraph:
     def everything(self) -> int:
         """The state in which nothing has been scheduled."""
         return (1 << len(self.operators)) - 1
-
-    def stage(self, groups: Sequence[int], strategy: Strategy) -> Stage:
-        """A stage in graph indices from group masks."""
-        return Stage(
-            tuple(tuple(self.operators[i] for i in bits_of(group)) for group in groups), strategy
-        )
 
 
 def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGraph:

@@ -22,7 +22,7 @@ from tvm_ios.search.state_space import (
     WEIGHT_SHIFT,
     StateSpace,
     TooManyTransitionsError,
-    stage_of,
+    stages_of,
 )
 
 __all__ = ["search_ios"]
@@ -117,8 +117,7 @@ class _Run:
         self.should_stop = should_stop
         self.pricer = Pricer(graph, cost_model)
         self.notes: list[str] = []
-        singles = [Stage(((index,),)) for index in range(len(graph))]
-        self.sequential_ns = sum(self.pricer.price(singles))
+        self.sequential_ns = sum(self.pricer.singles_ns)
         self.num_blocks = 0
         self.unfinished = 0
 
@@ -158,13 +157,12 @@ class _Run:
             return
         before = self.pricer.count
         self._price_and_solve(number, block, space)
-        path = space.best_path()
-        stages = [stage_of(block, space, stage) for stage in path]
+        stages = stages_of(block, space, space.best_path())
         yield (
             stages,
             BlockReport(
                 operators=tuple(operators),
-                latency_ns=sum(self.pricer.price(stages)),
+                latency_ns=space.best_weight() >> WEIGHT_SHIFT,
                 states=space.num_states,
                 transitions=space.num_transitions,
                 single_merges=space.num_sinks if len(self.options.strategies) == 2 else 0,
@@ -194,7 +192,7 @@ class _Run:
             return
         floors_ns = None
         if self.lazy and isinstance(self.cost_model, LowerBoundModel):
-            every = [stage_of(block, space, stage) for stage in range(len(space.stage_masks))]
+            every = stages_of(block, space, range(len(space.stage_masks)))
             floors_ns = self.cost_model.lower_bound(self.graph, every)
         finished = solve_lazily(
             block,

@@ -27,7 +27,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.search.block_graph import BlockGraph
 from tvm_ios.search.pricer import Pricer
-from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, stage_of
+from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, single_stages, stages_of
 
 __all__ = ["LowerBoundModel", "solve_lazily"]
 
@@ -58,13 +58,13 @@ def solve_lazily(
     block, space
         The block and its state space, which afterwards holds the best way.
     pricer
-        Where prices come from.
+        Where prices come from; it has those of single operators.
     floors_ns
         A lower bound for every stage of the space, if more than 0 is known.
     margin_percent
         How much less than a price a stage that contains the priced one may cost.
     should_stop
-        Asked before every batch of prices but the first, which is the single operators.
+        Asked before every batch of prices.
     on_batch
         Told the bound of the whole block after every batch.
     """
@@ -73,15 +73,15 @@ def solve_lazily(
         mask: stage for stage, mask in enumerate(space.stage_masks) if stage >= space.num_merges
     }
 
-    def settle(batch: list[int]) -> None:
-        prices = pricer.price([stage_of(block, space, stage) for stage in batch])
+    def settle(batch: list[int], prices: list[int]) -> None:
         floors = [price * (100 - margin_percent) // 100 for price in prices]
         space.settle(batch, prices, floors)
         priced.update(batch)
         on_batch(space.best_weight() >> WEIGHT_SHIFT)
 
     space.start(floors_ns or [0] * len(space.stage_masks), priced=False)
-    settle([stage for mask, stage in alone.items() if mask.bit_count() == 1])
+    singles = single_stages(space)
+    settle(list(singles), [pricer.singles_ns[block.operators[i]] for i in singles.values()])
     while True:
         unpriced = [stage for stage in space.best_path() if stage not in priced]
         if not unpriced:
@@ -89,7 +89,8 @@ def solve_lazily(
         if should_stop():
             space.keep_priced_only()
             return False
-        settle(_cheapest_to_know(unpriced, space, alone, priced))
+        batch = _cheapest_to_know(unpriced, space, alone, priced)
+        settle(batch, pricer.price(stages_of(block, space, batch)))
 
 
 def _cheapest_to_know(

@@ -13,44 +13,52 @@ from tvm_ios.errors import SearchError
 __all__ = ["LARGEST_PRICE_NS", "Pricer"]
 
 LARGEST_PRICE_NS = 1 << 36
-"""More than a minute for one stage is a mistake; so sums of prices fit 64 bits with room for ties."""
+"""More than a minute for one stage is a mistake; so 64 prices and the ties fit 64 bits."""
 
 
 class Pricer:
-    """Prices of one graph, remembered."""
+    """The prices of one graph; single operators are priced at once, in one batch.
+
+    Raises
+    ------
+    SearchError
+        If the cost model answers with too few prices or with something that is no price.
+    """
 
     def __init__(self, graph: OperatorGraph, cost_model: CostModel) -> None:
         self._graph = graph
         self._cost_model = cost_model
-        self._prices: dict[Stage, int] = {}
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """Stages priced so far."""
-        return len(self._prices)
+        self.singles_ns = self.price([Stage(((index,),)) for index in range(len(graph))])
+        """Price of every operator in a stage of its own, by graph index."""
 
     def price(self, stages: Sequence[Stage]) -> list[int]:
-        """Latency of every stage in nanoseconds; the cost model sees only new ones, in one batch.
+        """Latency of stages never asked for before, in nanoseconds; one batch.
 
         Raises
         ------
         SearchError
             If the cost model answers with too few prices or with something that is no price.
         """
-        unknown = [stage for stage in dict.fromkeys(stages) if stage not in self._prices]
-        if unknown:
-            answers = self._cost_model.price(self._graph, unknown)
-            if len(answers) != len(unknown):
-                raise SearchError(
-                    f"graph {self._graph.name!r}: the cost model was asked for {len(unknown)} "
-                    f"prices and gave {len(answers)}; it must give one a stage, in order"
-                )
-            for stage, answer in zip(unknown, answers, strict=True):
-                self._prices[stage] = self._checked(stage, answer)
-        return [self._prices[stage] for stage in stages]
+        if not stages:
+            return []
+        answers = self._cost_model.price(self._graph, stages)
+        if len(answers) != len(stages):
+            raise SearchError(
+                f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} prices "
+                f"and gave {len(answers)}; it must give one a stage, in order"
+            )
+        self.count += len(stages)
+        return [
+            answer
+            if type(answer) is int and 0 <= answer <= LARGEST_PRICE_NS
+            else self._checked(stage, answer)
+            for stage, answer in zip(stages, answers, strict=True)
+        ]
 
     def _checked(self, stage: Stage, answer: object) -> int:
-        if type(answer) is int or (isinstance(answer, Integral) and not isinstance(answer, bool)):
+        if isinstance(answer, Integral) and type(answer) is not bool:
             price = int(answer)
             if 0 <= price <= LARGEST_PRICE_NS:
                 return price

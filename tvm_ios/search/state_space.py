@@ -12,7 +12,7 @@ concurrent stages, small masks before large ones.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tvm_ios.core.endings import EndingRule, admissible_groups, components, disjoint_unions
@@ -30,7 +30,8 @@ __all__ = [
     "PythonStateSpace",
     "StateSpace",
     "TooManyTransitionsError",
-    "stage_of",
+    "single_stages",
+    "stages_of",
 ]
 
 WEIGHT_SHIFT = 20
@@ -50,7 +51,7 @@ class StateSpace(Protocol):
     num_transitions: int
     num_sinks: int
     """Sinks, summed over the states: the transitions that merges of one operator would add."""
-    stage_masks: Sequence[int]
+    stage_masks: list[int]
     """Operators of every distinct stage: merges first, then concurrent stages as found."""
     num_merges: int
     """How many of the stages are merges."""
@@ -273,10 +274,32 @@ class PythonStateSpace:
         return path
 
 
-def stage_of(block: BlockGraph, space: StateSpace, stage: int) -> Stage:
-    """A stage of a state space, in graph indices."""
-    strategy = Strategy.MERGE if stage < space.num_merges else Strategy.CONCURRENT
-    return block.stage(space.stage_groups(stage), strategy)
+def single_stages(space: StateSpace) -> dict[int, int]:
+    """The stages of one operator, and which operator that is."""
+    return {
+        number: mask.bit_length() - 1
+        for number, mask in enumerate(space.stage_masks)
+        if number >= space.num_merges and mask.bit_count() == 1
+    }
+
+
+def stages_of(block: BlockGraph, space: StateSpace, numbers: Iterable[int]) -> list[Stage]:
+    """Stages of a state space, in graph indices."""
+    groups: dict[int, tuple[int, ...]] = {}
+
+    def indices(mask: int) -> tuple[int, ...]:
+        found = groups.get(mask)
+        if found is None:
+            found = groups[mask] = tuple([block.operators[i] for i in bits_of(mask)])
+        return found
+
+    return [
+        Stage(
+            tuple([indices(mask) for mask in space.stage_groups(number)]),
+            Strategy.MERGE if number < space.num_merges else Strategy.CONCURRENT,
+        )
+        for number in numbers
+    ]
 
 
 def _submasks(mask: int) -> list[int]:
