@@ -1,4 +1,4 @@
-"""Reads stock TVM graph JSON into operators and tensors, the first step of lowering. No TVM here."""
+"""Reads stock TVM graph JSON into operators and tensors: the first step of lowering. No TVM."""
 
 from __future__ import annotations
 

@@ -5,7 +5,10 @@ The library stays usable by stock TVM: the hook serves only threads that run one
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
+import tempfile
+import weakref
 from ctypes import c_void_p
 from pathlib import Path
 
@@ -35,28 +38,28 @@ class KernelLibrary:
     path
         A shared library that ``export_library`` wrote.
     runtime
-        Where its parallel launches go; None leaves them as they are, or, for a file that holds
-        the lane executor itself, sends them there.
+        Where its parallel launches go; None takes the lane executor inside the file.
 
     Raises
     ------
     ArtifactError
-        If the file cannot be loaded.
+        If the file cannot be loaded, or holds no lane executor and none was given.
     """
 
     def __init__(self, path: Path, runtime: NativeRuntime | None = None) -> None:
         self.path = path
         try:
-            self.module = tvm.runtime.load_module(str(path))
-            self._library = ctypes.CDLL(str(path))
+            self.module, library = _load(path)
         except (tvm.TVMError, OSError, ValueError) as error:
             raise ArtifactError(
                 f"{path}: cannot be loaded as a kernel library: {_last_line(error)}; "
                 "export the model again"
             ) from error
-        self.runtime = runtime or NativeRuntime(self._library)
-        self._packed: dict[str, object] = {}
-        self._serial = hasattr(self._library, _BARRIER_SLOT)
+        self.runtime = runtime or NativeRuntime(library)
+        self._library = library
+        self._packed: dict[str, tvm.runtime.PackedFunc] = {}
+        self._serial = _has(library, _BARRIER_SLOT)
+        _unload_after(self if runtime else self.runtime, library)
         self._install_hook()
 
     def kernel(self, name: str) -> Kernel:
@@ -67,10 +70,12 @@ class KernelLibrary:
         ArtifactError
             If there is none.
         """
-        try:
+        if _has(self._library, name):
             return Kernel(address_of(self._library, name), serial=self._serial)
-        except AttributeError:
-            return self._packed_kernel(name)
+        function = self._packed.setdefault(name, self.function(name))
+        self.runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
+        handle = ctypes.cast(function.handle, c_void_p).value or 0
+        return Kernel(self.runtime.call_packed, handle, self._serial)
 
     def function(self, name: str) -> tvm.runtime.PackedFunc:
         """The kernel of this name as a packed function.
@@ -90,20 +95,37 @@ class KernelLibrary:
             "together, export the model again"
         )
 
-    def _packed_kernel(self, name: str) -> Kernel:
-        function = self._packed.setdefault(name, self.function(name))
-        handle = ctypes.cast(function.handle, c_void_p).value or 0  # type: ignore[attr-defined]
-        self.runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
-        return Kernel(self.runtime.call_packed, handle, self._serial)
-
     def _install_hook(self) -> None:
         """A library whose kernels open no parallel region has no slot."""
-        try:
+        if _has(self._library, _LAUNCH_SLOT):
             slot = c_void_p.in_dll(self._library, _LAUNCH_SLOT)
-        except ValueError:
-            return
-        original = address_of(_LIB, "TVMBackendParallelLaunch")
-        self.runtime.hook(ctypes.addressof(slot), original)
+            original = address_of(_LIB, "TVMBackendParallelLaunch")
+            self.runtime.hook(ctypes.addressof(slot), original)
+
+
+def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
+    """Load under a name never used before.
+
+    The loader finds libraries by name first: a file exported again to the path of a library that
+    is still loaded would give the old kernels.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        alias = Path(folder) / "kernels.so"
+        alias.symlink_to(path.resolve(strict=True))
+        return tvm.runtime.load_module(str(alias)), ctypes.CDLL(str(alias))
+
+
+def _unload_after(owner: object, library: ctypes.CDLL) -> None:
+    """Ctypes never unloads; the last user of the library's code does."""
+    weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
+
+
+def _has(library: ctypes.CDLL, symbol: str) -> bool:
+    try:
+        c_void_p.in_dll(library, symbol)
+    except ValueError:
+        return False
+    return True
 
 
 def _last_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ import weakref
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.runtime.native_runtime import (
@@ -17,7 +18,7 @@ from tvm_ios.runtime.native_runtime import (
     PoolOptions,
 )
 
-__all__ = ["LaneOptions", "LanePool", "LaneProgram", "LaunchFailure", "usable_cores"]
+__all__ = ["LaneOptions", "LanePool", "LaneProgram", "LaunchFailedError", "usable_cores"]
 
 _CHUNK_NS = 50_000_000
 """A native call is cut after about this long, so Ctrl-C is heard."""
@@ -39,7 +40,7 @@ class LaneOptions:
     """Not 0: random delays before launches, claims and tasks (for tests)."""
 
 
-class LaunchFailure(Exception):
+class LaunchFailedError(Exception):
     """A kernel returned an error; `position` counts launches in program order."""
 
     def __init__(self, position: int, text: str) -> None:
@@ -54,9 +55,9 @@ def usable_cores() -> tuple[int, ...]:
     The union over its threads, since TVM binds its own threads to single cores.
     """
     cores: set[int] = set()
-    for thread in os.listdir("/proc/self/task"):
+    for thread in Path("/proc/self/task").iterdir():
         try:
-            cores |= os.sched_getaffinity(int(thread))
+            cores |= os.sched_getaffinity(int(thread.name))
         except ProcessLookupError:
             continue
     return tuple(sorted(cores))
@@ -68,7 +69,7 @@ class LaneProgram:
     def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
         self.handle = handle
         self._kept = kept
-        self.close = weakref.finalize(self, runtime.program_free, handle)
+        weakref.finalize(self, _free_program, runtime, handle)
 
 
 class LanePool:
@@ -124,7 +125,7 @@ class LanePool:
         self._handle = runtime.pool_create(ctypes.byref(native))
         if not self._handle:
             raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
-        self._finalizer = weakref.finalize(self, runtime.pool_free, self._handle)
+        self._finalizer = weakref.finalize(self, _free_pool, runtime, self._handle)
 
     def program(
         self,
@@ -171,7 +172,7 @@ class LanePool:
 
         Raises
         ------
-        LaunchFailure
+        LaunchFailedError
             If a kernel returns an error; the pool stays usable.
         ExecutionError
             If the pool is closed or threads cannot be started.
@@ -183,7 +184,7 @@ class LanePool:
 
         Raises
         ------
-        LaunchFailure, ExecutionError
+        LaunchFailedError, ExecutionError
             As :meth:`run`.
         """
         elapsed, done = ctypes.c_int64(), ctypes.c_int64()
@@ -212,7 +213,7 @@ class LanePool:
             return
         if status == 1:
             text = self._runtime.failed_text().decode(errors="replace")
-            raise LaunchFailure(self._runtime.failed_position(), text)
+            raise LaunchFailedError(self._runtime.failed_position(), text)
         if status == 2:
             raise ExecutionError("this executor is closed; load the model again")
         if status == 3:
@@ -220,3 +221,12 @@ class LanePool:
                 f"cannot start {self.lanes - 1} threads; raise the limit (ulimit -u) or use "
                 "fewer lanes"
             )
+
+
+def _free_program(runtime: NativeRuntime, handle: int) -> None:
+    """A function of its own, so that its arguments keep the native code loaded."""
+    runtime.program_free(handle)
+
+
+def _free_pool(runtime: NativeRuntime, handle: int) -> None:
+    runtime.pool_free(handle)

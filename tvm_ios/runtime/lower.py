@@ -114,7 +114,7 @@ def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) ->
         if index not in dropped:
             by_key.setdefault((placement.stage, placement.group), []).append(index)
     keys = tuple(sorted(by_key))
-    access = {}
+    access: dict[int, Access] = {}
     for number, key in enumerate(keys):
         for index in by_key[key]:
             access[index] = Access(key[0], number, len(access))

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64
-from ctypes import c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint64,
+    c_void_p,
+)
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tvm_ios.core.c_compiler import compile_object, compile_shared
 from tvm_ios.errors import ArtifactError
@@ -25,6 +35,7 @@ __all__ = [
     "PoolOptions",
     "address_of",
     "compile_runtime_object",
+    "runtime_digest",
     "shared_runtime",
 ]
 
@@ -98,7 +109,7 @@ class NativeRuntime:
     Parameters
     ----------
     library
-        A loaded library that holds the executor; it stays loaded.
+        A loaded library that holds the executor; whoever loaded it may unload it once this is gone.
 
     Raises
     ------
@@ -114,7 +125,7 @@ class NativeRuntime:
             version = None
         if version != NATIVE_ABI_VERSION:
             raise ArtifactError(
-                f"{library._name}: native runtime has interface version {version}, this tvm-ios "
+                f"{library}: native runtime has interface version {version}, this tvm-ios "
                 f"needs {NATIVE_ABI_VERSION}; export the model again with the installed version"
             )
         self.pool_create = _function(library, "pool_create", c_void_p, POINTER(PoolOptions))
@@ -155,19 +166,25 @@ def address_of(library: ctypes.CDLL, symbol: str) -> int:
     return ctypes.cast(getattr(library, symbol), c_void_p).value or 0
 
 
-def _function(library: ctypes.CDLL, name: str, result: object, *arguments: object):  # type: ignore[no-untyped-def]
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
     function = library[f"tvm_ios_{name}"]  # indexing gives a function object of its own
-    function.restype = result  # type: ignore[assignment]
-    function.argtypes = list(arguments)  # type: ignore[assignment]
+    function.restype = result
+    function.argtypes = list(arguments)
     return function
+
+
+@cache
+def runtime_digest() -> str:
+    """Digest of the native sources: prices taken on another runtime are not comparable."""
+    digest = hashlib.sha256()
+    for source in sorted(_NATIVE.glob("*.[ch]")):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _flags() -> tuple[str, ...]:
     """The compile cache keys on one file, so the digest of all of them is made a flag."""
-    digest = hashlib.sha256()
-    for source in sorted(_NATIVE.glob("*.[ch]")):
-        digest.update(source.name.encode() + source.read_bytes())
-    return (f"-DTVM_IOS_SOURCES=0x{digest.hexdigest()[:12]}",)
+    return (f"-DTVM_IOS_SOURCES=0x{runtime_digest()}",)
 
 
 @cache

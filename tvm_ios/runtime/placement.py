@@ -1,4 +1,4 @@
-"""What lowering has to know of each operator beyond stock graph JSON: where it runs, and what it aliases.
+"""What lowering has to know of an operator beyond graph JSON: where it runs, what it aliases.
 
 A dialect room makes one :class:`Placement` for every ``tvm_op`` node, in node order; the runtime
 lowers graph JSON and placements to an execution plan. No TVM here.

@@ -1,4 +1,4 @@
-"""Prices stages: runs chosen operators of built libraries on real lanes, each tensor in its own bytes.
+"""Prices stages: runs chosen operators on real lanes, every tensor in bytes of its own.
 
 A program is made in microseconds, since kernels are loaded and calls prepared once a library.
 """
@@ -17,7 +17,7 @@ import tvm
 from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
 from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
-from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailure
+from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
@@ -158,7 +158,7 @@ class NativeStageRunner:
         """
         try:
             return self._pool.time_ns(handle.program, number)
-        except LaunchFailure as failure:
+        except LaunchFailedError as failure:
             name = handle.operators[failure.position]
             raise CostError(
                 f"operator {name!r} failed while its stage was priced: {failure.text.strip()}"

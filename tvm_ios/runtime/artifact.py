@@ -1,0 +1,173 @@
+"""One file for a model: kernels, parameters, plan and the native executor.
+
+It is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan lies in the graph JSON
+under ``metadata``, which TVM skips; what the file was made for lies in a footer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.contrib import cc
+from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+
+from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.runtime.footer import append_footer, read_footer
+from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
+from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.native_runtime import compile_runtime_object
+from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan
+from tvm_ios.runtime.verify import verify_plan
+
+__all__ = ["export_artifact", "load"]
+
+_METADATA_KEY = "tvm_ios_plan"
+
+
+def export_artifact(
+    factory: GraphExecutorFactoryModule, plan: ExecutionPlan, path: str | Path
+) -> None:
+    """Write kernels, parameters, plan and native executor into one file.
+
+    Parameters
+    ----------
+    factory
+        What ``relay.build`` returned.
+    plan
+        Its plan.
+    path
+        Where to write; it should end in ``.so``. A file there is replaced when all is done.
+
+    Raises
+    ------
+    PlanError
+        If the plan breaks a rule.
+    HostError
+        If there is no working C compiler.
+    ArtifactError
+        If the file cannot be written.
+    """
+    verify_plan(plan)
+    path = Path(path)
+    runtime = compile_runtime_object()
+    with_plan = _attach_plan(factory, plan)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            library = Path(folder) / "model.so"
+            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=[str(runtime)])
+            append_footer(library, _identity(factory.target, plan))
+            os.replace(library, path)
+    except (OSError, RuntimeError) as error:
+        raise ArtifactError(
+            f"{path}: cannot be exported: {error}; check the folder and the C compiler"
+        ) from error
+
+
+def load(
+    path: str | Path,
+    device: Any = None,
+    lanes: int | None = None,
+    *,
+    options: LaneOptions | None = None,
+    any_processor_model: bool = False,
+) -> MultiStreamGraphModule:
+    """Load what :func:`export_artifact` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    device
+        ``tvm.cpu()``, the only one there is; may be omitted.
+    lanes
+        Threads, the caller's included; what the plan was made for where omitted.
+    options
+        How lanes share work and wait.
+    any_processor_model
+        True accepts a file tuned on another processor model, if this one has all its instruction
+        sets.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is unreadable, damaged, or made for another processor, TVM or plan version.
+    OptionError
+        If there are more lanes than cores.
+    """
+    path = Path(path)
+    if device is not None and tvm.device(str(device)).device_type != tvm.cpu().device_type:
+        raise ArtifactError(f"{path}: made for cpu, not for {device}; pass tvm.cpu()")
+    identity = read_footer(path)
+    try:
+        identity.require_fit(read_processor(), tvm.__version__, any_model=any_processor_model)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+    library = KernelLibrary(path)
+    params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
+    return MultiStreamGraphModule(read_plan(library), library, params, lanes=lanes, options=options)
+
+
+def read_plan(library: KernelLibrary) -> ExecutionPlan:
+    """The plan inside a loaded file, verified.
+
+    Raises
+    ------
+    ArtifactError
+        If there is none, or it breaks a rule.
+    """
+    try:
+        graph = json.loads(library.module["get_graph_json"]())
+        plan = ExecutionPlan.from_json(graph["metadata"][_METADATA_KEY])
+        verify_plan(plan)
+    except (AttributeError, KeyError, TypeError, ValueError, PlanError) as error:
+        raise ArtifactError(
+            f"{library.path}: its execution plan cannot be read: {error}; export the model again"
+        ) from error
+    return plan
+
+
+def _attach_plan(
+    factory: GraphExecutorFactoryModule, plan: ExecutionPlan
+) -> GraphExecutorFactoryModule:
+    """The same factory, its graph JSON with the plan; TVM stops reading at ``metadata``."""
+    graph = json.loads(factory.get_graph_json())
+    graph.pop("metadata", None)
+    graph["metadata"] = {_METADATA_KEY: plan.to_json()}
+    return GraphExecutorFactoryModule(
+        factory.ir_mod,
+        factory.target,
+        factory.executor,
+        json.dumps(graph),
+        factory.get_lib(),
+        factory.libmod_name,
+        factory.get_params(),
+        factory.function_metadata,
+    )
+
+
+def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:
+    here = read_processor()
+    target = _cpu_target(target)
+    return ArtifactIdentity(
+        plan_version=PLAN_VERSION,
+        tvm_version=tvm.__version__,
+        target=str(target),
+        architecture=here.architecture,
+        processor_model=here.model,
+        features=needed_features(tvm.target.codegen.llvm_get_cpu_features(target)),
+        lanes=plan.lanes,
+    )
+
+
+def _cpu_target(target: Any) -> tvm.target.Target:
+    if isinstance(target, tvm.target.Target):
+        return target
+    targets = target.values() if hasattr(target, "values") else target
+    return next(tvm.target.Target(entry) for entry in targets)

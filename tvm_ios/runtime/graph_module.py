@@ -1,0 +1,367 @@
+"""The graph executor users hold: the interface of TVM's ``GraphModule``, run by our lanes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import tvm
+from tvm.runtime.module import BenchmarkResult
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.lane_executor import LaneExecutor
+from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.plan_memory import PlanMemory
+from tvm_ios.runtime.trace import TraceEvent
+
+__all__ = ["MultiStreamGraphModule"]
+
+_FUNCTIONS = (
+    "get_input",
+    "get_input_index",
+    "get_input_info",
+    "get_num_inputs",
+    "get_num_outputs",
+    "get_output",
+    "load_params",
+    "run",
+    "set_input",
+    "set_input_zero_copy",
+    "set_output_zero_copy",
+    "share_params",
+)
+
+
+class MultiStreamGraphModule:
+    """Runs a plan; use it like ``tvm.contrib.graph_executor.GraphModule``.
+
+    Runs from several threads wait for each other. As in TVM, arrays from :meth:`get_output` share
+    their bytes with the module and change with the next run.
+
+    Parameters
+    ----------
+    plan, library
+        What to run and its kernels.
+    params
+        Parameters by name; their arrays are taken over.
+    lanes
+        Threads, the caller's included; what the plan was made for where omitted.
+    options
+        How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        params: Mapping[str, tvm.nd.NDArray],
+        *,
+        lanes: int | None = None,
+        options: LaneOptions | None = None,
+    ) -> None:
+        self.plan = plan
+        self.module = library.module
+        """TVM's module of the same file."""
+        self._library = library
+        self._params = frozenset(params)
+        self._memory = PlanMemory(plan, params)
+        self._executor = LaneExecutor(plan, library, self._memory, lanes=lanes, options=options)
+        self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
+
+    @property
+    def lanes(self) -> int:
+        """Threads, the caller's included."""
+        return self._executor.lanes
+
+    def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs or parameters.
+
+        Parameters
+        ----------
+        key, value
+            Name or number of one input, and its value.
+        params
+            Values by name.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or shape or data type differ.
+        """
+        for name, array in self._named(key, value, params):
+            number = self._find_input(name)
+            self._memory.array(self.plan.inputs[number].tensor).copyfrom(
+                self._checked(number, array)
+            )
+
+    def set_input_zero_copy(
+        self, key: int | str | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the CPU.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or its type or place does not fit.
+        """
+        for name, array in self._named(key, value, params):
+            tensor = self.plan.inputs[self._find_input(name)].tensor
+            self._memory.replace(tensor, _as_ndarray(array, f"input {name!r}"))
+
+    def set_output_zero_copy(self, key: int, value: Any) -> None:
+        """Let an output lie in the caller's array (NDArray or DLPack), 64-byte aligned on the CPU.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output, or its type or place does not fit.
+        """
+        self._memory.replace(self._find_output(key), _as_ndarray(value, f"output {key}"))
+
+    def run(self, **input_dict: Any) -> None:
+        """Run once, after setting the inputs given.
+
+        Raises
+        ------
+        ExecutionError
+            If an input is wrong, a kernel fails, or the module is closed.
+        """
+        if input_dict:
+            self.set_input(**input_dict)
+        self._executor.run()
+
+    def get_num_outputs(self) -> int:
+        """How many outputs there are."""
+        return len(self.plan.outputs)
+
+    def get_num_inputs(self) -> int:
+        """How many inputs and parameters there are."""
+        return len(self.plan.inputs)
+
+    def get_input(self, index: int | str, out: Any = None) -> Any:
+        """An input or parameter by number or name, copied to `out` if given.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input.
+        """
+        array = self._memory.array(self.plan.inputs[self._find_input(index)].tensor)
+        return array if out is None else array.copyto(out)
+
+    def get_input_index(self, name: str) -> int:
+        """Number of the input of this name; -1 if there is none."""
+        return self._index.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and data types of the inputs, parameters included, by name."""
+        tensors = {entry.name: self.plan.tensors[entry.tensor] for entry in self.plan.inputs}
+        return (
+            {name: tensor.shape for name, tensor in tensors.items()},
+            {name: tensor.dtype for name, tensor in tensors.items()},
+        )
+
+    def get_output(self, index: int, out: Any = None) -> Any:
+        """An output by number, copied to `out` if given.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output.
+        """
+        array = self._memory.array(self._find_output(index))
+        return array if out is None else array.copyto(out)
+
+    def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
+        """Not offered: operators overlap, so there is no state after one of them.
+
+        Raises
+        ------
+        ExecutionError
+            Always.
+        """
+        raise ExecutionError(
+            f"debug_get_output({node!r}): operators overlap here, and their buffers are reused; "
+            "load the same file with tvm.contrib.debugger.debug_executor"
+        )
+
+    def load_params(self, params_bytes: bytes | bytearray) -> None:
+        """Copy parameters from what ``tvm.runtime.save_param_dict`` wrote; others are skipped.
+
+        Raises
+        ------
+        ExecutionError
+            If the shape or data type of one differs.
+        """
+        for name, array in tvm.runtime.load_param_dict(params_bytes).items():
+            if name in self._index:
+                self.set_input(name, array)
+
+    def share_params(self, other: MultiStreamGraphModule, params_bytes: bytes | bytearray) -> None:
+        """Use the parameter arrays of another module; the bytes only name them.
+
+        Raises
+        ------
+        ExecutionError
+            If the other module lacks one, or its type differs.
+        """
+        for name in tvm.runtime.load_param_dict(params_bytes):
+            if name in self._index:
+                self.set_input_zero_copy(name, other.get_input(name))
+
+    def benchmark(
+        self,
+        device: Any = None,  # noqa: ARG002 - TVM's signature
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,  # noqa: ARG002 - TVM's signature
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        **kwargs: Any,
+    ) -> BenchmarkResult:
+        """Time runs, as TVM's method of this name: one result a repeat, in seconds a run.
+
+        Parameters
+        ----------
+        device
+            Accepted for TVM's sake.
+        func_name
+            ``run``.
+        repeat, number
+            Repeats, and back-to-back runs in each.
+        min_repeat_ms
+            `number` is raised until a repeat takes this long.
+        limit_zero_time_iterations
+            Accepted for TVM's sake: no run takes zero time here.
+        end_to_end
+            True counts copying inputs in and outputs out.
+        cooldown_interval_ms, repeats_to_cooldown
+            Sleep this long after every so many repeats.
+        kwargs
+            Inputs, set before.
+
+        Raises
+        ------
+        ExecutionError
+            If another function than ``run`` is asked for, or a run fails.
+        """
+        if func_name != "run":
+            raise ExecutionError(f"benchmark of {func_name!r}: only 'run' can be timed")
+        self.run(**kwargs)
+        timed = (lambda n: self._time_end_to_end(n, kwargs)) if end_to_end else self._time_runs
+        results = []
+        for index in range(repeat):
+            elapsed_ns = timed(number)
+            while elapsed_ns < (min_repeat_ms or 0) * 1_000_000:
+                wanted = number * (min_repeat_ms or 0) * 1_000_000 // max(elapsed_ns, 1) + 1
+                number = max(wanted, number + 1)
+                elapsed_ns = timed(number)
+            results.append(elapsed_ns / number / 1e9)
+            if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
+                time.sleep(cooldown_interval_ms / 1e3)
+        return BenchmarkResult(results)
+
+    def trace(self) -> list[TraceEvent]:
+        """Run once and say who ran what, when, on which lane; by start time.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        return self._executor.trace()
+
+    def close(self) -> None:
+        """Join the threads; outputs stay readable, runs raise ExecutionError."""
+        self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        """A method by name, as TVM's module gives its functions.
+
+        Raises
+        ------
+        ExecutionError
+            If there is none.
+        """
+        if key not in _FUNCTIONS:
+            raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
+        function: Callable[..., Any] = getattr(self, key)
+        return function
+
+    def _time_runs(self, number: int) -> int:
+        return self._executor.time_ns(number)
+
+    def _time_end_to_end(self, number: int, inputs: Mapping[str, Any]) -> int:
+        start_ns = time.perf_counter_ns()
+        for _ in range(number):
+            self.run(**inputs)
+            for index in range(self.get_num_outputs()):
+                self.get_output(index).numpy()
+        return time.perf_counter_ns() - start_ns
+
+    def _named(
+        self, key: int | str | None, value: Any, params: Mapping[str, Any]
+    ) -> list[tuple[int | str, Any]]:
+        first: list[tuple[int | str, Any]] = [] if key is None else [(key, value)]
+        return first + list(params.items())
+
+    def _find_input(self, key: int | str) -> int:
+        number = self._index.get(key, -1) if isinstance(key, str) else int(key)
+        if not 0 <= number < len(self.plan.inputs):
+            wanted = [entry.name for entry in self.plan.inputs if entry.name not in self._params]
+            raise ExecutionError(
+                f"no input {key!r}; the inputs are {', '.join(map(repr, wanted))}, and there are "
+                f"{len(self._params)} parameters"
+            )
+        return number
+
+    def _find_output(self, key: int) -> int:
+        if isinstance(key, str) or not 0 <= int(key) < len(self.plan.outputs):
+            raise ExecutionError(
+                f"no output {key!r}; outputs are numbered 0 to {len(self.plan.outputs) - 1}"
+            )
+        return self.plan.outputs[int(key)]
+
+    def _checked(self, number: int, value: Any) -> Any:
+        """The value as an array of the right type."""
+        entry = self.plan.inputs[number]
+        tensor = self.plan.tensors[entry.tensor]
+        if isinstance(value, (bool, int, float, list, tuple)):
+            value = np.asarray(value, dtype=tensor.dtype)
+        array = value if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+        if tuple(array.shape) != tensor.shape or str(array.dtype) != tensor.dtype:
+            raise ExecutionError(
+                f"input {entry.name!r} is {tensor.dtype}{tensor.shape}, but "
+                f"{array.dtype}{tuple(array.shape)} was given; convert it first"
+            )
+        return array
+
+
+def _as_ndarray(value: Any, where: str) -> tvm.nd.NDArray:
+    if isinstance(value, tvm.nd.NDArray):
+        return value
+    try:
+        return tvm.nd.from_dlpack(value)
+    except (AttributeError, TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise ExecutionError(
+            f"{where}: {type(value).__name__} cannot be used without a copy; pass a "
+            "tvm.nd.NDArray, or copy with set_input"
+        ) from error

@@ -1,0 +1,182 @@
+"""The native lane executor: runs a whole plan in C, on several lanes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.kernel_arguments import PreparedLaunches
+from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
+from tvm_ios.runtime.native_runtime import NativeTraceRow
+from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.plan_memory import PlanMemory
+from tvm_ios.runtime.poison import poison_data
+from tvm_ios.runtime.trace import TraceEvent
+
+__all__ = ["LaneExecutor"]
+
+
+class LaneExecutor:
+    """Runs a plan natively. Calls from several threads wait for each other.
+
+    Parameters
+    ----------
+    plan, library, memory
+        What to run, its kernels, and where its tensors lie.
+    lanes
+        Threads, the caller's included; what the plan was made for where omitted.
+    options
+        How lanes share work and wait.
+    barriers
+        True starts a stage only when the one before is complete, as its price assumed; False lets
+        a group start once the groups it depends on are complete.
+    poison
+        True overwrites outputs before they are written, and dead buffers (for tests).
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        memory: PlanMemory,
+        *,
+        lanes: int | None = None,
+        options: LaneOptions | None = None,
+        barriers: bool = False,
+        poison: bool = False,
+    ) -> None:
+        self.plan = plan
+        self._library = library
+        self._memory = memory
+        self._pool = LanePool(
+            library.runtime,
+            plan.lanes if lanes is None else lanes,
+            options,
+            get_last_error=last_error_address(),
+        )
+        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
+        self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
+        self._order = _with_barriers(plan) if barriers else _dependencies_only(plan)
+        self._poison = poison_data(plan, memory.table) if poison else None
+        self._program = self._make_program(None)
+
+    @property
+    def lanes(self) -> int:
+        """Threads, the caller's included."""
+        return self._pool.lanes
+
+    def run(self) -> None:
+        """Run every launch once.
+
+        Raises
+        ------
+        ExecutionError
+            If a kernel fails (the message names its operator), or the executor is closed.
+        """
+        try:
+            self._pool.run(self._program)
+        except LaunchFailedError as failure:
+            raise self._explain(failure) from None
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of `number` back-to-back runs.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        try:
+            return self._pool.time_ns(self._program, number)
+        except LaunchFailedError as failure:
+            raise self._explain(failure) from None
+
+    def trace(self) -> list[TraceEvent]:
+        """Run once and say who ran what, when, on which lane; by start time.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
+        try:
+            self._pool.run(self._make_program(rows))
+        except LaunchFailedError as failure:
+            raise self._explain(failure) from None
+        begin = min((row.start_ns for row in rows), default=0)
+        events = [
+            TraceEvent(
+                operator=self.plan.launches[launch].operator,
+                stage=group.stage,
+                group=group.position,
+                lane=rows[launch].lane,
+                start_ns=rows[launch].start_ns - begin,
+                end_ns=rows[launch].end_ns - begin,
+            )
+            for group in self.plan.groups
+            for launch in group.launches
+        ]
+        return sorted(events, key=lambda event: event.start_ns)
+
+    def close(self) -> None:
+        """Join the threads; may be called twice."""
+        self._pool.close()
+
+    def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:
+        groups, successors = self._order
+        return self._pool.program(
+            [[self._launches.address(launch) for launch in group] for group in groups],
+            successors,
+            poison=self._poison,
+            trace=trace,
+        )
+
+    def _explain(self, failure: LaunchFailedError) -> ExecutionError:
+        launch = self.plan.launches[failure.position]
+        return ExecutionError(
+            f"operator {launch.operator!r} (kernel {launch.kernel}) failed: "
+            f"{failure.text.strip() or 'no error text'}; the executor stays usable, mend its inputs"
+        )
+
+
+def _dependencies_only(
+    plan: ExecutionPlan,
+) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]:
+    """Launches of each group, and the groups that wait for it."""
+    successors: list[list[int]] = [[] for _ in plan.groups]
+    for number, group in enumerate(plan.groups):
+        for dependency in group.dependencies:
+            successors[dependency].append(number)
+    return [group.launches for group in plan.groups], successors
+
+
+def _with_barriers(
+    plan: ExecutionPlan,
+) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]:
+    """The same, with an empty group between stages that everything before and after meets."""
+    launches: list[Sequence[int]] = []
+    successors: list[list[int]] = []
+    stage_groups: list[int] = []
+    barrier: int | None = None
+    for number, group in enumerate(plan.groups):
+        if number and group.stage != plan.groups[number - 1].stage:
+            barrier = len(launches)
+            for earlier in stage_groups:
+                successors[earlier].append(barrier)
+            launches.append(())
+            successors.append([])
+            stage_groups = []
+        if barrier is not None:
+            successors[barrier].append(len(launches))
+        stage_groups.append(len(launches))
+        launches.append(group.launches)
+        successors.append([])
+    return launches, successors
