@@ -1,0 +1,20 @@
+"""What people look at: tables, timelines and pictures, made from stored data only."""
+
+from __future__ import annotations
+
+from tvm_ios.report.chrome_trace import chrome_trace, write_chrome_trace
+from tvm_ios.report.figure import draw_schedule
+from tvm_ios.report.records import RECORD_VERSION, BenchmarkRecord, NamedValue
+from tvm_ios.report.table import Table, comparison_table, summary_table
+
+__all__ = [
+    "RECORD_VERSION",
+    "BenchmarkRecord",
+    "NamedValue",
+    "Table",
+    "chrome_trace",
+    "comparison_table",
+    "draw_schedule",
+    "summary_table",
+    "write_chrome_trace",
+]

@@ -20,6 +20,7 @@ __all__ = ["draw_schedule"]
 _MARGIN = 0.25
 _TITLE = 0.62
 _LEGEND = 0.42
+_LANE_PAD = 0.045
 _MAX_PIXELS = 30_000
 """Agg draws at most 65,536 a side; a picture of half of that still opens in every viewer."""
 
@@ -46,6 +47,7 @@ _INK = "#222222"
 _WIRE = "#6B6B6B"
 _BAND = "#F2F2F2"
 _MERGE = "#D55E00"
+_BAR = "#0072B2"
 
 
 def draw_schedule(
@@ -115,7 +117,7 @@ def draw_schedule(
         painter.tag(operator, point)
     for index, point in layout.boxes.items():
         painter.box(index, graph.operators[index], point)
-    painter.legend(graph, layout.height + 0.2)
+    painter.legend(graph, layout, layout.height + 0.2, bars=stage_latencies_ns is not None)
     figure.savefig(path, dpi=min(dots_per_inch, int(_MAX_PIXELS / max(width, height))))
 
 
@@ -166,7 +168,7 @@ class _Painter:
             if latency is not None:
                 length = band.height * latency / longest
                 bottom = band.top + band.height
-                self._rectangle(band.left, bottom - length, 0.045, length, fill="#0072B2")
+                self._rectangle(band.left, bottom - length, 0.045, length, fill=_BAR)
             self._lanes(layout, stage)
 
     def _lanes(self, layout: Layout, stage: Stage) -> None:
@@ -182,10 +184,10 @@ class _Painter:
         self, layout: Layout, operators: Sequence[int], *, edge: str, hatch: str = ""
     ) -> None:
         points = [layout.boxes[operator] for operator in operators]
-        left = min(point.x for point in points) - BOX_WIDTH / 2 - 0.045
-        right = max(point.x for point in points) + BOX_WIDTH / 2 + 0.045
-        top = min(point.y for point in points) - BOX_HEIGHT / 2 - 0.045
-        bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + 0.045
+        left = min(point.x for point in points) - BOX_WIDTH / 2 - _LANE_PAD
+        right = max(point.x for point in points) + BOX_WIDTH / 2 + _LANE_PAD
+        top = min(point.y for point in points) - BOX_HEIGHT / 2 - _LANE_PAD
+        bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + _LANE_PAD
         self._rectangle(left, top, right - left, bottom - top, fill="white", edge=edge, hatch=hatch)
 
     def box(self, index: int, operator: Operator, point: Point) -> None:
@@ -229,15 +231,11 @@ class _Painter:
 
         start, end = wire.start, wire.end
         bend = (end.y - start.y) / 2
-        curve = Curve(
-            [
-                (start.x, start.y),
-                (start.x, start.y + bend),
-                (end.x, end.y - bend),
-                (end.x, end.y),
-            ],
-            [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4],
-        )
+        points = [(start.x, start.y), (start.x, start.y + bend)]
+        points += [(end.x, end.y - bend), (end.x, end.y)]
+        codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
+        straight = start.x == end.x or start.y == end.y
+        curve = Curve(points[::3]) if straight else Curve(points, codes)
         self._axes.add_patch(
             FancyArrowPatch(
                 path=curve,
@@ -251,14 +249,23 @@ class _Painter:
             )
         )
 
-    def legend(self, graph: OperatorGraph, y: float) -> None:
+    def legend(self, graph: OperatorGraph, layout: Layout, y: float, *, bars: bool) -> None:
         x = 0.0
         used = {_family(operator).label for operator in graph.operators}
         for family in _FAMILIES:
             if family.label in used:
                 self._rectangle(x, y, 0.2, 0.14, fill=family.fill, edge=_INK)
-                self._axes.text(x + 0.26, y + 0.07, family.label, size=7, va="center", color=_INK)
-                x += 0.5 + 0.067 * len(family.label)
+                x = self._legend_text(x + 0.26, y, family.label)
+        if bars:
+            self._rectangle(x + 0.1, y, 0.045, 0.14, fill=_BAR)
+            x = self._legend_text(x + 0.2, y, "predicted latency")
+        if layout.tags:
+            self._legend_text(x, y, "\N{WHITE CIRCLE} value goes on in the next column")
+
+    def _legend_text(self, x: float, y: float, text: str) -> float:
+        """Write a text and return where the next one may begin."""
+        self._axes.text(x, y + 0.07, text, size=7, va="center", color=_INK)
+        return x + 0.2 + 0.062 * len(text)
 
     def _rectangle(
         self,

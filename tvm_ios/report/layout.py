@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
@@ -27,7 +28,8 @@ _BAND_PAD = 0.09
 _ROW_GAP = 0.24
 _GUTTER = 0.92
 _PANEL_GAP = 0.3
-_SIDE = 0.07
+_SIDE = 0.06
+"""From a box to a line that enters it from the side; one that leaves runs at twice that."""
 _MAX_PANELS = 12
 _WANTED_ASPECT = 1.35
 """Width by height."""
@@ -88,7 +90,7 @@ class _Row:
 
     def widths(self) -> list[float]:
         slot = TAG_SIZE if self.stage < 0 else _SLOT_WIDTH
-        lane = BOX_WIDTH + 2 * _SIDE
+        lane = BOX_WIDTH + 4 * _SIDE
         return [lane] * len(self.groups) + [slot] * len(self.passing)
 
     def item_of(self, operator: int) -> int:
@@ -156,7 +158,7 @@ def _cuts_below(heights: list[float], limit: float) -> list[int]:
 
 def _page(graph: OperatorGraph, schedule: InterOpSchedule, cuts: list[int]) -> Layout:
     page = _Page(graph, schedule)
-    for first, last in zip(cuts, cuts[1:], strict=False):
+    for first, last in pairwise(cuts):
         page.add_panel(first, last)
     return page.layout()
 
@@ -186,7 +188,7 @@ class _Page:
     def layout(self) -> Layout:
         return Layout(
             width=max(self._left - _PANEL_GAP, _GUTTER),
-            height=self._height,
+            height=max(self._height, BOX_HEIGHT),
             bands=tuple(self._bands),
             boxes=self._boxes,
             wires=tuple(self._wires),
@@ -195,7 +197,7 @@ class _Page:
 
     def add_panel(self, first: int, last: int) -> None:
         rows = self._rows(first, last)
-        links = [self._links(upper, lower) for upper, lower in zip(rows, rows[1:], strict=False)]
+        links = [self._links(upper, lower) for upper, lower in pairwise(rows)]
         placed = place_rows([row.widths() for row in rows], links, gap=_ITEM_GAP)
         inner = 0.0
         for row, centres in zip(rows, placed, strict=True):
@@ -283,22 +285,35 @@ class _Page:
                     above, below = start.y + BOX_HEIGHT / 2, end.y - BOX_HEIGHT / 2
                     self._wires.append(_straight(start.x, above, below, arrow=True))
                 else:
-                    self._side_entry(start.y + BOX_HEIGHT / 2 + _BOX_GAP / 3, end)
+                    self._side_exit(earlier, end.y)
+                    right = Point(end.x + BOX_WIDTH / 2, end.y)
+                    left = Point(right.x + 2 * _SIDE, end.y)
+                    self._wires.append(Wire(start=left, end=right, arrow=True))
 
-    def _side_entry(self, top: float, box: Point) -> None:
-        """Down along the left of the lane, then into the box from the side."""
-        edge = box.x - BOX_WIDTH / 2
-        self._wires.append(_straight(edge - _SIDE, top, box.y))
-        self._wires.append(
-            Wire(start=Point(edge - _SIDE, box.y), end=Point(edge, box.y), arrow=True)
-        )
+    def _side_entry(self, box: Point, top: float, origin: float) -> Point:
+        """Enter a box below another one from the nearer side; returns where the line comes in."""
+        side = -1 if origin <= box.x else 1
+        edge = box.x + side * BOX_WIDTH / 2
+        channel = edge + side * _SIDE
+        self._wires.append(_straight(channel, top, box.y))
+        self._wires.append(Wire(start=Point(channel, box.y), end=Point(edge, box.y), arrow=True))
+        return Point(channel, top)
+
+    def _side_exit(self, operator: int, bottom: float) -> Point:
+        """Leave a box above another one to the right; returns where the line goes out."""
+        box = self._boxes[operator]
+        edge = box.x + BOX_WIDTH / 2
+        channel = edge + 2 * _SIDE
+        self._wires.append(Wire(start=Point(edge, box.y), end=Point(channel, box.y), arrow=False))
+        self._wires.append(_straight(channel, box.y, bottom))
+        return Point(channel, bottom)
 
     def _wire(self, upper: _Row, upper_top: float, lower: _Row, lower_top: float) -> None:
         bottom = upper_top + upper.height()
         for source, target in self._hops(upper, lower):
             start = self._exit(upper, source, bottom)
             passes = source == target
-            end = self._entry(lower, target, lower_top, passes=passes)
+            end = self._entry(lower, target, lower_top, None if passes else start.x)
             self._wires.append(Wire(start=start, end=end, arrow=not passes and end.y > lower_top))
 
     def _exit(self, row: _Row, operator: int, bottom: float) -> Point:
@@ -308,22 +323,17 @@ class _Page:
         box = self._boxes[operator]
         if operator == row.groups[item][-1]:
             return Point(box.x, box.y + BOX_HEIGHT / 2)
-        side = box.x + BOX_WIDTH / 2 + _SIDE
-        self._wires.append(
-            Wire(start=Point(side - _SIDE, box.y), end=Point(side, box.y), arrow=False)
-        )
-        self._wires.append(_straight(side, box.y, bottom))
-        return Point(side, bottom)
+        return self._side_exit(operator, bottom)
 
-    def _entry(self, row: _Row, operator: int, top: float, *, passes: bool) -> Point:
+    def _entry(self, row: _Row, operator: int, top: float, origin: float | None) -> Point:
+        """Where a line from ``origin`` meets a row; a value that passes through has no origin."""
         item = row.item_of(operator)
-        if passes:
+        if origin is None:
             return Point(row.centres[item], top)
         box = self._boxes[operator]
         if operator == row.groups[item][0]:
             return Point(box.x, box.y - BOX_HEIGHT / 2)
-        self._side_entry(top, box)
-        return Point(box.x - BOX_WIDTH / 2 - _SIDE, top)
+        return self._side_entry(box, top, origin)
 
 
 def _straight(x: float, top: float, bottom: float, *, arrow: bool = False) -> Wire:

@@ -13,6 +13,8 @@ from itertools import accumulate, pairwise
 __all__ = ["place_rows"]
 
 _SWEEPS = 12
+_PULL = 0.93
+"""Below 1, so that a long chain of rows does not drift away from the middle."""
 
 
 def place_rows(
@@ -78,20 +80,22 @@ def _fit(
 ) -> list[float]:
     """Nearest positions to ``wanted``, in the order of ``key``, without overlap.
 
-    Pool-adjacent-violators on the positions less the room that items before them take.
+    Pool-adjacent-violators on the positions less the room that items before them take. A narrow
+    item yields least, for it is a piece of a long line, and a bend shows.
     """
     order = sorted(range(len(wanted)), key=lambda item: key[item])
     offsets = [0.0]
     for left, right in pairwise(order):
         offsets.append(offsets[-1] + (widths[left] + widths[right]) / 2 + gap)
-    pools: list[tuple[float, int]] = []
+    pools: list[tuple[float, float, int]] = []
     for item, offset in zip(order, offsets, strict=False):
-        mean, count = wanted[item] - offset, 1
+        mean, weight, count = wanted[item] - offset, widths[item] ** -0.5, 1
         while pools and pools[-1][0] > mean:
-            other, size = pools.pop()
-            mean, count = (mean * count + other * size) / (count + size), count + size
-        pools.append((mean, count))
-    fitted = [mean for mean, count in pools for _ in range(count)]
+            other, load, size = pools.pop()
+            mean = (mean * weight + other * load) / (weight + load)
+            weight, count = weight + load, count + size
+        pools.append((mean, weight, count))
+    fitted = [mean for mean, _, count in pools for _ in range(count)]
     centres = [0.0] * len(wanted)
     for item, offset, position in zip(order, offsets, fitted, strict=False):
         centres[item] = position + offset
@@ -111,4 +115,5 @@ def _shifted(centres: list[list[float]], widths: Sequence[Sequence[float]]) -> l
 
 
 def _mean(values: Sequence[float], default: float) -> float:
-    return sum(values) / len(values) if values else default
+    """Mean of the neighbours, pulled to the middle of the page at 0."""
+    return _PULL * sum(values) / len(values) if values else default

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from tvm_ios.errors import OptionError
+from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.report.table import Table, comparison_table, summary_table
+
+TABLE = Table(header=("network", "ms"), rows=(("squeezenet", "2.1"), ("x", "29.70")))
+
+
+def test_text_aligns_names_left_and_numbers_right():
+    assert TABLE.as_text().splitlines() == [
+        "network        ms",
+        "----------  -----",
+        "squeezenet    2.1",
+        "x           29.70",
+    ]
+
+
+def test_markdown_aligns_its_source_and_its_columns():
+    assert TABLE.as_markdown().splitlines() == [
+        "| network    |    ms |",
+        "| ---------- | ----: |",
+        "| squeezenet |   2.1 |",
+        "| x          | 29.70 |",
+    ]
+
+
+def test_a_table_without_rows_has_a_header():
+    table = Table(header=("a", "b"), rows=())
+    assert table.as_markdown().splitlines() == ["| a   |   b |", "| --- | --: |"]
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(OptionError, match="has 1 cells, the header .* has 2"):
+        Table(header=("a", "b"), rows=(("1",),))
+
+
+def test_comparison_table_has_a_row_for_each_contestant(comparison):
+    table = comparison_table(comparison, baselines=["stock TVM"])
+    assert table.header == ("contestant", "median ms", "times as fast as stock TVM")
+    assert table.rows == (
+        ("stock TVM", "2.0000", "1"),
+        ("IOS", "1.0000", "2.000 (2.000-2.000)"),
+        ("sequential", "2.0000", "1.000 (1.000-1.000)"),
+    )
+
+
+def test_summary_table_has_a_row_for_each_network_and_a_dash_for_what_did_not_run(comparison):
+    record = BenchmarkRecord(
+        network="squeezenet",
+        batch_size=1,
+        target="llvm",
+        lanes=2,
+        command="make bench",
+        machine=(),
+        versions=(),
+        taken_at="2026-11-20T00:00:00Z",
+        comparison=comparison,
+    )
+    table = summary_table([record], contestant="IOS", baselines=["stock TVM", "greedy"])
+    assert table.header == ("network", "batch", "IOS ms", "over stock TVM", "over greedy")
+    assert table.rows == (("squeezenet", "1", "1.0000", "2.000", "-"),)
