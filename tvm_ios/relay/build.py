@@ -14,7 +14,7 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
-from tvm_ios.relay.context import offline_tophub, pass_context
+from tvm_ios.relay.context import offline_tophub, pass_context, reason_of
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
@@ -151,9 +151,8 @@ def _compile(
         try:
             return relay.build(module, target=target, params=dict(params or {}))
         except tvm.TVMError as error:
-            reason = str(error).strip().splitlines()[-1]
             raise ModelError(
-                f"TVM cannot compile this module for target {str(target)!r}: {reason}"
+                f"TVM cannot compile this module for target {str(target)!r}: {reason_of(error)}"
             ) from error
 
 

@@ -9,18 +9,19 @@ it, and then without the instruments: TVM would tell them of a second context's 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from tvm.ir.transform import PassContext
 
-__all__ = ["caller_entered_a_context", "offline_tophub", "pass_context"]
+__all__ = ["offline_tophub", "pass_context", "reason_of"]
 
 DEFAULT_OPT_LEVEL = 2
 """The level of the context TVM has when nobody entered one."""
 
 
-def caller_entered_a_context() -> bool:
+def _caller_entered_a_context() -> bool:
     """Whether the current PassContext differs from the one TVM starts with."""
     current = PassContext.current()
     return bool(
@@ -44,7 +45,7 @@ def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterato
         Passes to disable beyond the caller's. A pass that the caller requires stays.
     """
     current = PassContext.current()
-    entered = caller_entered_a_context()
+    entered = _caller_entered_a_context()
     required = [str(name) for name in current.required_pass]
     already = [str(name) for name in current.disabled_pass]
     extra = [name for name in disabled if name not in already and name not in required]
@@ -72,3 +73,11 @@ def offline_tophub() -> Iterator[None]:
         yield
     finally:
         os.environ.pop("TOPHUB_LOCATION", None)
+
+
+def reason_of(error: BaseException) -> str:
+    """The one line of a TVM error that says what is wrong; the rest is a trace and a dump."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(\w+(Error|Exception): |Check failed)", line)]
+    line = (telling or lines or [type(error).__name__])[-1]
+    return line if len(line) <= 300 else f"{line[:300]} …"

@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.errors import ModelError
+from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.obstacles import find_obstacles, is_primitive
 
 __all__ = ["check_module", "check_parameters", "resolve_target"]
@@ -41,8 +42,7 @@ def resolve_target(target: Any) -> tvm.target.Target:
     try:
         chosen = tvm.target.Target.canon_multi_target_and_host(target)
     except (ValueError, TypeError, AttributeError, tvm.TVMError) as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise ModelError(f"TVM does not have target {str(target)!r}: {reason}") from error
+        raise ModelError(f"TVM does not have target {str(target)!r}: {reason_of(error)}") from error
     if len(chosen) != 1:
         raise ModelError(
             f"target {str(target)!r} names {len(chosen)} devices; give one, such as 'llvm'"
@@ -88,8 +88,7 @@ def check_module(mod: Any) -> tvm.IRModule:
     try:
         typed = relay.transform.InferType()(mod)
     except tvm.TVMError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise ModelError(f"the module does not type-check: {reason}") from error
+        raise ModelError(f"the module does not type-check: {reason_of(error)}") from error
     for obstacle in find_obstacles(typed):
         raise ModelError(
             f"{obstacle.where}: {obstacle.reason} cannot run on a graph executor; give static "

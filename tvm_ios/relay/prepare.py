@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.context import offline_tophub, pass_context
+from tvm_ios.relay.context import offline_tophub, pass_context, reason_of
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
 
@@ -116,7 +116,11 @@ def unshares(module: tvm.IRModule) -> bool:
             transform.InferType(),
         ]
     )(module)
-    simplified = Sequential([transform.SimplifyExpr(), transform.InferType()])(shared)
+    try:
+        simplified = Sequential([transform.SimplifyExpr(), transform.InferType()])(shared)
+    except tvm.TVMError:
+        # It duplicates inputs too, and then TVM refuses its own result for free variables.
+        return True
     return count_operators(simplified) > count_operators(shared)
 
 
@@ -155,9 +159,8 @@ def _optimize(
         try:
             fused, rest = relay.optimize(module, target=target, params=params)
         except tvm.TVMError as error:
-            reason = str(error).strip().splitlines()[-1]
             raise ModelError(
-                f"TVM cannot optimize this model for target {str(target)!r}: {reason}; "
+                f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "
                 "see whether tvm.relay.build accepts it"
             ) from error
     return fused, rest
