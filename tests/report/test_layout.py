@@ -8,7 +8,8 @@ import pytest
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.report.layout import BOX_HEIGHT, BOX_WIDTH, Layout, lay_out
+from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, Layout
+from tvm_ios.report.layout import lay_out
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 EDGES = Path(__file__).parents[1] / "data" / "randwire_edges.json"

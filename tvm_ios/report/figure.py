@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import HostError, OptionError
-from tvm_ios.report.layout import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire, lay_out
+from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
+from tvm_ios.report.layout import lay_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,6 +13,8 @@ from itertools import accumulate, pairwise
 __all__ = ["place_rows"]
 
 _SWEEPS = 12
+_SETTLING = 40
+"""Passes that keep the order and straighten lines."""
 _PULL = 0.93
 """Below 1, so that a long chain of rows does not drift away from the middle."""
 
@@ -46,7 +48,7 @@ def place_rows(
                 for item in range(len(widths[row]))
             ]
             centres[row] = _fit(wanted, wanted, widths[row], gap)
-    for _ in range(_SWEEPS):
+    for _ in range(_SETTLING):
         for row in range(len(widths)):
             wanted = []
             for item, centre in enumerate(centres[row]):

@@ -1,0 +1,54 @@
+"""The shapes of a schedule's picture, in inches from the top left corner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BOX_HEIGHT", "BOX_WIDTH", "TAG_SIZE", "Band", "Layout", "Point", "Wire"]
+
+BOX_WIDTH = 1.02
+BOX_HEIGHT = 0.34
+TAG_SIZE = 0.22
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place on the page."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Where a stage lies, with the room for its label at the left."""
+
+    stage: int
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """A line from ``start`` to ``end``, both ends vertical."""
+
+    start: Point
+    end: Point
+    arrow: bool
+    """It ends at an operator that reads the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A page."""
+
+    width: float
+    height: float
+    bands: tuple[Band, ...]
+    boxes: dict[int, Point]
+    """Centre of each operator's box."""
+    wires: tuple[Wire, ...]
+    tags: tuple[tuple[int, Point], ...]
+    """Operator and centre of each tag."""
