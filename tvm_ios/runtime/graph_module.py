@@ -333,12 +333,12 @@ class MultiStreamGraphModule:
             )
         return number
 
-    def _find_output(self, key: int) -> int:
-        if isinstance(key, str) or not 0 <= int(key) < len(self.plan.outputs):
+    def _find_output(self, key: object) -> int:
+        if not isinstance(key, int) or not 0 <= key < len(self.plan.outputs):
             raise ExecutionError(
                 f"no output {key!r}; outputs are numbered 0 to {len(self.plan.outputs) - 1}"
             )
-        return self.plan.outputs[int(key)]
+        return self.plan.outputs[key]
 
     def _checked(self, number: int, value: Any) -> Any:
         """The value as an array of the right type."""

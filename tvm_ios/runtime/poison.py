@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from tvm_ios.runtime.kernel_arguments import TensorTable
 from tvm_ios.runtime.native_runtime import NativePoison, NativeRange
@@ -39,7 +40,7 @@ def poison_data(plan: ExecutionPlan, table: TensorTable) -> NativePoison:
         range_rows.append(len(ranges))
         touched_rows.append(len(touched))
     whole = [(base[buffer], plan.buffers[buffer].size_bytes) for buffer in arena]
-    kept = (
+    kept: tuple[ctypes.Array[Any], ...] = (
         _integers(range_rows),
         _ranges(ranges),
         _integers(touched_rows),
@@ -47,7 +48,7 @@ def poison_data(plan: ExecutionPlan, table: TensorTable) -> NativePoison:
         _ranges(whole),
         _integers(accesses),
     )
-    poison = NativePoison(*map(ctypes.addressof, kept), len(arena))
+    poison = NativePoison(*[ctypes.addressof(part) for part in kept], len(arena))
     poison.kept = kept
     return poison
 
@@ -57,4 +58,4 @@ def _integers(values: list[int]) -> ctypes.Array[ctypes.c_int32]:
 
 
 def _ranges(values: list[tuple[int, int]]) -> ctypes.Array[NativeRange]:
-    return (NativeRange * (len(values) or 1))(*values)
+    return (NativeRange * (len(values) or 1))(*[NativeRange(*value) for value in values])

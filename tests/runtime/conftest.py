@@ -1,0 +1,270 @@
+"""Random graphs for the runtime's tests: graph JSON without TVM, and Relay modules with it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
+
+RandomJson = Callable[[random.Random], "tuple[str, list[Placement]]"]
+
+
+def _random_placements(
+    predecessors: Sequence[Sequence[int]], chooser: random.Random
+) -> list[Placement]:
+    """Any valid partition: each operator joins its predecessors' group, or a later stage."""
+    placements: list[Placement] = []
+    widths: dict[int, int] = {}
+    for reads in predecessors:
+        before = [placements[index] for index in reads]
+        last = max((placement.stage for placement in before), default=-1)
+        groups = {placement.group for placement in before if placement.stage == last}
+        if len(groups) == 1 and chooser.random() < 0.4:
+            placements.append(Placement(stage=last, group=groups.pop()))
+            continue
+        stage = last + chooser.choice((1, 1, 1, 2, 4))
+        width = widths.setdefault(stage, 0)
+        group = chooser.randrange(width + 1) if chooser.random() < 0.3 else width
+        widths[stage] = max(width, group + 1)
+        placements.append(Placement(stage=stage, group=group))
+    return placements
+
+
+def _with_views(
+    placements: Sequence[Placement], views: Sequence[SliceView | ConcatView | None]
+) -> list[Placement]:
+    return [
+        Placement(stage=placement.stage, group=placement.group, view=view)
+        for placement, view in zip(placements, views, strict=True)
+    ]
+
+
+def _operator_predecessors(graph: dict[str, Any]) -> list[list[int]]:
+    number: dict[int, int] = {}
+    rows = []
+    for node_number, node in enumerate(graph["nodes"]):
+        if node["op"] == "tvm_op":
+            rows.append(sorted({number[e[0]] for e in node["inputs"] if e[0] in number}))
+            number[node_number] = len(number)
+    return rows
+
+
+@pytest.fixture(scope="session")
+def placements_of() -> Callable[[str, random.Random], list[Placement]]:
+    """A random valid placement of the operators of a graph JSON."""
+
+    def make(graph_json: str, chooser: random.Random) -> list[Placement]:
+        return _random_placements(_operator_predecessors(json.loads(graph_json)), chooser)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_json() -> RandomJson:
+    """Random graph JSON with reshapes, slices, concatenations, several outputs and heads."""
+
+    def make(chooser: random.Random) -> tuple[str, list[Placement]]:
+        nodes: list[dict[str, Any]] = []
+        shapes: list[list[int]] = []
+        row = [0]
+        views: list[SliceView | ConcatView | None] = []
+        entries: list[tuple[int, int]] = []
+
+        def add(op: str, inputs: list[int], outputs: list[int], kernel: str = "") -> None:
+            number = len(nodes)
+            attrs = {
+                "func_name": kernel,
+                "num_outputs": str(len(outputs)),
+                "num_inputs": str(len(inputs)),
+                "flatten_data": chooser.choice("000001"),
+            }
+            node = {"op": op, "name": f"n{number}", "inputs": [[*entries[i], 0] for i in inputs]}
+            nodes.append(node | ({"attrs": attrs} if op == "tvm_op" else {}))
+            entries.extend((number, index) for index in range(len(outputs)))
+            shapes.extend([1, size] for size in outputs)
+            row.append(len(entries))
+
+        for _ in range(chooser.randrange(1, 3)):
+            add("null", [], [16 * chooser.randrange(1, 9)])
+        for number in range(chooser.randrange(1, 24)):
+            kind = chooser.random()
+            recent = range(max(0, len(entries) - 8), len(entries))
+            reads = chooser.sample(recent, min(len(recent), chooser.randrange(1, 4)))
+            if kind < 0.12:
+                add("tvm_op", reads[:1], [shapes[reads[0]][1]], "__nop")
+                views.append(None)
+            elif kind < 0.3 and shapes[reads[0]][1] >= 32:
+                begin = chooser.randrange(0, shapes[reads[0]][1] // 2, chooser.choice((8, 16)))
+                add("tvm_op", reads[:1], [shapes[reads[0]][1] // 2], f"slice{number}")
+                views.append(SliceView(4 * begin))
+            elif kind < 0.5:
+                sizes = [shapes[index][1] for index in reads]
+                offsets = tuple(4 * sum(sizes[:index]) for index in range(len(sizes)))
+                add("tvm_op", reads, [sum(sizes)], f"concat{number}")
+                views.append(ConcatView(offsets))
+            else:
+                sizes = [chooser.randrange(1, 200) for _ in range(chooser.choice((1, 1, 1, 2)))]
+                add("tvm_op", reads, sizes, f"kernel{number}")
+                views.append(None)
+        heads = {len(entries) - 1, *chooser.sample(range(len(entries)), chooser.randrange(3) % 2)}
+        graph = {
+            "nodes": nodes,
+            "arg_nodes": [n for n, node in enumerate(nodes) if node["op"] == "null"],
+            "heads": [[*entries[head], 0] for head in sorted(heads)],
+            "attrs": {
+                "shape": ["list_shape", shapes],
+                "dltype": ["list_str", ["float32"] * len(shapes)],
+            },
+            "node_row_ptr": row,
+        }
+        placements = _random_placements(_operator_predecessors(graph), chooser)
+        return json.dumps(graph), _with_views(placements, views)
+
+    return make
+
+
+@dataclass(frozen=True)
+class BuiltModule:
+    """A compiled random module, its input, and what stock TVM answers."""
+
+    factory: Any
+    graph_json: str
+    input: np.ndarray
+    expected: list[np.ndarray]
+    views: tuple[ConcatView | None, ...]
+
+
+def _random_relay(seed: int, size: int) -> tuple[Any, dict[str, Any]]:
+    import tvm
+    from tvm import relay
+
+    chooser, numbers = random.Random(seed), np.random.default_rng(seed)
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    values, channels, params = [data], [16], {}
+
+    def convolution(source: Any, inputs: int, outputs: int) -> Any:
+        kernel = chooser.choice((1, 3))
+        name = f"w{len(params)}"
+        shape = (outputs, inputs, kernel, kernel)
+        weight = (numbers.standard_normal(shape) * 0.2).astype("float32")
+        params[name] = tvm.nd.array(weight)
+        return relay.nn.conv2d(
+            source,
+            relay.var(name, shape=shape),
+            kernel_size=(kernel, kernel),
+            padding=(kernel // 2, kernel // 2),
+            channels=outputs,
+        )
+
+    for _ in range(size):
+        source = chooser.randrange(max(0, len(values) - 5), len(values))
+        value, width = values[source], channels[source]
+        kind = chooser.choice(("conv", "conv", "conv", "pool", "concat", "add", "sigmoid"))
+        if kind == "conv":
+            outputs = chooser.choice((8, 16, 24))
+            value, width = relay.nn.relu(convolution(value, width, outputs)), outputs
+        elif kind == "pool":
+            value = relay.nn.max_pool2d(value, pool_size=(3, 3), padding=(1, 1))
+        elif kind == "sigmoid":
+            value = relay.sigmoid(value)
+        else:
+            other = chooser.randrange(max(0, len(values) - 5), len(values))
+            if kind == "add" and channels[other] == width:
+                value = relay.add(value, values[other])
+            else:
+                value = relay.concatenate([value, values[other]], axis=1)
+                width += channels[other]
+                if width > 64:
+                    value, width = convolution(value, width, 16), 16
+        values.append(value)
+        channels.append(width)
+    ends = relay.Tuple([values[-1], relay.nn.batch_flatten(values[-2]), values[len(values) // 2]])
+    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(ends), ends)), params
+
+
+def _concat_views(graph: dict[str, Any]) -> tuple[ConcatView | None, ...]:
+    """True wherever a kernel only concatenates channels of batch-one tensors."""
+    shapes, row = graph["attrs"]["shape"][1], graph["node_row_ptr"]
+    views: list[ConcatView | None] = []
+    for node in graph["nodes"]:
+        if node["op"] != "tvm_op":
+            continue
+        name = node["attrs"]["func_name"].removeprefix("tvmgen_default_fused_")
+        if name.rstrip("_0123456789") != "concatenate":
+            views.append(None)
+            continue
+        sizes = [4 * int(np.prod(shapes[row[e[0]] + e[1]])) for e in node["inputs"]]
+        views.append(ConcatView(tuple(sum(sizes[:index]) for index in range(len(sizes)))))
+    return tuple(views)
+
+
+@cache
+def _build(seed: int, size: int, opt_level: int) -> BuiltModule:
+    import tvm
+    from tvm import relay
+    from tvm.contrib import graph_executor
+
+    from tvm_ios.host import host_target
+
+    module, params = _random_relay(seed, size)
+    with tvm.transform.PassContext(opt_level=opt_level):
+        factory = relay.build(module, host_target(), params=params)
+    stock = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    data = np.random.default_rng(seed).standard_normal((1, 16, 8, 8)).astype("float32")
+    stock.run(data=data)
+    graph_json = factory.get_graph_json()
+    return BuiltModule(
+        factory=factory,
+        graph_json=graph_json,
+        input=data,
+        expected=[stock.get_output(i).numpy() for i in range(stock.get_num_outputs())],
+        views=_concat_views(json.loads(graph_json)),
+    )
+
+
+@pytest.fixture(scope="session")
+def build_random() -> Callable[..., BuiltModule]:
+    """Compile a random branching module, once a session for equal arguments.
+
+    Odd optimisation: level 2 keeps NCHW, so concatenations stay plain and may become views.
+    """
+    return _build
+
+
+@pytest.fixture(scope="session")
+def place_built(
+    placements_of: Callable[[str, random.Random], list[Placement]],
+) -> Callable[[BuiltModule, int], list[Placement]]:
+    """A random valid placement of a built module, views included."""
+
+    def place(built: BuiltModule, seed: int) -> list[Placement]:
+        placements = placements_of(built.graph_json, random.Random(seed))
+        return _with_views(placements, built.views)
+
+    return place
+
+
+@pytest.fixture(scope="session")
+def exported(
+    build_random: Callable[..., BuiltModule],
+    place_built: Callable[[BuiltModule, int], list[Placement]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[BuiltModule, Path]:
+    """One built module and its exported file, for two lanes."""
+    from tvm_ios.runtime.artifact import export_artifact
+    from tvm_ios.runtime.lower import lower_plan
+
+    built = build_random(seed=7, size=14, opt_level=2)
+    plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
+    path = tmp_path_factory.mktemp("artifact") / "model.so"
+    export_artifact(built.factory, plan, path)
+    return built, path

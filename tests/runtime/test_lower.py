@@ -1,0 +1,174 @@
+"""Lowered plans compute the graph in every order they allow, checked on a model of memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.errors import PlanError
+from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.placement import Placement, SliceView
+from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.verify import verify_plan
+
+
+def expected_contents(graph_json: str, placements: list[Placement]) -> list[list[object]]:
+    """What each tensor holds, a symbol for every four bytes, by running the graph in node order."""
+    graph = read_graph_json(graph_json)
+    content: dict[int, list[object]] = {
+        tensor: [("input", tensor, word) for word in range(graph.tensors[tensor].shape[1])]
+        for _, tensor in graph.inputs
+    }
+    for index, (operator, placement) in enumerate(zip(graph.operators, placements, strict=True)):
+        reads = [content[tensor] for tensor in operator.inputs]
+        for position, tensor in enumerate(operator.outputs):
+            size = graph.tensors[tensor].shape[1]
+            if operator.kernel is None:
+                content[tensor] = reads[0]
+            elif isinstance(placement.view, SliceView):
+                begin = placement.view.byte_offset // 4
+                content[tensor] = reads[0][begin : begin + size]
+            elif placement.view is not None:
+                content[tensor] = [word for part in reads for word in part]
+            else:
+                content[tensor] = [(index, position, word) for word in range(size)]
+    return [content[tensor] for tensor in range(len(graph.tensors))]
+
+
+def run_on_model(
+    plan: ExecutionPlan, expected: list[list[object]], chooser: random.Random
+) -> None:
+    """Run launches in a random order the plan allows; every read must see the right symbols."""
+    arena: list[object] = [None] * (plan.arena_bytes // 4)
+    own = {
+        number: [None] * (buffer.size_bytes // 4)
+        for number, buffer in enumerate(plan.buffers)
+        if buffer.kind is not BufferKind.ARENA
+    }
+
+    def place(tensor: int) -> tuple[list[object], int, int]:
+        entry = plan.tensors[tensor]
+        buffer = plan.buffers[entry.buffer]
+        memory = arena if buffer.kind is BufferKind.ARENA else own[entry.buffer]
+        begin = ((buffer.arena_offset or 0) + entry.byte_offset) // 4
+        return memory, begin, begin + entry.size_bytes // 4
+
+    def contents(tensor: int) -> list[object]:
+        memory, begin, end = place(tensor)
+        return memory[begin:end]
+
+    def meaning(tensor: int) -> list[object]:
+        if tensor < len(expected):
+            return expected[tensor]
+        flat = plan.tensors[tensor]  # a flattened argument: the tensor with the same bytes
+        return next(
+            expected[index]
+            for index, other in enumerate(plan.tensors[: len(expected)])
+            if (other.buffer, other.byte_offset) == (flat.buffer, flat.byte_offset)
+            and other.size_bytes == flat.size_bytes
+        )
+
+    for entry in plan.inputs:
+        memory, begin, end = place(entry.tensor)
+        memory[begin:end] = expected[entry.tensor]
+    waiting = {n: set(group.dependencies) for n, group in enumerate(plan.groups)}
+    left = {n: list(group.launches) for n, group in enumerate(plan.groups)}
+    while left:
+        number = chooser.choice([n for n in left if not waiting[n]])
+        launch = plan.launches[left[number].pop(0)]
+        for tensor in launch.inputs:
+            assert contents(tensor) == meaning(tensor), launch
+        for tensor in launch.outputs:
+            memory, begin, end = place(tensor)
+            memory[begin:end] = meaning(tensor)
+        if not left[number]:
+            del left[number]
+            for others in waiting.values():
+                others.discard(number)
+    for tensor in plan.outputs:
+        assert contents(tensor) == expected[tensor]
+
+
+@given(seed=st.integers(0, 10**9), reuse=st.booleans())
+def test_every_allowed_order_computes_the_graph(random_json, seed, reuse):
+    chooser = random.Random(seed)
+    graph_json, placements = random_json(chooser)
+    plan = lower_plan(graph_json, placements, lanes=2, reuse=reuse)
+    verify_plan(plan)
+    expected = expected_contents(graph_json, placements)
+    for _ in range(5):
+        run_on_model(plan, expected, chooser)
+
+
+@given(seed=st.integers(0, 10**9))
+def test_no_dependency_is_superfluous(random_json, seed):
+    plan = lower_plan(*random_json(random.Random(seed)), lanes=2)
+    for number, group in enumerate(plan.groups):
+        for dependency in group.dependencies:
+            fewer = tuple(d for d in group.dependencies if d != dependency)
+            groups = list(plan.groups)
+            groups[number] = replace(group, dependencies=fewer)
+            with pytest.raises(PlanError, match="rule [45]"):
+                verify_plan(replace(plan, groups=tuple(groups)))
+
+
+def chain(lengths: list[int]) -> str:
+    """Operators one after another, each with an output of so many float32."""
+    nodes = [{"op": "null", "name": "x", "inputs": []}]
+    for number, _ in enumerate(lengths):
+        attrs = {"func_name": f"f{number}", "num_outputs": "1", "num_inputs": "1"}
+        node = {"op": "tvm_op", "name": f"o{number}", "attrs": attrs}
+        nodes.append(node | {"inputs": [[number, 0, 0]]})
+    count = len(nodes)
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [0],
+            "heads": [[count - 1, 0, 0]],
+            "attrs": {
+                "shape": ["list_shape", [[1, 16], *([1, length] for length in lengths)]],
+                "dltype": ["list_str", ["float32"] * count],
+            },
+            "node_row_ptr": list(range(count + 1)),
+        }
+    )
+
+
+def test_a_chain_needs_two_buffers():
+    placements = [Placement(stage=stage, group=0) for stage in range(10)]
+    plan = lower_plan(chain([256] * 10), placements, lanes=1)
+    assert plan.arena_bytes == 2 * 1024
+    assert [group.dependencies for group in plan.groups] == [(), *((n,) for n in range(9))]
+
+
+def test_a_chain_in_one_group_needs_two_buffers():
+    plan = lower_plan(chain([256] * 10), [Placement(stage=0, group=0)] * 10, lanes=1)
+    assert plan.arena_bytes == 2 * 1024
+
+
+def test_a_reader_beside_its_writer_is_refused():
+    placements = [Placement(stage=0, group=0), Placement(stage=0, group=1)]
+    with pytest.raises(PlanError, match=r"'o1' \(stage 0\) reads what operator 'o0' \(stage 0\)"):
+        lower_plan(chain([8, 8]), placements, lanes=2)
+
+
+def test_counts_must_agree():
+    with pytest.raises(PlanError, match="2 operators, but there are 1 placements"):
+        lower_plan(chain([8, 8]), [Placement(stage=0, group=0)], lanes=2)
+
+
+def test_lanes_must_be_positive():
+    with pytest.raises(PlanError, match="0 lanes"):
+        lower_plan(chain([8]), [Placement(stage=0, group=0)], lanes=0)
+
+
+def test_names_for_people_are_kept():
+    plan = lower_plan(chain([8]), [Placement(stage=0, group=0)], lanes=1, operator_names=["conv"])
+    assert plan.launches[0].operator == "conv"
+    assert plan.launches[0].kernel == "f0"
