@@ -1,4 +1,4 @@
-"""``tvm-ios solve``: schedule a recorded problem by its synthetic cost, with no TVM and no device."""
+"""``tvm-ios solve``: schedules a recorded problem by its synthetic cost; no TVM, no device."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _solve(part: RecordedPart, options: SearchOptions, *, lazy: bool) -> _Soluti
         max_block_size=options.max_block_size,
         max_block_states=options.max_block_states,
     )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if len(pieces) > 1:
         notes = (
             f"{len(graph)} operators are too many or too wide for one block and were split into "
@@ -130,9 +130,7 @@ def _solve(part: RecordedPart, options: SearchOptions, *, lazy: bool) -> _Soluti
     return _Solution(part, result, greedy_ns)
 
 
-def _answer(
-    name: str, arguments: argparse.Namespace, solutions: list[_Solution]
-) -> dict[str, Any]:
+def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]) -> dict[str, Any]:
     return {
         "problem": name,
         "strategies": arguments.strategies,

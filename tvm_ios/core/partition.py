@@ -97,7 +97,9 @@ def split_operators(
     max_block_size: int,
     max_block_states: int,
 ) -> list[tuple[int, ...]]:
-    """Cut ascending operators into consecutive pieces that keep both limits, each as long as can be.
+    """Cut ascending operators into consecutive pieces that keep both limits.
+
+    Every piece is as long as it can be.
 
     Parameters
     ----------

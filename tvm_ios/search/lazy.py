@@ -49,7 +49,7 @@ def solve_lazily(
     floors_ns: Sequence[int] | None = None,
     margin_percent: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
-    on_batch: Callable[[int], None] = lambda bound_ns: None,
+    on_batch: Callable[[int], None] = lambda _: None,
 ) -> bool:
     """Solve a block; return False if it was stopped before the optimum was certain.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.core.endings import EndingRule
@@ -17,7 +18,8 @@ from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import HostError, SearchError
 from tvm_ios.search.block_graph import BlockGraph, mergeable_sets
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.search.state_space import PythonStateSpace, StateSpace, TooManyTransitionsError
+from tvm_ios.search.python_space import PythonStateSpace
+from tvm_ios.search.state_space import StateSpace, TooManyTransitionsError
 
 __all__ = ["MAX_NATIVE_OPERATORS", "NativeStateSpace", "make_state_space"]
 
@@ -91,20 +93,24 @@ class NativeStateSpace:
         self._group_masks: list[int] = library.tvm_ios_space_group_masks(self._space)[:groups]
 
     def stage_groups(self, stage: int) -> tuple[int, ...]:
+        """Groups of a stage as masks, by lowest operator first."""
         return tuple(self._group_masks[self._group_first[stage] : self._group_first[stage + 1]])
 
     def count_schedules(self) -> int:
+        """Ways from the full state to the empty one, in O(transitions)."""
         limbs = (c_uint64 * _COUNT_LIMBS)()
         if not self._library.tvm_ios_space_count_schedules(self._space, limbs):
             raise _failure(1, self._num_operators, 0)
         return sum(limb << 64 * position for position, limb in enumerate(limbs))
 
     def start(self, prices_ns: Sequence[int], *, priced: bool) -> None:
+        """Give every stage a price or a bound, and solve every state."""
         self._library.tvm_ios_space_start(self._space, _int64s(prices_ns), priced)
 
     def settle(
         self, stages: Sequence[int], prices_ns: Sequence[int], floors_ns: Sequence[int]
     ) -> None:
+        """Price stages, raise the bounds of what contains them, solve the states this reaches."""
         batch = (c_int32 * len(stages))(*stages)
         done = self._library.tvm_ios_space_settle(
             self._space, len(stages), batch, _int64s(prices_ns), _int64s(floors_ns)
@@ -113,13 +119,16 @@ class NativeStateSpace:
             raise _failure(1, self._num_operators, 0)
 
     def keep_priced_only(self) -> None:
+        """Solve every state with priced stages only."""
         self._library.tvm_ios_space_keep_priced_only(self._space)
 
     def best_weight(self) -> int:
+        """Weight of the best way from the full state."""
         weight: int = self._library.tvm_ios_space_best_weight(self._space)
         return weight
 
     def best_path(self) -> list[int]:
+        """Stages of the best way, in the order they run."""
         path = (c_int32 * self._num_operators)()
         length = self._library.tvm_ios_space_best_path(self._space, path)
         return path[:length]
@@ -153,26 +162,21 @@ def _library() -> ctypes.CDLL | None:
     except (HostError, OSError) as error:
         logging.getLogger(__name__).info("searching in plain Python: %s", error)
         return None
-    space, masks = c_void_p, POINTER(c_uint64)
-    signatures: dict[str, tuple[type | None, list[type]]] = {
-        "new": (
-            space,
-            [c_int, masks, masks, c_int64, masks, c_int64, masks]
-            + [c_int, c_int, c_int, c_int, c_int64, POINTER(c_int)],
-        ),
+    space, masks, numbers = c_void_p, POINTER(c_uint64), POINTER(c_int64)
+    sizes = [c_int, c_int, c_int, c_int, c_int64]
+    new = [c_int, masks, masks, c_int64, masks, c_int64, masks, *sizes, POINTER(c_int)]
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "new": (space, new),
         "free": (None, [space]),
         "transitions": (c_int64, [space]),
         "stages": (c_int64, [space]),
         "sinks": (c_int64, [space]),
         "stage_masks": (masks, [space]),
-        "group_first": (POINTER(c_int64), [space]),
+        "group_first": (numbers, [space]),
         "group_masks": (masks, [space]),
         "count_schedules": (c_int, [space, masks]),
-        "start": (None, [space, POINTER(c_int64), c_int]),
-        "settle": (
-            c_int,
-            [space, c_int64, POINTER(c_int32), POINTER(c_int64), POINTER(c_int64)],
-        ),
+        "start": (None, [space, numbers, c_int]),
+        "settle": (c_int, [space, c_int64, POINTER(c_int32), numbers, numbers]),
         "keep_priced_only": (None, [space]),
         "best_weight": (c_int64, [space]),
         "best_path": (c_int, [space, POINTER(c_int32)]),

@@ -58,7 +58,8 @@ class Pricer:
         ]
 
     def _checked(self, stage: Stage, answer: object) -> int:
-        if isinstance(answer, Integral) and type(answer) is not bool:
+        # NumPy integers are Integral; so is bool, and True is no price.
+        if not isinstance(answer, bool) and isinstance(answer, Integral):
             price = int(answer)
             if 0 <= price <= LARGEST_PRICE_NS:
                 return price

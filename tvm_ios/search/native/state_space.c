@@ -1,5 +1,5 @@
 /* The state space of a schedule block of at most 64 operators: the compiled twin of
- * PythonStateSpace in state_space.py, with the same orders, so that both give the same answers.
+ * PythonStateSpace in python_space.py, with the same orders, so that both give the same answers.
  *
  * Sets are 64-bit masks. States are predecessor-closed sets, ascending as numbers; state 0 is the
  * empty one. Stages are numbered merges first, then concurrent stages as they are found.

@@ -1,4 +1,6 @@
-"""NASNet-A large as recorded work, with no TVM: cells as in Zoph et al., CVPR 2018, units as in IOS.
+"""What search tests share: golden problems, and NASNet-A large as recorded work, with no TVM.
+
+Cells are as in Zoph et al., CVPR 2018, in the variant that IOS measured; units are those of IOS.
 
 A unit is one schedulable operator: ReluConv, ReluSepConv, a pool, or an identity that hosts a sum
 or a concatenation. Work is counted as for the golden files: every sum of v values costs v times its
@@ -7,9 +9,17 @@ elements, a concatenation its elements, each one kernel.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.partition import Partition, ScheduleBlock
+from tvm_ios.cost.problem import RecordedProblem, parse_problem
 from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONSTANTS = SyntheticConstants(
@@ -189,3 +199,28 @@ def nasnet_large() -> Network:
             previous, current = current, net.normal(previous, current, filters)
     net.tail(current)
     return net
+
+
+@pytest.fixture(scope="session")
+def nasnet() -> Network:
+    """NASNet-A large, 374 units in 25 parts."""
+    return nasnet_large()
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, tuple[dict[str, Any], RecordedProblem]]:
+    """The golden files by network: as JSON, and as recorded problems."""
+    folder = Path(__file__).parent.parent / "golden"
+    files = {path.stem.removesuffix("_bs1"): path for path in folder.glob("*_bs1.json")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    return {name: (json.loads(text), parse_problem(text)) for name, text in texts.items()}
+
+
+@pytest.fixture(scope="session")
+def one_block() -> Callable[[OperatorGraph], Partition]:
+    """The partition that keeps a graph whole."""
+
+    def whole(graph: OperatorGraph) -> Partition:
+        return Partition(blocks=(ScheduleBlock(operators=tuple(range(len(graph)))),))
+
+    return whole
