@@ -15,7 +15,7 @@ __all__ = ["place_rows"]
 _SWEEPS = 12
 _SETTLING = 40
 """Passes that keep the order and straighten lines."""
-_PULL = 0.93
+_PULL = 0.98
 """Below 1, so that a long chain of rows does not drift away from the middle."""
 
 
@@ -83,7 +83,7 @@ def _fit(
     """Nearest positions to ``wanted``, in the order of ``key``, without overlap.
 
     Pool-adjacent-violators on the positions less the room that items before them take. A narrow
-    item yields least, for it is a piece of a long line, and a bend shows.
+    item yields to a wide one, so columns of boxes stay in line and long lines bend around them.
     """
     order = sorted(range(len(wanted)), key=lambda item: key[item])
     offsets = [0.0]
@@ -91,7 +91,7 @@ def _fit(
         offsets.append(offsets[-1] + (widths[left] + widths[right]) / 2 + gap)
     pools: list[tuple[float, float, int]] = []
     for item, offset in zip(order, offsets, strict=False):
-        mean, weight, count = wanted[item] - offset, widths[item] ** -0.5, 1
+        mean, weight, count = wanted[item] - offset, widths[item], 1
         while pools and pools[-1][0] > mean:
             other, load, size = pools.pop()
             mean = (mean * weight + other * load) / (weight + load)
