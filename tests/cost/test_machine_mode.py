@@ -93,6 +93,17 @@ def test_a_machine_that_flips_in_every_round_spends_patience_too() -> None:
     assert rounds <= 5
 
 
+def test_without_patience_a_slow_look_is_good_for_a_second() -> None:
+    clock = Clock()
+    watch = watch_of(380, 380, 50, clock=clock, options=ModeOptions(patience_s=0))
+    clock.sleep(10)
+    assert [watch.look() for _ in range(9)] == [True] * 9
+    clock.sleep(1)
+    assert watch.look()
+    clock.sleep(1)
+    assert not watch.look()
+
+
 @pytest.mark.parametrize(
     "values",
     [{"slow_ratio": 1.0}, {"slow_ratio": float("nan")}, {"slow_ns": -1}, {"patience_s": -1}],

@@ -36,6 +36,17 @@ def test_runs_are_as_many_as_a_sample_needs() -> None:
     assert long.number == 1
 
 
+def test_runs_shrink_again_when_samples_get_far_too_long() -> None:
+    """As on an overloaded machine: 20 microseconds a run at first, then 4 ms."""
+    run_ns = [20_000.0]
+    cell = Cell(lambda number: round(number * run_ns[0]), 2)
+    timed_sample(cell, 1e6)
+    assert cell.number >= 50
+    run_ns[0] = 4e6
+    assert timed_sample(cell, 1e6) == 4e6
+    assert cell.number == 2
+
+
 def test_quiet_cells_take_the_least_rounds_and_stay_interleaved() -> None:
     order: list[str] = []
 

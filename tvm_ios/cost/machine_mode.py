@@ -21,6 +21,7 @@ __all__ = ["ModeOptions", "ModeWatch", "WatchedRound"]
 RoundT = TypeVar("RoundT")
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
+LOOK_LASTS_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class ModeWatch:
         self.slow = False
         """Whether the last look found the slow mode."""
         self.patience_left_s = options.patience_s
+        self._looked_at_ns = 0
 
     @property
     def patient(self) -> bool:
@@ -97,7 +99,15 @@ class ModeWatch:
         return self.patience_left_s > 0
 
     def look(self) -> bool:
-        """Take a ping-pong; return whether the machine is slow now."""
+        """Take a ping-pong; return whether the machine is slow now.
+
+        Once patience has run out in the slow mode, a look is good for a second: on an overloaded
+        machine a ping-pong takes 100 ms, and nothing waits for its result any more.
+        """
+        now_ns = self._clock_ns()
+        if self.slow and not self.patient and now_ns - self._looked_at_ns < LOOK_LASTS_NS:
+            return True
+        self._looked_at_ns = now_ns
         self.last_ns = self._ping_pong_ns()
         if not self.last_ns > 0:
             self.last_ns, self.slow = 0.0, False

@@ -25,8 +25,10 @@ GROWTH = 1.618
 """Least growth of the runs in a sample that was too short; TVM's time evaluator uses the same."""
 LARGEST_LEAD = 4
 """Tolerances that the fastest sample may lie below the median; normal noise stays within two."""
-MOST_RUNS = 1_000_000
-"""Keeps a sample bounded for something that takes no time at all."""
+MOST_RUNS = 1000
+"""Enough for a microsecond; whatever takes less (a stage of views) needs no exact price."""
+LONGEST_SAMPLE = 10
+"""Times the least length; a longer sample shrinks the runs of the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +95,15 @@ class Cell:
 
     time_ns: TimedRuns
     number: int
+    """Runs in the next sample."""
     fast_ns: list[float] = field(default_factory=list)
     """Nanoseconds of one run, from each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
     """The same from slow rounds, taken when patience had run out."""
+    least_number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.least_number = self.number
 
     def used_ns(self, repeat: int) -> list[float]:
         """Return the samples that count: the fast ones alone, if they are enough."""
@@ -155,11 +162,16 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
 def timed_sample(cell: Cell, shortest_ns: float) -> float:
     """Nanoseconds of one run, from a sample no shorter than asked for.
 
-    A sample that came out too short is thrown away and its ``number`` grows for good.
+    A sample that came out too short is thrown away and its ``number`` grows. After one that
+    came out far too long it shrinks again: calibrated between two time slices of an overloaded
+    machine, the same runs may take a thousand times longer within them.
     """
     while True:
         elapsed_ns = cell.time_ns(cell.number)
         if elapsed_ns >= shortest_ns or cell.number >= MOST_RUNS:
-            return elapsed_ns / cell.number
+            run_ns = elapsed_ns / cell.number
+            if elapsed_ns > LONGEST_SAMPLE * shortest_ns:
+                cell.number = max(cell.least_number, math.ceil(shortest_ns / run_ns))
+            return run_ns
         wanted = cell.number * max(GROWTH, 1.1 * shortest_ns / max(elapsed_ns, 1))
         cell.number = min(MOST_RUNS, math.ceil(wanted))
