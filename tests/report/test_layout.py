@@ -129,3 +129,34 @@ def test_a_schedule_without_stages_is_an_empty_page():
     layout = lay_out(graph, sequential_schedule(graph))
     assert layout.boxes == {}
     assert layout.bands == ()
+
+
+def test_members_of_a_merged_stage_stand_side_by_side(graph, schedule):
+    layout = lay_out(graph, schedule)
+    wide, narrow = (layout.boxes[operator] for operator in schedule.stages[1].operators)
+    assert wide.y == narrow.y
+    between = sorted((wide.x, narrow.x))
+    band = next(band for band in layout.bands if band.stage == 1)
+    assert not any(
+        between[0] < wire.start.x < between[1] and band.top <= wire.start.y < band.top + band.height
+        for wire in layout.wires
+        if wire.start.x == wire.end.x
+    )
+
+
+def test_a_thousand_operators_can_be_laid_out():
+    graph = OperatorGraph(
+        "large",
+        tuple(
+            Operator(
+                name=f"relu{i}",
+                kind="relu",
+                predecessors=tuple(sorted({max(i - 1 - i % 3, 0), max(i - 5, 0)})) if i else (),
+                workload="relu",
+            )
+            for i in range(1000)
+        ),
+    )
+    schedule = greedy_schedule(graph)
+    layout = lay_out(graph, schedule)
+    assert len(layout.boxes) == 1000

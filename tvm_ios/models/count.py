@@ -8,7 +8,10 @@ a rectifier with the (separable) convolution behind it, a pooling, or the sums a
 concatenation that join branches. An *operator* of tvm-ios is what Relay's FuseOps makes one kernel
 of, and that differs: a separable unit becomes two or three operators (its rectifier joins the
 operator before it where that has no other reader, else it stays alone), and a sum can join the
-convolution in front of it. Schedules are made of operators; units are only for this comparison.
+convolution in front of it. With TVM 0.17 for a CPU, 119 units of Inception V3 become 121 operators,
+50 of SqueezeNet 44, 36 of the small RandWire 88 and 67 of the small NASNet 112, two layout
+transforms at the ends included. Schedules are made of operators; units are only for this
+comparison.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class Page:
             start = self._exit(upper, source, bottom)
             passes = source == target
             end = self._entry(lower, target, lower_top, None if passes else start.x)
-            self._wires.append(Wire(start=start, end=end, arrow=not passes and end.y > lower_top))
+            self._wires.append(Wire(start=start, end=end, arrow=False))
 
     def _exit(self, row: _Row, operator: int, bottom: float) -> Point:
         group = row.group_of(operator)
@@ -244,7 +244,8 @@ class Page:
             return Point(row.centres[row.item_of(operator)], bottom)
         box = self._boxes[operator]
         if operator == group[-1]:
-            return Point(box.x, box.y + BOX_HEIGHT / 2)
+            self._wires.append(_straight(box.x, box.y + BOX_HEIGHT / 2, bottom))
+            return Point(box.x, bottom)
         return self._side_exit(operator, bottom)
 
     def _entry(self, row: _Row, operator: int, top: float, origin: float | None) -> Point:
@@ -254,7 +255,8 @@ class Page:
             return Point(row.centres[row.item_of(operator)], top)
         box = self._boxes[operator]
         if operator == group[0]:
-            return Point(box.x, box.y - BOX_HEIGHT / 2)
+            self._wires.append(_straight(box.x, top, box.y - BOX_HEIGHT / 2, arrow=True))
+            return Point(box.x, top)
         return self._side_entry(box, top, origin)
 
 

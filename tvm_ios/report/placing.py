@@ -15,8 +15,8 @@ __all__ = ["place_rows"]
 _SWEEPS = 12
 _SETTLING = 40
 """Passes that keep the order and straighten lines."""
-_PULL = 0.98
-"""Below 1, so that a long chain of rows does not drift away from the middle."""
+_PULL = 0.95
+"""Below 1, so that lines stay close to the middle of the page, which is at 0."""
 
 
 def place_rows(
@@ -84,6 +84,7 @@ def _fit(
 
     Pool-adjacent-violators on the positions less the room that items before them take. A narrow
     item yields to a wide one, so columns of boxes stay in line and long lines bend around them.
+    The row is then moved to the middle of the page, or long schedules drift to one side.
     """
     order = sorted(range(len(wanted)), key=lambda item: key[item])
     offsets = [0.0]
@@ -101,7 +102,9 @@ def _fit(
     centres = [0.0] * len(wanted)
     for item, offset, position in zip(order, offsets, fitted, strict=False):
         centres[item] = position + offset
-    return centres
+    moment = sum(centre * width for centre, width in zip(centres, widths, strict=True))
+    middle = moment / sum(widths) if centres else 0.0
+    return [centre - middle for centre in centres]
 
 
 def _shifted(centres: list[list[float]], widths: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -117,5 +120,4 @@ def _shifted(centres: list[list[float]], widths: Sequence[Sequence[float]]) -> l
 
 
 def _mean(values: Sequence[float], default: float) -> float:
-    """Mean of the neighbours, pulled to the middle of the page at 0."""
     return _PULL * sum(values) / len(values) if values else default
