@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.graph import OperatorGraph, bits_of
 from tvm_ios.errors import OptionError
 
 __all__ = ["Partition", "ScheduleBlock", "order_ideals", "partition_graph", "split_operators"]
@@ -190,34 +191,29 @@ def _cut(
 ) -> list[tuple[int, ...]]:
     """Split a segment after every operator that all earlier ones precede and all later ones follow.
 
-    All later ones follow it if none reads past it and none starts without it; all earlier ones
-    precede it if each of them has a reader. With loose ends allowed, operators that nobody reads
-    and operators that read nobody do not stand in the way of a cut.
+    With loose ends allowed, earlier ones that no later one depends on need not precede it, so an
+    output in the middle of the network does not stand in the way of a cut.
     """
-    inside = 0
+    position_of = {operator: position for position, operator in enumerate(segment)}
+    ancestors: list[int] = []
     for operator in segment:
-        inside |= 1 << operator
-    last_reader = dict.fromkeys(segment, -1)
-    last_source = 0
-    for position, operator in enumerate(segment):
-        reads = predecessors[operator] & inside
-        if not reads:
-            last_source = position
-        while reads:
-            low = reads & -reads
-            last_reader[low.bit_length() - 1] = position
-            reads ^= low
-    blocks: list[tuple[int, ...]] = []
-    start = 0
-    reach = -1
-    for position, operator in enumerate(segment):
-        if reach <= position and (position >= last_source or allow_loose_ends):
-            blocks.append(tuple(segment[start : position + 1]))
-            start = position + 1
-        unread = last_reader[operator] < 0
-        reach = max(
-            reach, len(segment) if unread and not allow_loose_ends else last_reader[operator]
-        )
-    if start < len(segment):
-        blocks.append(tuple(segment[start:]))
-    return blocks
+        above = 0
+        for predecessor in bits_of(predecessors[operator]):
+            if predecessor in position_of:
+                before = position_of[predecessor]
+                above |= ancestors[before] | 1 << before
+        ancestors.append(above)
+    cuts = []
+    needed_by_all, needed_by_any = -1, 0
+    for position in range(len(segment) - 1, -1, -1):
+        unreached = ((1 << position) - 1) & ~ancestors[position]
+        if needed_by_all >> position & 1 and not unreached & (
+            needed_by_any if allow_loose_ends else -1
+        ):
+            cuts.append(position + 1)
+        needed_by_all &= ancestors[position]
+        needed_by_any |= ancestors[position]
+    bounds = [0, *reversed(cuts)]
+    if bounds[-1] < len(segment):
+        bounds.append(len(segment))
+    return [tuple(segment[begin:end]) for begin, end in pairwise(bounds)]
