@@ -273,6 +273,20 @@ class MultiStreamGraphModule:
                 time.sleep(cooldown_interval_ms / 1e3)
         return BenchmarkResult(results)
 
+    def time_ns(self, number: int) -> int:
+        """Elapsed nanoseconds of ``number`` back-to-back runs, every lane awake from the start.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        return self._executor.time_ns(number)
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._executor.ping_pong_ns()
+
     def trace(self) -> list[TraceEvent]:
         """Run once and say who ran what, when, on which lane; by start time.
 

@@ -107,12 +107,13 @@ def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
     """Load under a name never used before.
 
     The loader finds libraries by name first: a file exported again to the path of a library that
-    is still loaded would give the old kernels.
+    is still loaded would give the old kernels. ``tvm.runtime.load_module`` would follow the link.
     """
     with tempfile.TemporaryDirectory() as folder:
         alias = Path(folder) / "kernels.so"
         alias.symlink_to(path.resolve(strict=True))
-        return tvm.runtime.load_module(str(alias)), ctypes.CDLL(str(alias))
+        load = tvm.get_global_func("runtime.ModuleLoadFromFile")
+        return load(str(alias), "so"), ctypes.CDLL(str(alias))
 
 
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:

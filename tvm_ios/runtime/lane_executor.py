@@ -98,6 +98,10 @@ class LaneExecutor:
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
 
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._pool.ping_pong_ns()
+
     def trace(self) -> list[TraceEvent]:
         """Run once and say who ran what, when, on which lane; by start time.
 

@@ -120,6 +120,10 @@ class NativeStageRunner:
         )
         return len(self._libraries) - 1
 
+    def needs_no_kernel(self, library: int, operator: int) -> bool:
+        """Whether an operator became a view, so running it costs nothing."""
+        return operator not in self._library(library, operator).position
+
     def prepare(self, groups: Sequence[Sequence[tuple[int, int]]]) -> StageProgram:
         """Make a program of concurrent groups.
 

@@ -363,6 +363,7 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
     release_roots(program);
     do_job(&pool->lanes[0]);
   } else {
+    atomic_store(&pool->iterations_left, 0);
     atomic_store(&pool->end_ns, start_ns);
     atomic_store(&pool->finished, 1);
   }

@@ -1,0 +1,273 @@
+"""What compiling gives: kernels, a schedule on them, and the executor that runs it.
+
+The last nouns before running: :class:`ModelKernels` is compiled code of one module, shared by all
+schedules that merge nothing; :class:`CompiledModel` is one schedule on such kernels.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.errors import OptionError
+from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.relay import (
+    Extraction,
+    PreparedModule,
+    StagedBuild,
+    build,
+    placements_for,
+    prepare,
+    read_schedule,
+    rewrite,
+)
+from tvm_ios.runtime.artifact import export_artifact
+from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.native_runtime import shared_runtime
+from tvm_ios.runtime.placement import Placement
+from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.tune_report import TuneReport
+
+__all__ = [
+    "BuiltModel",
+    "CompiledModel",
+    "ModelKernels",
+    "build_model",
+    "lower_partitioned",
+    "lower_schedule",
+]
+
+
+class ModelKernels:
+    """Compiled kernels of one module in a file of their own, loaded when first needed.
+
+    The file lives as long as this object; executors keep what they have loaded.
+    """
+
+    def __init__(self, staged: StagedBuild) -> None:
+        self.staged = staged
+        self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
+
+    @cached_property
+    def path(self) -> Path:
+        """The exported kernels, without parameters."""
+        path = Path(self._folder.name) / "kernels.so"
+        self.staged.factory.get_lib().export_library(str(path))
+        return path
+
+    @cached_property
+    def library(self) -> KernelLibrary:
+        """The kernels, loaded, their parallel launches sent to our lanes."""
+        return KernelLibrary(self.path, shared_runtime())
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltModel:
+    """A prepared module and its kernels, before any schedule."""
+
+    prepared: PreparedModule
+    kernels: ModelKernels
+
+    @property
+    def extraction(self) -> Extraction:
+        """The operators, and the IR they stand for."""
+        return self.kernels.staged.extraction
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """What is scheduled."""
+        return self.extraction.graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledModel:
+    """A model with its inter-operator schedule, compiled."""
+
+    module: tvm.IRModule
+    """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
+    graph: OperatorGraph
+    schedule: InterOpSchedule
+    plan: ExecutionPlan
+    kernels: ModelKernels
+    notes: tuple[str, ...] = ()
+    """What a user should know of how the module was prepared."""
+    tune_report: TuneReport | None = None
+
+    def executor(
+        self,
+        device: Any = None,
+        *,
+        lanes: int | None = None,
+        options: LaneOptions | None = None,
+    ) -> MultiStreamGraphModule:
+        """Run the model in this process, with the interface of TVM's ``GraphModule``.
+
+        Parameters
+        ----------
+        device
+            ``tvm.cpu()``, the only one there is; may be omitted.
+        lanes
+            Threads, the caller's included; what the model was compiled for where omitted.
+        options
+            How lanes share work and wait.
+
+        Raises
+        ------
+        OptionError
+            If the device is no CPU, or there are more lanes than cores.
+        """
+        require_cpu(device)
+        params = self.kernels.staged.params
+        return MultiStreamGraphModule(
+            self.plan, self.kernels.library, params, lanes=lanes, options=options
+        )
+
+    def export_library(self, path: str | Path) -> None:
+        """Write kernels, parameters, plan and native executor into one file.
+
+        :func:`tvm_ios.load` reads it back, with no C compiler; stock TVM can load it as well.
+
+        Raises
+        ------
+        ArtifactError
+            If the file cannot be written.
+        """
+        export_artifact(self.kernels.staged.factory, self.plan, path)
+
+    def report(self) -> TuneReport:
+        """What tuning did, and why this schedule was kept.
+
+        Raises
+        ------
+        OptionError
+            If the model was compiled without tuning.
+        """
+        if self.tune_report is None:
+            raise OptionError(
+                "this model was compiled with a given schedule, so there is no tuning report; "
+                "use tvm_ios.tune for one"
+            )
+        return self.tune_report
+
+    def as_text(self) -> str:
+        """The schedule, one line a stage."""
+        return self.schedule.as_text()
+
+
+def build_model(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None = None, target: Any = None
+) -> BuiltModel:
+    """Prepare a model and compile its kernels once, every operator a stage of its own.
+
+    Parameters
+    ----------
+    mod
+        A Relay module; one that ``PrepareModule`` has run on is taken as it is.
+    params
+        Parameters by name.
+    target
+        A CPU target; the best for this processor where omitted.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be prepared or compiled, or nothing of it can be scheduled.
+    OptionError
+        If the target is no CPU.
+    """
+    with cached_libinfo():
+        prepared = prepare(mod, params, target if target is not None else host_target())
+        require_cpu_target(prepared.target)
+        staged = build(prepared.module, prepared.target, prepared.params)
+    return BuiltModel(prepared, ModelKernels(staged))
+
+
+def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
+    """Put a schedule on the kernels of a built model; merged stages are compiled anew.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph or breaks a rule.
+    PlanError
+        If no legal plan comes out of it.
+    """
+    module = rewrite(built.prepared.module, schedule)
+    kernels = built.kernels
+    placements: Sequence[Placement]
+    if any(
+        stage.strategy is Strategy.MERGE and len(stage.operators) > 1 for stage in schedule.stages
+    ):
+        with cached_libinfo():
+            kernels = ModelKernels(build(module, built.prepared.target, built.prepared.params))
+        placements = kernels.staged.placements
+    else:
+        placements = placements_for(built.extraction, schedule)
+    return CompiledModel(
+        module=module,
+        graph=built.graph,
+        schedule=schedule,
+        plan=_plan(kernels.staged, placements, lanes),
+        kernels=kernels,
+        notes=built.prepared.notes,
+    )
+
+
+def lower_partitioned(
+    module: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    *,
+    lanes: int,
+) -> CompiledModel:
+    """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
+
+    Raises
+    ------
+    ModelError
+        If the attributes of its stages do not fit their code.
+    OptionError
+        If the target is no CPU.
+    """
+    chosen = tvm.target.Target(target if target is not None else host_target())
+    require_cpu_target(chosen)
+    with cached_libinfo():
+        staged = build(module, chosen, params)
+    return CompiledModel(
+        module=module,
+        graph=staged.extraction.graph,
+        schedule=read_schedule(module),
+        plan=_plan(staged, staged.placements, lanes),
+        kernels=ModelKernels(staged),
+    )
+
+
+def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> ExecutionPlan:
+    names = staged.operator_names
+    return lower_plan(staged.graph_json, placements, lanes=lanes, operator_names=names)
+
+
+def require_cpu(device: Any) -> None:
+    """Refuse a device other than the CPU."""
+    if device is not None and tvm.device(str(device)).device_type != tvm.cpu().device_type:
+        raise OptionError(f"device is {device}; this version runs on tvm.cpu() only")
+
+
+def require_cpu_target(target: tvm.target.Target) -> None:
+    """Refuse a target other than the CPU this process runs on."""
+    if target.kind.name != "llvm":
+        raise OptionError(
+            f"target is {str(target)!r}; this version schedules for llvm targets only, such as "
+            f"{host_target()!r}"
+        )

@@ -1,0 +1,274 @@
+"""Prices stages of a prepared Relay module on this machine: the bridge from IR to measured cost.
+
+The module is built once; every stage of one search is then timed with those kernels, on the lanes
+the final executor uses. A merge stage needs a kernel the module does not have: it is built when the
+search first asks for its price, once per workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import tvm
+
+from tvm_ios.compiled import BuiltModel, ModelKernels
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.errors import CostError
+from tvm_ios.host import cached_libinfo, default_lanes, processor_name
+from tvm_ios.relay.build import StagedBuild, build
+from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.relay.prepare import PreparedModule
+from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.native_runtime import runtime_digest
+from tvm_ios.runtime.stage_runner import NativeStageRunner
+
+__all__ = [
+    "KernelPrices",
+    "RelayStageRunner",
+    "measured_cost_model",
+    "open_database",
+    "profile_context",
+    "with_kernel_identity",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    """A native stage; it belongs to the graph the runner was made for."""
+
+    native: Any
+
+
+class RelayStageRunner:
+    """Runs any stage of one built module natively; a StageRunner for the measured cost model.
+
+    A context manager: leaving it stops the lanes.
+
+    Parameters
+    ----------
+    built
+        The module and its kernels.
+    lanes
+        Lanes the stages run on.
+    """
+
+    def __init__(self, built: BuiltModel, *, lanes: int) -> None:
+        self.built = built
+        self.lanes = lanes
+        self._merged: dict[tuple[str, ...], tuple[int, int]] = {}
+        self._native = NativeStageRunner(lanes)
+        self._base_library = self._add(built.kernels)
+
+    def __enter__(self) -> RelayStageRunner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the lanes; a second call does nothing."""
+        self._native.close()
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> _Handle:
+        """Make a stage ready to run; a merge stage may have to be compiled first."""
+        if stage.strategy is Strategy.MERGE and len(stage.operators) > 1:
+            library, count = self._merged_library(graph, stage.operators)
+            return _Handle(self._native.prepare([[(library, i) for i in range(count)]]))
+        groups = [[(self._base_library, index) for index in group] for group in stage.groups]
+        return _Handle(self._native.prepare(groups))
+
+    def time_ns(self, handle: _Handle, number: int) -> int:
+        """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
+        return self._native.time_ns(handle.native, number)
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._native.ping_pong_ns()
+
+    def needs_no_kernel(self, operator: int) -> bool:
+        """Whether an operator became a view, which depends on the whole graph."""
+        return self._native.needs_no_kernel(self._base_library, operator)
+
+    def _merged_library(self, graph: OperatorGraph, members: Sequence[int]) -> tuple[int, int]:
+        """The library of a merged stage and its number of operators."""
+        key = tuple(graph.operators[index].workload for index in members)
+        if key not in self._merged:
+            module = merge_stage_module(self.built.extraction, tuple(members))
+            with cached_libinfo():
+                merged = ModelKernels(build(module, self.built.prepared.target))
+            self._merged[key] = (self._add(merged), len(merged.staged.operator_names))
+        return self._merged[key]
+
+    def _add(self, kernels: ModelKernels) -> int:
+        staged = kernels.staged
+        views = [placement.view for placement in staged.placements]
+        return self._native.add_library(kernels.path, staged.graph_json, staged.params, views)
+
+
+def with_kernel_identity(runner: RelayStageRunner) -> OperatorGraph:
+    """The graph of a built model, with the code of each kernel in its workload.
+
+    Tuning records and pass options give one workload different kernels, and the graph around a
+    concatenation decides whether it needs a kernel at all: no price may outlive that.
+    """
+    graph = runner.built.graph
+    codes = _kernel_codes(runner.built.kernels.staged)
+    return OperatorGraph(
+        graph.name,
+        tuple(
+            replace(
+                operator,
+                workload=f"{operator.workload}@"
+                + ("view" if runner.needs_no_kernel(index) else codes[index]),
+            )
+            for index, operator in enumerate(graph.operators)
+        ),
+    )
+
+
+def _kernel_codes(base: StagedBuild) -> list[str]:
+    digests = {}
+    for symbol, info in base.factory.function_metadata.items():
+        hashes = [tvm.ir.structural_hash(code) & (2**64 - 1) for code in _code_of(info)]
+        digests[str(symbol)] = "+".join(f"{value:016x}" for value in sorted(hashes))
+    operators = read_graph_json(base.graph_json).operators
+    return [digests.get(operator.kernel or "", "") for operator in operators]
+
+
+def _code_of(info: Any) -> list[Any]:
+    return [function for _, function in info.tir_primfuncs.items()]
+
+
+class KernelPrices:
+    """Prices stages of one built module; a CostModel for its graph and no other.
+
+    Parameters
+    ----------
+    runner
+        What runs the stages.
+    database
+        Where prices are kept; None keeps them in memory only.
+    options
+        How a stage is timed.
+    on_batch
+        Called after each measured batch; for progress.
+    """
+
+    def __init__(
+        self,
+        runner: RelayStageRunner,
+        *,
+        database: ProfileDatabase | None = None,
+        options: MeasureOptions | None = None,
+        on_batch: Callable[[MeasureCounters], None] | None = None,
+    ) -> None:
+        self.runner = runner
+        self.graph = runner.built.graph
+        self._identified = with_kernel_identity(runner)
+        self._measured = MeasuredCostModel(
+            runner,
+            profile_context(runner.built.prepared.target, runner.lanes),
+            options=options,
+            database=database,
+            on_batch=on_batch,
+        )
+
+    @property
+    def counters(self) -> MeasureCounters:
+        """What pricing has cost so far."""
+        return self._measured.counters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the prices ought to know; empty when all went well."""
+        return self._measured.notes
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Latency of each stage, run by itself, in nanoseconds.
+
+        Raises
+        ------
+        CostError
+            If the graph is another one than was built, or a stage cannot be run.
+        """
+        if graph is not self.graph and graph.fingerprint() != self.graph.fingerprint():
+            raise CostError(
+                f"graph {graph.name!r} (fingerprint {graph.fingerprint()}) is not the one these "
+                f"kernels were built for ({self.graph.fingerprint()}); build and price the same "
+                "module"
+            )
+        return self._measured.price(self._identified, stages)
+
+
+@contextmanager
+def measured_cost_model(
+    prepared: PreparedModule,
+    *,
+    lanes: int | None = None,
+    database: ProfileDatabase | str | Path | None = None,
+    options: MeasureOptions | None = None,
+) -> Iterator[KernelPrices]:
+    """Build a prepared module and price its stages on this machine.
+
+    Parameters
+    ----------
+    prepared
+        A module prepared for a CPU target.
+    lanes
+        Lanes to price for; the cores this process may use where omitted.
+    database
+        A profile database or its file; the default file where omitted.
+    options
+        How a stage is timed.
+
+    Raises
+    ------
+    ModelError
+        If the module cannot be compiled.
+    DatabaseError
+        If the database cannot be read.
+    """
+    opened = open_database(database)
+    with cached_libinfo():
+        base = build(prepared.module, prepared.target, prepared.params)
+    built = BuiltModel(prepared, ModelKernels(base))
+    with RelayStageRunner(built, lanes=lanes or default_lanes()) as runner:
+        yield KernelPrices(runner, database=opened, options=options)
+
+
+def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:
+    """What all prices of one search depend on besides the stages."""
+    return ProfileContext(
+        device=processor_name(),
+        lanes=lanes,
+        tvm_version=tvm.__version__,
+        kernels=str(target),
+        executor=runtime_digest(),
+    )
+
+
+def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
+    """A profile database that can be read: the one given, the file given, or the default file.
+
+    Raises
+    ------
+    DatabaseError
+        If the file is damaged, foreign, or not accessible.
+    """
+    opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
+    opened.count()
+    return opened
