@@ -1,0 +1,199 @@
+"""``MultiStreamGraphModule`` answers like TVM's ``GraphModule`` loaded from the same file."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from tvm_ios.errors import ExecutionError
+
+tvm = pytest.importorskip("tvm", reason="the module runs kernels of TVM")
+
+from tvm.contrib import graph_executor
+from tvm_ios.runtime.artifact import load
+
+
+@pytest.fixture
+def pair(exported):
+    """Our module and the stock one."""
+    _, path = exported
+    stock = graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))
+    with load(path) as ours:
+        yield ours, stock
+
+
+@pytest.fixture
+def built(exported):
+    return exported[0]
+
+
+def test_counts_names_and_types_agree(pair):
+    ours, stock = pair
+    assert ours.get_num_inputs() == stock.get_num_inputs()
+    assert ours.get_num_outputs() == stock.get_num_outputs()
+    shapes, dtypes = stock.get_input_info()
+    assert ours.get_input_info() == (
+        {str(name): tuple(map(int, shape)) for name, shape in shapes.items()},
+        {str(name): str(dtype) for name, dtype in dtypes.items()},
+    )
+    for name in (*shapes, "no such input"):
+        assert ours.get_input_index(name) == stock.get_input_index(name)
+
+
+def test_inputs_and_outputs_agree(pair, built):
+    ours, stock = pair
+    for module in pair:
+        module.set_input("data", built.input)
+        module.run()
+    for index in range(stock.get_num_inputs()):
+        np.testing.assert_array_equal(
+            ours.get_input(index).numpy(), stock.get_input(index).numpy()
+        )
+    for index in range(stock.get_num_outputs()):
+        mine, theirs = ours.get_output(index), stock.get_output(index)
+        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("as_what", [np.asarray, tvm.nd.array, np.ndarray.tolist])
+def test_values_may_be_arrays_or_lists(pair, built, as_what):
+    ours, _ = pair
+    ours.run(data=as_what(built.input))
+    np.testing.assert_array_equal(ours.get_output(0).numpy(), built.expected[0])
+
+
+def test_inputs_may_be_numbered(pair, built):
+    ours, _ = pair
+    ours.set_input(ours.get_input_index("data"), built.input)
+    ours.run()
+    np.testing.assert_array_equal(ours.get_output(0).numpy(), built.expected[0])
+
+
+def test_copies_go_to_the_callers_array(pair, built):
+    ours, _ = pair
+    ours.run(data=built.input)
+    out = tvm.nd.empty(built.expected[0].shape)
+    assert ours.get_output(0, out).same_as(out)
+    np.testing.assert_array_equal(out.numpy(), built.expected[0])
+    data = tvm.nd.empty(built.input.shape)
+    ours.get_input("data", data)
+    np.testing.assert_array_equal(data.numpy(), built.input)
+
+
+def test_changed_parameters_count(pair, built):
+    ours, stock = pair
+    name = next(iter(built.factory.get_params()))
+    value = np.full_like(built.factory.get_params()[name].numpy(), 0.125)
+    for module in pair:
+        module.set_input(name, value)
+        module.run(data=built.input)
+    np.testing.assert_array_equal(ours.get_output(0).numpy(), stock.get_output(0).numpy())
+    assert (ours.get_output(0).numpy() != built.expected[0]).any()
+
+
+def test_parameters_load_and_share(pair, built, exported):
+    ours, _ = pair
+    zeros = {
+        name: tvm.nd.array(np.zeros_like(value.numpy()))
+        for name, value in built.factory.get_params().items()
+    }
+    ours.load_params(tvm.runtime.save_param_dict({**zeros, "unknown": tvm.nd.array([1.0])}))
+    with load(exported[1]) as other:
+        other.share_params(ours, tvm.runtime.save_param_dict(zeros))
+        for module in (ours, other):
+            module.run(data=built.input)
+        np.testing.assert_array_equal(ours.get_output(0).numpy(), other.get_output(0).numpy())
+        ours.load_params(tvm.runtime.save_param_dict(built.factory.get_params()))
+        other.run()
+        np.testing.assert_array_equal(other.get_output(0).numpy(), built.expected[0])
+
+
+def test_zero_copy_inputs_and_outputs(pair, built):
+    ours, _ = pair
+    data = tvm.nd.array(np.zeros_like(built.input))
+    ours.set_input_zero_copy("data", data)
+    outs = [tvm.nd.empty(value.shape) for value in built.expected]
+    for index, out in enumerate(outs):
+        ours.set_output_zero_copy(index, out)
+    data.copyfrom(built.input)
+    ours.run()
+    for out, expected in zip(outs, built.expected, strict=True):
+        np.testing.assert_array_equal(out.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("dat", np.zeros(1), r"no input 'dat'; the inputs are 'data'"),
+        (99, np.zeros(1), r"no input 99"),
+        ("data", np.zeros((1, 2), "float32"), r"float32\(1, 16, 8, 8\), but float32\(1, 2\)"),
+        ("data", np.zeros((1, 16, 8, 8)), r"'data' is float32.* but float64"),
+    ],
+)
+def test_wrong_inputs_are_named(pair, key, value, message):
+    ours, _ = pair
+    with pytest.raises(ExecutionError, match=message):
+        ours.set_input(key, value)
+    if isinstance(key, str):
+        with pytest.raises(ExecutionError, match=message):
+            ours.run(**{key: value})
+
+
+@pytest.mark.parametrize("index", [-1, 3, "x"])
+def test_wrong_outputs_are_named(pair, index):
+    with pytest.raises(ExecutionError, match=r"no output .*; outputs are numbered 0 to 2"):
+        pair[0].get_output(index)
+
+
+def test_zero_copy_refuses_what_does_not_fit(pair):
+    ours, _ = pair
+    with pytest.raises(ExecutionError, match="zero-copy array is float32"):
+        ours.set_input_zero_copy("data", tvm.nd.empty((1, 2)))
+    with pytest.raises(ExecutionError, match="without a copy"):
+        ours.set_input_zero_copy("data", "a string")
+
+
+def test_debug_get_output_says_where_to_go(pair):
+    with pytest.raises(ExecutionError, match="debug_executor"):
+        pair[0].debug_get_output(0, None)
+
+
+def test_functions_by_name(pair, built):
+    ours, _ = pair
+    ours["set_input"]("data", built.input)
+    ours["run"]()
+    np.testing.assert_array_equal(ours["get_output"](0).numpy(), built.expected[0])
+    with pytest.raises(ExecutionError, match="no function 'fly'"):
+        ours["fly"]
+
+
+@pytest.mark.parametrize("end_to_end", [False, True])
+def test_benchmark_gives_one_result_a_repeat(pair, built, end_to_end):
+    ours, _ = pair
+    result = ours.benchmark(
+        tvm.cpu(), repeat=3, number=2, min_repeat_ms=1, end_to_end=end_to_end, data=built.input
+    )
+    assert len(result.results) == 3
+    assert all(seconds > 0 for seconds in result.results)
+    with pytest.raises(ExecutionError, match="only 'run'"):
+        ours.benchmark(tvm.cpu(), func_name="get_output")
+
+
+def test_outputs_outlive_the_module(exported):
+    built, path = exported
+    module = load(path)
+    module.run(data=built.input)
+    output = module.get_output(0)
+    module.close()
+    del module
+    gc.collect()
+    np.testing.assert_array_equal(output.numpy(), built.expected[0])
+
+
+def test_a_closed_module_refuses_to_run(exported):
+    module = load(exported[1])
+    module.close()
+    with pytest.raises(ExecutionError, match="closed"):
+        module.run()
