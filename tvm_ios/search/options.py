@@ -50,21 +50,18 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
-        for name, least in (
-            ("max_group_size", 0),
-            ("max_num_groups", 0),
-            ("max_block_size", 1),
-            ("max_block_states", 2),
-            ("max_block_transitions", 1),
-            ("bound_margin_percent", 0),
+        for name, least, most in (
+            ("max_group_size", 0, None),
+            ("max_num_groups", 0, None),
+            ("max_block_size", 1, 1000),
+            ("max_block_states", 2, 10**6),
+            ("max_block_transitions", 1, 10**9),
+            ("bound_margin_percent", 0, 100),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                unlimited = " (0 means no limit)" if name.startswith("max_") and not least else ""
-                raise OptionError(
-                    f"{name} is {value!r}; give a whole number of {least} or more{unlimited}"
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or value < least or (most is not None and value > most):
+                limits = (
+                    "of 0 or more (0 means no limit)" if most is None else f"from {least} to {most}"
                 )
-        if self.bound_margin_percent > 100:
-            raise OptionError(
-                f"bound_margin_percent is {self.bound_margin_percent}; give at most 100"
-            )
+                raise OptionError(f"{name} is {value!r}; give a whole number {limits}")

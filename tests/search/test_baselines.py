@@ -1,0 +1,54 @@
+"""Sequential and greedy schedules; their golden stages and costs are in test_golden.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.errors import OptionError
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+
+@st.composite
+def graphs(draw):
+    operators = tuple(
+        Operator(
+            name=f"o{head}",
+            kind="k",
+            predecessors=tuple(t for t in range(head) if draw(st.integers(0, 2)) == 0),
+            workload="w",
+            schedulable=draw(st.integers(0, 4)) > 0,
+        )
+        for head in range(draw(st.integers(0, 10)))
+    )
+    return OperatorGraph("g", operators)
+
+
+@given(graphs(), st.integers(1, 4))
+def test_schedules_are_right(graph, streams):
+    verify_schedule(sequential_schedule(graph), graph, max_group_size=1, max_num_groups=1)
+    verify_schedule(
+        greedy_schedule(graph, streams), graph, max_group_size=1, max_num_groups=streams
+    )
+
+
+def test_what_does_not_fit_goes_first_in_the_next_stage():
+    rows = [(), (), (), (0,), (1,)]
+    operators = tuple(
+        Operator(name=str(i), kind="k", predecessors=row, workload="w")
+        for i, row in enumerate(rows)
+    )
+    schedule = greedy_schedule(OperatorGraph("g", operators), 2)
+    assert [stage.groups for stage in schedule.stages] == [
+        ((0,), (1,)),
+        ((2,), (3,)),
+        ((4,),),
+    ]
+
+
+def test_no_stream():
+    with pytest.raises(OptionError, match="max_num_streams is 0"):
+        greedy_schedule(OperatorGraph("g", ()), 0)

@@ -1,0 +1,198 @@
+"""The lazy search: the exhaustive optimum from few prices."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.core.endings import EndingRule
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
+
+CONCURRENT = frozenset({Strategy.CONCURRENT})
+
+
+def _both_ways(graph, model, one_block, **options):
+    options = SearchOptions(centred_merges=True, **options)
+    whole = one_block(graph)
+    exhaustive = search_ios(graph, model, options, lazy=False, partition=whole)
+    lazy = search_ios(graph, model, options, partition=whole)
+    assert exhaustive.priced == exhaustive.distinct_stages == lazy.distinct_stages
+    assert lazy.latency_ns == exhaustive.latency_ns
+    assert lazy.num_schedules == exhaustive.num_schedules
+    return lazy.priced, exhaustive.priced
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("part", [5, 6, 7, 8, 10, 11])
+def test_inception_prices_a_fifth_at_most(golden, one_block, part, native):
+    recorded = golden["inception_v3"][1].parts[part]
+    for rule in EndingRule:
+        lazy, all_of_them = _both_ways(
+            recorded.graph, recorded.cost_model, one_block, endings=rule, native=native
+        )
+        assert 10 * lazy < all_of_them
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 4, 9])
+def test_nasnet_prices_a_fifth_at_most(nasnet, one_block, part):
+    graph, model = nasnet.graph(part)
+    for rule in EndingRule:
+        lazy, all_of_them = _both_ways(graph, model, one_block, endings=rule)
+        assert 5 * lazy < all_of_them
+
+
+@pytest.mark.slow
+def test_nasnet_cell_in_plain_python(nasnet, one_block):
+    graph, model = nasnet.graph(4)
+    lazy, all_of_them = _both_ways(graph, model, one_block, native=False)
+    assert 5 * lazy < all_of_them
+
+
+@pytest.mark.parametrize("part", [2, 3, 4])
+def test_randwire_prices_a_twentieth_at_most(golden, one_block, part):
+    recorded = golden["randwire"][1].parts[part]
+    options = SearchOptions(strategies=CONCURRENT)
+    found = search_ios(
+        recorded.graph, recorded.cost_model, options, partition=one_block(recorded.graph)
+    )
+    assert found.latency_ns == {2: 423720, 3: 462175, 4: 434096}[part]
+    assert 20 * found.priced < found.distinct_stages
+
+
+@st.composite
+def problems(draw):
+    """Random graphs with the synthetic cost, for which both bounds are true."""
+    count = draw(st.integers(1, 8))
+    operators = tuple(
+        Operator(
+            name=str(head),
+            kind="k",
+            predecessors=tuple(t for t in range(head) if draw(st.integers(0, 2)) == 0),
+            workload="w",
+        )
+        for head in range(count)
+    )
+    number = st.integers(1, 500)
+    works = [[PrimitiveWork(draw(number), draw(number), 1)] for _ in operators]
+    constants = SyntheticConstants(
+        peak_per_ns=draw(st.integers(1, 20)),
+        saturation=draw(st.integers(1, 300)),
+        launch_ns=draw(st.integers(0, 30)),
+        host_ns=draw(st.integers(0, 20)),
+        barrier_ns=draw(st.integers(0, 60)),
+    )
+    return OperatorGraph("g", operators), SyntheticCostModel(constants, works)
+
+
+@given(
+    problems(),
+    st.sampled_from(EndingRule),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_lazy_is_exhaustive(one_block, problem, rule, r, s, native):
+    limits = {"max_group_size": r, "max_num_groups": s}
+    lazy, all_of_them = _both_ways(*problem, one_block, endings=rule, native=native, **limits)
+    assert lazy <= all_of_them
+
+
+class _Watched:
+    """A cost model that remembers what it was asked and may offer bounds."""
+
+    def __init__(self, model):
+        self.model = model
+        self.batches = []
+
+    def price(self, graph, stages):
+        self.batches.append(tuple(stages))
+        return self.model.price(graph, stages)
+
+
+class _Bounded(_Watched):
+    def lower_bound(self, graph, stages):
+        return [price * 9 // 10 for price in self.model.price(graph, stages)]
+
+
+def test_each_stage_is_asked_for_once_singles_first(golden):
+    recorded = golden["inception_v3"][1].parts[10]
+    watched = _Watched(recorded.cost_model)
+    found = search_ios(recorded.graph, watched)
+    asked = [stage for batch in watched.batches for stage in batch]
+    assert len(asked) == len(set(asked)) == found.priced
+    assert [stage.groups for stage in watched.batches[0]] == [((i,),) for i in range(11)]
+    assert set(found.schedule.stages) <= set(asked)
+
+
+def test_bounds_of_the_cost_model_are_used(golden, one_block):
+    recorded = golden["inception_v3"][1].parts[5]
+    plain, bounded = _Watched(recorded.cost_model), _Bounded(recorded.cost_model)
+    first = search_ios(recorded.graph, plain, partition=one_block(recorded.graph))
+    second = search_ios(recorded.graph, bounded, partition=one_block(recorded.graph))
+    assert second.latency_ns == first.latency_ns
+    assert second.priced < first.priced
+
+
+class _Noisy:
+    """Prices off by up to five per cent, the same for the same stage."""
+
+    def __init__(self, model, seed):
+        self.model = model
+        self.seed = seed
+
+    def price(self, graph, stages):
+        return [
+            price * random.Random(f"{self.seed} {stage}").randint(950, 1050) // 1000
+            for price, stage in zip(self.model.price(graph, stages), stages, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("native", [False, True])
+def test_noise_costs_no_more_than_the_noise(golden, one_block, seed, native):
+    recorded = golden["inception_v3"][1].parts[10]
+    noisy = _Noisy(recorded.cost_model, seed)
+    whole = one_block(recorded.graph)
+    options = SearchOptions(native=native)
+    exact = search_ios(recorded.graph, noisy, options, lazy=False, partition=whole)
+    lazy = search_ios(recorded.graph, noisy, options, partition=whole)
+    careful = search_ios(
+        recorded.graph,
+        noisy,
+        SearchOptions(native=native, bound_margin_percent=10),
+        partition=whole,
+    )
+    assert exact.latency_ns <= lazy.latency_ns <= exact.latency_ns * 1050 // 950 + 1
+    assert careful.latency_ns == exact.latency_ns
+    assert lazy.priced <= careful.priced < exact.priced
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("asked", [0, 1, 3, 10, 40, 1000])
+def test_a_budget_gives_the_best_of_what_is_priced(golden, one_block, asked, native):
+    recorded = golden["inception_v3"][1].parts[10]
+    questions = iter(range(asked))
+    watched = _Watched(recorded.cost_model)
+    found = search_ios(
+        recorded.graph,
+        watched,
+        SearchOptions(centred_merges=True, native=native),
+        should_stop=lambda: next(questions, None) is None,
+        partition=one_block(recorded.graph),
+    )
+    priced = {stage for batch in watched.batches for stage in batch}
+    assert set(found.schedule.stages) <= priced
+    assert 189597 <= found.latency_ns <= found.sequential_ns == 377511
+    assert sum(recorded.cost_model.price(recorded.graph, found.schedule.stages)) == found.latency_ns
+    if asked == 0:
+        assert found.latency_ns == found.sequential_ns
+    stopped = any("stopped early: 1 of 1 blocks" in note for note in found.notes)
+    assert stopped == (asked < 1000)
+    assert asked < 1000 or found.latency_ns == 189597
