@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
+
+from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.prepare import PreparedModule, prepare
 
 TARGET = "llvm -mcpu=core-avx2"
 
@@ -86,6 +90,23 @@ class Nets:
         dense = relay.nn.dense(pooled, relay.var("dense_weight", shape=(10, 80)))
         return self.finish(dense, data, seed=seed)
 
+    @cache  # noqa: B019 (one object for the whole session)
+    def prepared(self, batch: int = 1) -> PreparedModule:
+        """The branching network, prepared once."""
+        return prepare(*self.branching(batch), self.target)
+
+    @cache  # noqa: B019
+    def extraction(self, batch: int = 1) -> Extraction:
+        """Its operator graph."""
+        return extract(self.prepared(batch).module)
+
+    @cache  # noqa: B019
+    def expected(self, batch: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """An input of the branching network, and what plain TVM makes of it."""
+        module, params = self.branching(batch)
+        data = self.random_input(module)
+        return data, self.stock(module, params, data)[0]
+
     def random_input(self, module: tvm.IRModule, seed: int = 1) -> np.ndarray:
         """Values for the first input."""
         shape = [int(extent) for extent in module["main"].params[0].checked_type.shape]
@@ -98,6 +119,15 @@ class Nets:
         with tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target=self.target, params=params)
         return self.run(factory, *inputs)
+
+    def fused(self, body: relay.Expr, *parameters: relay.Var, **attributes: Any) -> relay.Function:
+        """A typed function marked as one kernel."""
+        function = relay.Function(list(parameters), body)
+        typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+        for name, value in {"Primitive": 1, **attributes}.items():
+            stored = tvm.tir.IntImm("int32", value) if isinstance(value, int) else value
+            typed = typed.with_attr(name, stored)
+        return typed
 
     def run(self, factory: Any, *inputs: np.ndarray) -> list[np.ndarray]:
         """Outputs of a compiled module on TVM's own executor."""

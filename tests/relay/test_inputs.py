@@ -110,7 +110,7 @@ def test_a_missing_parameter_is_named(nets):
         check_parameters(main, params)
 
 
-def test_missing_weights_behind_other_operators_are_no_business_of_the_check(nets):
+def test_weights_may_be_inputs_on_purpose(nets):
     main, _ = main_of(nets)
     assert check_parameters(main, None) == {}
 

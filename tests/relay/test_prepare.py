@@ -11,6 +11,11 @@ from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.prepare import count_operators, heavy_operators, prepare, unshares
 
 
+def one_convolution(nets):
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    return nets.finish(nets.conv(data, "a", 16, (1, 1), (0, 0)), data)
+
+
 def operator_names(module):
     names = []
 
@@ -24,22 +29,17 @@ def operator_names(module):
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_prepared_module_is_fused_and_computes_the_same(nets, batch):
-    module, params = nets.branching(batch)
-    before = module.astext()
-    prepared = prepare(module, params, nets.target)
+    prepared = nets.prepared(batch)
     assert is_prepared(prepared.module)
     assert not prepared.params
     assert not prepared.notes
     assert [var.name_hint for var in prepared.module["main"].params] == ["data"]
-    assert module.astext() == before
-    data = nets.random_input(module)
-    expected = nets.stock(module, params, data)
-    np.testing.assert_array_equal(nets.stock(prepared.module, None, data)[0], expected[0])
+    data, expected = nets.expected(batch)
+    np.testing.assert_array_equal(nets.stock(prepared.module, None, data)[0], expected)
 
 
 def test_a_prepared_module_has_no_device_annotations_and_parses_back(nets):
-    module, params = nets.branching()
-    prepared = prepare(module, params, nets.target)
+    prepared = nets.prepared()
     assert "virtual_device" not in prepared.as_text()
     parsed = relay.fromtext(prepared.module.astext())
     tvm.ir.assert_structural_equal(parsed, prepared.module)
@@ -47,41 +47,43 @@ def test_a_prepared_module_has_no_device_annotations_and_parses_back(nets):
 
 def test_numpy_parameters_are_taken(nets):
     module, params = nets.branching()
+    before = module.astext()
     arrays = {name: value.numpy() for name, value in params.items()}
     from_numpy = prepare(module, arrays, nets.target).module
-    tvm.ir.assert_structural_equal(from_numpy, prepare(module, params, nets.target).module)
+    tvm.ir.assert_structural_equal(from_numpy, nets.prepared().module)
+    assert module.astext() == before
 
 
 def test_without_a_context_layouts_are_chosen(nets):
-    names = operator_names(prepare(*nets.branching(), nets.target).module)
+    names = operator_names(nets.prepared().module)
     assert "nn.contrib_conv2d_NCHWc" in names
 
 
 def test_the_callers_level_is_honoured(nets):
     with tvm.transform.PassContext(opt_level=1):
-        names = operator_names(prepare(*nets.branching(), nets.target).module)
+        names = operator_names(prepare(*one_convolution(nets), nets.target).module)
     assert "nn.contrib_conv2d_NCHWc" not in names
     assert "nn.conv2d" in names
 
 
 def test_the_callers_disabled_passes_are_honoured(nets):
     with tvm.transform.PassContext(opt_level=3, disabled_pass=["AlterOpLayout"]):
-        names = operator_names(prepare(*nets.branching(), nets.target).module)
+        names = operator_names(prepare(*one_convolution(nets), nets.target).module)
     assert "nn.contrib_conv2d_NCHWc" not in names
 
 
 def test_the_callers_configuration_is_honoured(nets):
     shallow = {"relay.FuseOps.max_depth": 1}
     with tvm.transform.PassContext(opt_level=3, config=shallow):
-        few = prepare(*nets.branching(), nets.target).module
-    many = prepare(*nets.branching(), nets.target).module
+        few = prepare(*one_convolution(nets), nets.target).module
+    many = prepare(*one_convolution(nets), nets.target).module
     assert len(kernel_calls(few["main"].body)) > len(kernel_calls(many["main"].body))
 
 
 def test_the_callers_instruments_see_the_passes(nets):
     timing = PassTimingInstrument()
     with tvm.transform.PassContext(opt_level=3, instruments=[timing]):
-        prepare(*nets.branching(), nets.target)
+        prepare(*one_convolution(nets), nets.target)
         profile = timing.render()
     assert "FuseOps" in profile
     assert "AlterOpLayout" in profile
@@ -153,7 +155,7 @@ def test_the_guard_keeps_quiet_where_the_pass_is_disabled_already(nets):
 
 
 def test_weights_may_be_inputs(nets):
-    module, params = nets.branching()
+    module, params = one_convolution(nets)
     prepared = prepare(module, None, nets.target)
     assert "stay inputs" in prepared.notes[0]
     data = nets.random_input(module)
@@ -183,13 +185,11 @@ def test_let_and_helper_functions_become_operators(nets):
 
 
 def test_preparing_twice_changes_nothing(nets):
-    once = prepare(*nets.branching(), nets.target).module
-    data = nets.random_input(once)
+    once = nets.prepared().module
+    data, expected = nets.expected()
     twice = prepare(once, {}, nets.target).module
     assert len(kernel_calls(twice["main"].body)) == len(kernel_calls(once["main"].body))
-    np.testing.assert_array_equal(
-        nets.stock(twice, None, data)[0], nets.stock(once, None, data)[0]
-    )
+    np.testing.assert_array_equal(nets.stock(twice, None, data)[0], expected)
 
 
 @pass_instrument

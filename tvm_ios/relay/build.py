@@ -14,7 +14,7 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
-from tvm_ios.relay.context import offline_tophub, pass_context, reason_of
+from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
@@ -147,7 +147,7 @@ def _compile(
 ) -> GraphExecutorFactoryModule:
     # Instruments watch only the caller's own context, so with them it stays as it is.
     watched = bool(len(PassContext.current().instruments))
-    with pass_context(disabled=() if watched else FINISHED_PASSES), offline_tophub():
+    with tvm_pipeline(disabled=() if watched else FINISHED_PASSES):
         try:
             return relay.build(module, target=target, params=dict(params or {}))
         except tvm.TVMError as error:

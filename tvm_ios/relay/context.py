@@ -13,24 +13,35 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import tvm
 from tvm.ir.transform import PassContext
 
-__all__ = ["offline_tophub", "pass_context", "reason_of"]
+from tvm_ios.host.relay_tvm import cached_libinfo
+
+__all__ = ["offline_tophub", "pass_context", "reason_of", "tvm_pipeline"]
 
 DEFAULT_OPT_LEVEL = 2
 """The level of the context TVM has when nobody entered one."""
 
 
 def _caller_entered_a_context() -> bool:
-    """Whether the current PassContext differs from the one TVM starts with."""
     current = PassContext.current()
-    return bool(
+    if (
         current.opt_level != DEFAULT_OPT_LEVEL
         or len(current.required_pass)
         or len(current.disabled_pass)
         or len(current.instruments)
         or len(current.config)
-    )
+    ):
+        return True
+    # One that is entered may look like TVM's own. Only the stack knows, and TVM refuses to leave a
+    # context that is not on it. There are no instruments here that would notice.
+    try:
+        current.__exit__(None, None, None)
+    except tvm.TVMError:
+        return False
+    current.__enter__()
+    return True
 
 
 @contextmanager
@@ -59,6 +70,13 @@ def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterato
         config=dict(current.config.items()),
     )
     with nested:
+        yield
+
+
+@contextmanager
+def tvm_pipeline(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterator[None]:
+    """Everything one of TVM's long pipelines runs under; arguments as in :func:`pass_context`."""
+    with pass_context(opt_level=opt_level, disabled=disabled), offline_tophub(), cached_libinfo():
         yield
 
 

@@ -137,12 +137,12 @@ def _is_plain(convolution: relay.Call) -> bool:
         call_attribute(convolution, name)
         for name in ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
     )
-    if rewritten or out_layout not in ("", data_layout):
+    if rewritten:
         return False
     if convolution.op.name == "nn.conv2d":
-        return (data_layout, kernel_layout) == ("NCHW", "OIHW")
-    kernel_rank = len(convolution.args[1].checked_type.shape)
-    return data_layout.startswith("NCHW") and kernel_layout.startswith("OIHW") and kernel_rank == 6
+        return (data_layout, kernel_layout, out_layout or "NCHW") == ("NCHW", "OIHW", "NCHW")
+    blocked = kernel_layout.startswith("OIHW") and len(convolution.args[1].checked_type.shape) == 6
+    return blocked and data_layout.startswith("NCHW") and out_layout.startswith("NCHW")
 
 
 def _describe_step(

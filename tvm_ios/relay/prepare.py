@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.context import offline_tophub, pass_context, reason_of
+from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
 
@@ -155,7 +155,7 @@ def _optimize(
     opt_level: int,
     disabled: list[str],
 ) -> tuple[tvm.IRModule, Mapping[str, tvm.nd.NDArray]]:
-    with pass_context(opt_level=opt_level, disabled=disabled), offline_tophub():
+    with tvm_pipeline(opt_level=opt_level, disabled=disabled):
         try:
             fused, rest = relay.optimize(module, target=target, params=params)
         except tvm.TVMError as error:

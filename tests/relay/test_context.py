@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+import tvm
+from tvm.ir.transform import PassContext
+
+from tvm_ios.relay.context import offline_tophub, pass_context, reason_of, tvm_pipeline
+
+
+def test_without_a_context_the_level_is_ours():
+    with pass_context(opt_level=3):
+        assert PassContext.current().opt_level == 3
+    assert PassContext.current().opt_level == 2
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+def test_an_entered_context_is_taken_as_it_is(level):
+    with PassContext(opt_level=level) as caller:
+        with pass_context(opt_level=1):
+            assert PassContext.current().same_as(caller)
+        assert PassContext.current().same_as(caller)
+    assert not PassContext.current().same_as(caller)
+
+
+def test_disabling_a_pass_keeps_everything_else():
+    config = {"relay.FuseOps.max_depth": 5}
+    with (
+        PassContext(
+            opt_level=1, required_pass=["FoldScaleAxis"], disabled_pass=["FastMath"], config=config
+        ),
+        pass_context(disabled=["SimplifyExpr", "FoldScaleAxis"]),
+    ):
+        current = PassContext.current()
+        assert current.opt_level == 1
+        assert list(current.required_pass) == ["FoldScaleAxis"]
+        assert list(current.disabled_pass) == ["FastMath", "SimplifyExpr"]
+        assert int(current.config["relay.FuseOps.max_depth"]) == 5
+
+
+def test_tuning_logs_are_not_downloaded(monkeypatch):
+    monkeypatch.delenv("TOPHUB_LOCATION", raising=False)
+    with offline_tophub():
+        assert os.environ["TOPHUB_LOCATION"] == "NONE"
+    assert "TOPHUB_LOCATION" not in os.environ
+
+
+def test_a_place_for_tuning_logs_is_kept(monkeypatch):
+    monkeypatch.setenv("TOPHUB_LOCATION", "/somewhere")
+    with tvm_pipeline():
+        assert os.environ["TOPHUB_LOCATION"] == "/somewhere"
+
+
+def test_the_reason_of_a_long_error_is_one_line():
+    with pytest.raises(tvm.TVMError) as caught:
+        tvm.relay.fromtext("def @main( {")
+    assert "\n" not in reason_of(caught.value)
+    trace = "Traceback\n  1: f\nInternalError: Check failed: no luck :\nfn (%x) {\n}"
+    assert reason_of(ValueError(trace)) == "InternalError: Check failed: no luck :"
+    assert len(reason_of(ValueError("x" * 1000))) < 400
+    assert reason_of(ValueError()) == "ValueError"

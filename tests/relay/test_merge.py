@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relay
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.errors import ScheduleError
+from tvm_ios.relay.build import build
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.runtime.placement import SliceView
+
+CASES = {
+    "1x1 and 3x3": [((1, 1), (0, 0)), ((3, 3), (1, 1))],
+    "1x3 and 3x1": [((1, 3), (0, 1)), ((3, 1), (1, 0))],
+    "1x7, 7x1 and 3x3": [((1, 7), (0, 3)), ((7, 1), (3, 0)), ((3, 3), (1, 1))],
+    "5x5 and 1x1 twice": [((5, 5), (2, 2)), ((1, 1), (0, 0)), ((1, 1), (0, 0))],
+    "even kernels off the middle": [((2, 2), (0, 0, 1, 1)), ((3, 3), (1, 1))],
+}
+
+
+def members_of(graph: OperatorGraph) -> tuple[int, ...]:
+    return tuple(i for i, op in enumerate(graph.operators) if op.convolution is not None)
+
+
+def merged_schedule(graph: OperatorGraph) -> InterOpSchedule:
+    """All convolutions in one merged stage, everything else alone, in a legal order."""
+    members = members_of(graph)
+    before = [i for i in range(members[0]) if i not in members]
+    after = [i for i in range(members[0], len(graph)) if i not in members]
+    stages = [Stage(((i,),)) for i in before]
+    stages.append(Stage(tuple((i,) for i in members), Strategy.MERGE))
+    stages += [Stage(((i,),)) for i in after]
+    return InterOpSchedule(
+        graph_name=graph.name,
+        graph_fingerprint=graph.fingerprint(),
+        operator_names=tuple(operator.name for operator in graph.operators),
+        stages=tuple(stages),
+        scheduler="test",
+    )
+
+
+def parallel_convolutions(nets, kernels, *, batch=1, size=(8, 8), channels=16, **options):
+    """Convolutions of one input, their outputs side by side."""
+    data = relay.var("data", shape=(batch, channels, *size))
+    outputs = [
+        nets.conv(data, f"c{i}", 16 * (1 + i % 2), kernel, padding, in_channels=channels, **options)
+        for i, (kernel, padding) in enumerate(kernels)
+    ]
+    return nets.finish(relay.Tuple(outputs), data)
+
+
+def assert_merges_right(nets, module, params, *, opt_level=3):
+    with tvm.transform.PassContext(opt_level=opt_level):
+        prepared = prepare(module, params, nets.target)
+        extraction = extract(prepared.module)
+        partitioned = rewrite(prepared.module, merged_schedule(extraction.graph))
+        staged = build(partitioned, nets.target)
+    data = nets.random_input(module)
+    expected = nets.stock(module, params, data)
+    actual = nets.run(staged.factory, data)
+    for ours, theirs in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    return staged
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_blocked_convolutions(nets, name):
+    module, params = parallel_convolutions(nets, CASES[name])
+    staged = assert_merges_right(nets, module, params)
+    assert any("c/OIHW" in op.convolution.layout for op in _convolutions(staged))
+    views = [
+        place.view
+        for place, operator in zip(staged.placements, staged.operator_names, strict=True)
+        if operator.endswith(".slice")
+    ]
+    assert len(views) == len(CASES[name])
+    assert all(isinstance(view, SliceView) for view in views)
+    assert min(view.byte_offset for view in views) == 0
+
+
+def _convolutions(staged):
+    return [op for op in staged.extraction.graph.operators if op.convolution is not None]
+
+
+@pytest.mark.parametrize("name", ["1x1 and 3x3", "1x7, 7x1 and 3x3"])
+def test_plain_convolutions(nets, name):
+    module, params = parallel_convolutions(nets, CASES[name])
+    staged = assert_merges_right(nets, module, params, opt_level=2)
+    assert all(op.convolution.layout.startswith("NCHW/OIHW") for op in _convolutions(staged))
+
+
+def test_batches_are_copied(nets):
+    module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], batch=2)
+    staged = assert_merges_right(nets, module, params)
+    assert all(place.view is None for place in staged.placements)
+
+
+def test_strides(nets):
+    module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], strides=(2, 2), size=(9, 7))
+    assert_merges_right(nets, module, params)
+
+
+def test_dilation(nets):
+    kernels = [((3, 3), (2, 2)), ((1, 1), (0, 0))]
+    module, params = parallel_convolutions(nets, kernels, dilation=(2, 2))
+    assert_merges_right(nets, module, params, opt_level=2)
+
+
+def test_without_bias_or_activation(nets):
+    module, params = parallel_convolutions(nets, CASES["1x3 and 3x1"], bias=False, activation=None)
+    assert_merges_right(nets, module, params)
+
+
+def test_a_clipped_activation(nets):
+    module, params = parallel_convolutions(
+        nets, CASES["1x3 and 3x1"], activation=lambda value: relay.clip(value, 0.0, 0.5)
+    )
+    assert_merges_right(nets, module, params)
+
+
+kernel_sizes = st.tuples(st.integers(1, 3), st.integers(1, 3))
+geometries = st.tuples(kernel_sizes, st.tuples(*[st.integers(0, 2)] * 4))
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(
+    kernels=st.lists(geometries, min_size=2, max_size=3),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    size=st.tuples(st.integers(4, 9), st.integers(4, 9)),
+)
+def test_whatever_the_rule_allows_is_right(nets, kernels, strides, size):
+    module, params = parallel_convolutions(nets, kernels, strides=strides, size=size, channels=4)
+    with tvm.transform.PassContext(opt_level=2):
+        graph = extract(prepare(module, params, nets.target).module).graph
+    records = [graph.operators[index].convolution for index in members_of(graph)]
+    if len(records) < 2 or why_not_merge(records):
+        return
+    assert_merges_right(nets, module, params, opt_level=2)
+
+
+def test_a_stage_by_itself(nets):
+    extraction = nets.extraction()
+    members = members_of(extraction.graph)
+    staged = build(merge_stage_module(extraction, members), nets.target)
+    assert staged.operator_names == ("conv2d_0", *(f"strided_slice_{i}" for i in range(3)))
+    operand = np.random.default_rng(0).uniform(-1, 1, (1, 2, 8, 8, 8)).astype("float32")
+    shape = [int(e) for e in extraction.calls[members[0]].args[0].checked_type.shape]
+    operand = operand.reshape(shape)
+    outputs = nets.run(staged.factory, operand)
+    for index, ours in zip(members, outputs, strict=True):
+        call = extraction.calls[index]
+        data = relay.var("data", shape=shape)
+        alone = relay.Function([data], relay.Call(call.op, [data, *call.args[1:]]))
+        expected = nets.stock(tvm.IRModule.from_expr(alone), None, operand)[0]
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_members_keep_the_order_they_are_given_in(nets):
+    extraction = nets.extraction()
+    main = merge_stage_module(extraction, (3, 2, 1))["main"]
+    channels = [int(field.shape[1]) for field in main.ret_type.fields]
+    forward = merge_stage_module(extraction, (1, 2, 3))["main"]
+    assert channels == [int(field.shape[1]) for field in forward.ret_type.fields][::-1]
+
+
+def test_the_merged_kernel_is_the_expected_one(nets):
+    data = relay.var("data", shape=(1, 2, 4, 4))
+    output = relay.Tuple(
+        [
+            nets.conv(data, "a", 3, (1, 1), (0, 0), in_channels=2, bias=False),
+            nets.conv(data, "b", 4, (3, 3), (1, 1), in_channels=2, bias=False),
+        ]
+    )
+    module, params = nets.finish(output, data)
+    with tvm.transform.PassContext(opt_level=2):
+        extraction = extract(prepare(module, params, nets.target).module)
+    after = merge_stage_module(extraction, (0, 1))
+
+    weight = np.zeros((7, 2, 3, 3), "float32")
+    weight[:3, :, 1:2, 1:2] = params["a_weight"].numpy()
+    weight[3:] = params["b_weight"].numpy()
+    inner, kernel = relay.var("inner", shape=(1, 2, 4, 4)), relay.var("k", shape=weight.shape)
+    body = relay.nn.conv2d(inner, kernel, padding=(1, 1, 1, 1), channels=7, kernel_size=(3, 3))
+    convolution = nets.fused(relay.nn.relu(body), inner, kernel)
+    operand = relay.var("operand", shape=(1, 2, 4, 4))
+    merged = relay.Call(convolution, [operand, relay.const(weight)])
+    pieces = []
+    for begin, end in ((0, 3), (3, 7)):
+        whole = relay.var("whole", shape=(1, 7, 4, 4))
+        cut = relay.strided_slice(whole, begin=[begin], end=[end], strides=[1], axes=[1])
+        pieces.append(relay.Call(nets.fused(cut, whole), [merged]))
+    expected = tvm.IRModule.from_expr(relay.Function([operand], relay.Tuple(pieces)))
+    tvm.ir.assert_structural_equal(after, relay.transform.InferType()(expected))
+
+
+def test_a_grouped_convolution_is_refused(nets):
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    output = relay.Tuple(
+        [
+            nets.conv(data, "a", 16, (3, 3), (1, 1), groups=2),
+            nets.conv(data, "b", 16, (3, 3), (1, 1)),
+        ]
+    )
+    module, params = nets.finish(output, data)
+    with tvm.transform.PassContext(opt_level=2):
+        extraction = extract(prepare(module, params, nets.target).module)
+    with pytest.raises(ScheduleError, match="stage of conv2d_0, conv2d_1: .*in 2 groups"):
+        merge_stage_module(extraction, (0, 1))
+
+
+def test_what_is_no_convolution_is_refused(nets):
+    with pytest.raises(ScheduleError, match="'max_pool2d_0' is no convolution"):
+        merge_stage_module(nets.extraction(), (4, 1))
+
+
+def test_one_member_is_refused(nets):
+    with pytest.raises(ScheduleError, match="needs two operators"):
+        merge_stage_module(nets.extraction(), (1,))
