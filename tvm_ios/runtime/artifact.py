@@ -10,11 +10,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm.contrib import cc
-from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.errors import ArtifactError, PlanError
 from tvm_ios.runtime.footer import append_footer, read_footer
@@ -25,6 +24,9 @@ from tvm_ios.runtime.lane_pool import LaneOptions
 from tvm_ios.runtime.native_runtime import compile_runtime_object
 from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.runtime.verify import verify_plan
+
+if TYPE_CHECKING:
+    from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 __all__ = ["export_artifact", "load"]
 
@@ -140,7 +142,8 @@ def _attach_plan(
     graph = json.loads(factory.get_graph_json())
     graph.pop("metadata", None)
     graph["metadata"] = {_METADATA_KEY: plan.to_json()}
-    return GraphExecutorFactoryModule(
+    # The class is Relay's; only relay/ imports that.
+    return type(factory)(
         factory.ir_mod,
         factory.target,
         factory.executor,
