@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import tvm
 
@@ -68,7 +68,7 @@ class RelayStageRunner:
         self._native = NativeStageRunner(lanes)
         self._base_library = self._add(built.kernels)
 
-    def __enter__(self) -> RelayStageRunner:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -30,7 +30,7 @@ ProgressListener = Callable[[Progress], None]
 
 @dataclass(slots=True)
 class StderrProgress:
-    """Shows progress on standard error: one moving line on a terminal, one line a phase elsewhere."""
+    """Shows progress on standard error: one moving line on a terminal, else a line a phase."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     min_interval_s: float = 0.2

@@ -1,0 +1,111 @@
+"""TVM's own graph executor on the same kernels: the baseline every claim is measured against."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm._ffi.base import _LIB
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
+from tvm_ios.runtime.native_runtime import NativeLaunch, address_of
+
+__all__ = ["StockExecutor"]
+
+_ONE_CORE_PER_THREAD = 1
+"""TVM's affinity mode that its own thread pool starts with (``kBig``)."""
+
+
+class StockExecutor:
+    """Stock ``GraphExecutor`` over loaded kernels, timed as the lane executor is.
+
+    Parameters
+    ----------
+    graph_json
+        What ``relay.build`` made.
+    library
+        Its kernels.
+    params
+        Its parameters by name.
+    lanes
+        Lanes of :meth:`time_on_lanes_ns`.
+    """
+
+    def __init__(
+        self,
+        graph_json: str,
+        library: KernelLibrary,
+        params: Mapping[str, tvm.nd.NDArray],
+        *,
+        lanes: int,
+    ) -> None:
+        create = tvm.get_global_func("tvm.graph_executor.create")
+        device = tvm.cpu()
+        self.module = create(graph_json, library.module, device.device_type, device.device_id)
+        set_input = self.module["set_input"]
+        for name, value in params.items():
+            set_input(name, value)
+        self._library = library
+        self._run = self.module["run"]
+        self._launch = self._make_launch()
+        self._pool = LanePool(library.runtime, lanes, get_last_error=last_error_address())
+        self._program = self._pool.program([[ctypes.addressof(self._launch)]], [()])
+
+    def time_ns(self, number: int, *, threads: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs on TVM's thread pool.
+
+        Parameters
+        ----------
+        number
+            Runs.
+        threads
+            Threads TVM's pool may use; never more than the pool was made with, which
+            ``TVM_NUM_THREADS`` decides.
+        """
+        tvm.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, threads)
+        timer = self.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
+        return round(timer().mean * number * 1e9)
+
+    def time_on_lanes_ns(self, number: int) -> int:
+        """The same with every parallel region of a kernel sent to our lanes.
+
+        Raises
+        ------
+        ExecutionError
+            If a kernel fails.
+        """
+        try:
+            return self._pool.time_ns(self._program, number)
+        except LaunchFailedError as failure:
+            raise ExecutionError(
+                f"stock TVM failed on our lanes: {failure.text.strip()}"
+            ) from failure
+
+    def set_input(self, name: str, value: Any) -> None:
+        """Set one input by name."""
+        self.module["set_input"](name, tvm.nd.array(value))
+
+    def outputs(self) -> list[tvm.nd.NDArray]:
+        """Run once; copies of all outputs."""
+        self._run()
+        get_output = self.module["get_output"]
+        return [
+            get_output(index).copyto(tvm.cpu()) for index in range(self.module["get_num_outputs"]())
+        ]
+
+    def close(self) -> None:
+        """Join the lanes; may be called twice."""
+        self._pool.close()
+
+    def _make_launch(self) -> NativeLaunch:
+        """One launch that calls the whole stock run."""
+        runtime = self._library.runtime
+        runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
+        return NativeLaunch(
+            kernel=runtime.call_packed,
+            resource=ctypes.cast(self._run.handle, ctypes.c_void_p).value,
+        )
