@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tvm
 
 from tvm_ios.errors import ArtifactError, OptionError, PlanError
+from tvm_ios.runtime.artifact import export_artifact, load
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.lane_pool import usable_cores
 from tvm_ios.runtime.lower import lower_plan
-
-tvm = pytest.importorskip("tvm", reason="artifacts hold kernels of TVM")
-
-from tvm_ios.runtime.artifact import export_artifact, load
 
 
 def assert_outputs(module, expected):
@@ -40,8 +38,8 @@ def test_the_same_file_serves_stock_and_ours(exported):
 def test_a_file_exported_again_is_loaded_anew(build_random, place_built, tmp_path):
     path = tmp_path / "model.so"
     loaded = []
-    for seed in (7, 11):
-        built = build_random(seed=seed, size=12 if seed == 11 else 14, opt_level=2)
+    for seed in (12, 9):
+        built = build_random(seed=seed, size=12, opt_level=2)
         plan = lower_plan(built.graph_json, place_built(built, 0), lanes=1)
         export_artifact(built.factory, plan, path)
         loaded.append((built, load(path)))
@@ -114,7 +112,7 @@ def test_damaged_files_are_refused(exported, tmp_path):
 
 
 def test_a_library_with_a_footer_but_no_plan_is_refused(exported, build_random, tmp_path):
-    built = build_random(seed=7, size=14, opt_level=2)
+    built = build_random(seed=12, size=12, opt_level=2)
     path = tmp_path / "plain.so"
     built.factory.export_library(str(path))
     append_footer(path, read_footer(exported[1]))
@@ -128,7 +126,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_plain_library_is_refused(tmp_path, build_random):
-    built = build_random(seed=7, size=14, opt_level=2)
+    built = build_random(seed=12, size=12, opt_level=2)
     path = tmp_path / "plain.so"
     built.factory.export_library(str(path))
     with pytest.raises(ArtifactError, match="not exported by tvm-ios"):
@@ -141,7 +139,7 @@ def test_only_the_cpu_is_offered(exported):
 
 
 def test_a_broken_plan_is_not_exported(build_random, place_built, tmp_path):
-    built = build_random(seed=7, size=14, opt_level=2)
+    built = build_random(seed=12, size=12, opt_level=2)
     plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
     broken = replace(plan, arena_bytes=0)
     with pytest.raises(PlanError, match="rule 2"):
@@ -150,7 +148,7 @@ def test_a_broken_plan_is_not_exported(build_random, place_built, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(build_random, place_built, tmp_path):
-    built = build_random(seed=7, size=14, opt_level=2)
+    built = build_random(seed=12, size=12, opt_level=2)
     plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
     with pytest.raises(ArtifactError, match="cannot be exported"):
         export_artifact(built.factory, plan, tmp_path / "none" / "model.so")

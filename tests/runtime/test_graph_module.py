@@ -6,12 +6,10 @@ import gc
 
 import numpy as np
 import pytest
+import tvm
+from tvm.contrib import graph_executor
 
 from tvm_ios.errors import ExecutionError
-
-tvm = pytest.importorskip("tvm", reason="the module runs kernels of TVM")
-
-from tvm.contrib import graph_executor
 from tvm_ios.runtime.artifact import load
 
 
@@ -48,9 +46,7 @@ def test_inputs_and_outputs_agree(pair, built):
         module.set_input("data", built.input)
         module.run()
     for index in range(stock.get_num_inputs()):
-        np.testing.assert_array_equal(
-            ours.get_input(index).numpy(), stock.get_input(index).numpy()
-        )
+        np.testing.assert_array_equal(ours.get_input(index).numpy(), stock.get_input(index).numpy())
     for index in range(stock.get_num_outputs()):
         mine, theirs = ours.get_output(index), stock.get_output(index)
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)

@@ -41,9 +41,7 @@ def expected_contents(graph_json: str, placements: list[Placement]) -> list[list
     return [content[tensor] for tensor in range(len(graph.tensors))]
 
 
-def run_on_model(
-    plan: ExecutionPlan, expected: list[list[object]], chooser: random.Random
-) -> None:
+def run_on_model(plan: ExecutionPlan, expected: list[list[object]], chooser: random.Random) -> None:
     """Run launches in a random order the plan allows; every read must see the right symbols."""
     arena: list[object] = [None] * (plan.arena_bytes // 4)
     own = {

@@ -20,9 +20,7 @@ from tvm_ios.runtime.verify import verify_plan
 
 
 def launch(name: str, inputs: tuple[int, ...], output: int) -> Launch:
-    return Launch(
-        operator=name, operator_index=0, kernel=name, inputs=inputs, outputs=(output,)
-    )
+    return Launch(operator=name, operator_index=0, kernel=name, inputs=inputs, outputs=(output,))
 
 
 @pytest.fixture
