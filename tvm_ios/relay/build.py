@@ -17,10 +17,11 @@ from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 from tvm_ios.runtime.placement import Placement
 
-__all__ = ["StagedBuild", "build", "placements_for"]
+__all__ = ["StagedBuild", "build", "placements_for", "require_match"]
 
 FINISHED_PASSES = (
     "qnn.Legalize",
@@ -91,7 +92,7 @@ def build(
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
     factory = _compile(extraction.module, chosen, params)
     graph_json = factory.get_graph_json()
-    _require_match(graph_json, extraction, names)
+    require_match(graph_json, extraction, names)
     return StagedBuild(
         factory=factory,
         graph_json=graph_json,
@@ -156,7 +157,7 @@ def _compile(
             ) from error
 
 
-def _require_match(graph_json: str, extraction: Extraction, names: tuple[str, ...]) -> None:
+def require_match(graph_json: str, extraction: Extraction, names: tuple[str, ...]) -> None:
     """Refuse a graph whose i-th kernel is not our i-th operator."""
     graph = json.loads(graph_json)
     shapes = graph["attrs"]["shape"][1]
@@ -172,14 +173,11 @@ def _require_match(graph_json: str, extraction: Extraction, names: tuple[str, ..
             "current PassContext changed the fused module, so build without it"
         )
     for (node, shape), call, name in zip(nodes, extraction.calls, names, strict=True):
-        attributes = call.op.attrs if isinstance(call.op, relay.Function) else None
-        expected = None if attributes is None else attributes.get("hash")
-        found = node["attrs"].get("hash")
         type_ = call.checked_type
         first = type_.fields[0] if isinstance(type_, tvm.ir.TupleType) else type_
-        if (expected is not None and found != str(expected)) or shape != [
-            int(extent) for extent in first.shape
-        ]:
+        expected = kernel_digest(call.op) if isinstance(call.op, relay.Function) else None
+        found = node["attrs"].get("hash")
+        if expected not in (None, found) or shape != [int(extent) for extent in first.shape]:
             raise ModelError(
                 f"operator {name!r} became node {node['name']!r} of shape {shape} and hash {found}"
                 f", expected {first} and hash {expected}; a pass of the current PassContext "

@@ -11,14 +11,14 @@ from tvm import relay
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.convolution import ConvolutionPattern, describe_convolution, match_convolution
-from tvm_ios.relay.dataflow import callee, kernel_calls, resolve_field
+from tvm_ios.relay.dataflow import callee, copy_call, kernel_calls, rebuild, resolve_field
 from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
-from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive
+from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive, unlabelled
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 from tvm_ios.relay.views import view_of
 from tvm_ios.runtime.placement import ConcatView, SliceView
 
-__all__ = ["Coverage", "Extraction", "extract", "is_prepared"]
+__all__ = ["Coverage", "Extraction", "extract", "is_prepared", "unlabelled_module"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     obstacles = find_obstacles(typed)
     if obstacles:
         return _nothing(typed, name, obstacles)
+    typed = unlabelled_module(typed)
     calls = tuple(kernel_calls(typed["main"].body))
     for call in calls:
         if not _is_kernel(typed, call) and not _is_device_copy(call):
@@ -103,6 +104,26 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
                 "prepare the module first with tvm_ios.relay.prepare"
             )
     return _extraction(typed, name, calls)
+
+
+def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with its kernels as they are before TVM labels them."""
+    main = module["main"]
+    known: dict[relay.Function, relay.Function] = {}
+
+    def strip(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        if not isinstance(call.op, relay.Function):
+            return copy_call(call, arguments)
+        if call.op not in known:
+            known[call.op] = unlabelled(call.op)
+        return relay.Call(known[call.op], arguments, call.attrs, call.type_args, call.span)
+
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    body = rebuild(main.body, {}, strip)
+    new[module.get_global_var("main")] = relay.Function(
+        main.params, body, main.ret_type, main.type_params, main.attrs
+    )
+    return relay.transform.InferType()(new)
 
 
 def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) -> Extraction:

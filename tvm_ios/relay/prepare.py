@@ -18,6 +18,7 @@ from tvm.ir.transform import PassContext, Sequential
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
 from tvm_ios.relay.dataflow import copy_call, rebuild
+from tvm_ios.relay.extract import unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
 
 __all__ = ["PreparedModule", "prepare"]
@@ -167,7 +168,7 @@ def _optimize(
 
 
 def _portable(fused: tvm.IRModule) -> tvm.IRModule:
-    """The module without device annotations: they hold addresses and cannot be parsed back."""
+    """The module without device annotations and labels; the former cannot even be parsed back."""
     main = fused["main"]
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in main.params]
     known: dict[relay.Expr, relay.Expr] = dict(zip(main.params, parameters, strict=True))
@@ -181,4 +182,4 @@ def _portable(fused: tvm.IRModule) -> tvm.IRModule:
         fused.type_definitions,
     )
     module["main"] = relay.Function(parameters, body, main.ret_type)
-    return relay.transform.InferType()(module)
+    return unlabelled_module(relay.transform.InferType()(module))

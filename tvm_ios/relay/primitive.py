@@ -9,7 +9,14 @@ from typing import Any
 import tvm
 from tvm import relay
 
-__all__ = ["PrimitiveFacts", "analyse_primitive", "call_attribute", "kernel_of", "type_bytes"]
+__all__ = [
+    "PrimitiveFacts",
+    "analyse_primitive",
+    "call_attribute",
+    "kernel_digest",
+    "type_bytes",
+    "unlabelled",
+]
 
 MOVES = frozenset(
     {
@@ -69,14 +76,29 @@ def analyse_primitive(function: relay.Function) -> PrimitiveFacts:
         kind=_kind(calls),
         flops=sum(_flops(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
-        workload=f"{_kind(calls)}-{_digest(function):016x}",
+        workload=f"{_kind(calls)}-{kernel_digest(function)}",
     )
 
 
-def kernel_of(function: relay.Function) -> relay.Function:
-    """The function without the attributes that do not change its kernel, such as ``hash``."""
-    plain = relay.Function(function.params, function.body, function.ret_type, function.type_params)
-    return plain.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+def unlabelled(function: relay.Function) -> relay.Function:
+    """The function without the labels TVM derives from its body: hash and layouts.
+
+    TVM keeps a label that is there already, even a wrong one, so they go before a build.
+    """
+    names = [] if function.attrs is None else [str(n) for n in function.attrs.keys()]  # noqa: SIM118
+    for name in names:
+        if name in ("hash", "layout") or name.endswith("_layout"):
+            function = function.without_attr(name)
+    return function
+
+
+def kernel_digest(function: relay.Function) -> str:
+    """Digest of body, attributes, shapes and types: what TVM labels the function with.
+
+    Names do not count, and it is the same in every process.
+    """
+    value = int(tvm.ir.structural_hash(unlabelled(function), map_free_vars=False))
+    return f"{value & (2**64 - 1):016x}"
 
 
 def call_attribute(call: relay.Call, name: str, default: Any = None) -> Any:
@@ -92,11 +114,6 @@ def type_bytes(type_: tvm.ir.Type) -> int:
         return sum(type_bytes(field) for field in type_.fields)
     bits = tvm.DataType(type_.dtype)
     return _elements(type_) * max(1, (bits.bits * bits.lanes + 7) // 8)
-
-
-def _digest(function: relay.Function) -> int:
-    # Structural hashes ignore names and are the same in every process.
-    return int(tvm.ir.structural_hash(kernel_of(function), map_free_vars=True)) & (2**64 - 1)
 
 
 def _operator_name(call: relay.Call) -> str:

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relay
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.stage_ir import (
+    STAGE_IR_VERSION,
+    flatten,
+    is_partitioned,
+    read_schedule,
+    with_attributes,
+)
+from tvm_ios.search.baselines import greedy_schedule
+
+
+@pytest.fixture(scope="module")
+def partitioned(nets):
+    """The branching network with its greedy schedule."""
+    extraction = nets.extraction()
+    return rewrite(extraction.module, greedy_schedule(extraction.graph))
+
+
+def changed(module, name, **attributes):
+    """A copy with attributes of one function replaced."""
+    copy = tvm.IRModule(module.functions, module.type_definitions)
+    variable = module.get_global_var(name)
+    copy[variable] = with_attributes(module[variable], attributes)
+    return copy
+
+
+def test_what_is_partitioned(nets, partitioned):
+    assert is_partitioned(partitioned)
+    assert not is_partitioned(nets.prepared().module)
+    assert not is_partitioned(tvm.IRModule())
+
+
+def test_kernels_are_placed_by_name(partitioned):
+    kernels = {kernel.name: kernel for kernel in flatten(partitioned).kernels}
+    assert kernels["layout_transform_0"].stage == 0
+    assert kernels["max_pool2d_0"].stage == 0
+    groups = {kernels[f"conv2d_{i}"].group for i in range(3)}
+    assert groups == {0, 1, 2}
+    assert {kernels[f"conv2d_{i}"].stage for i in range(3)} == {1}
+
+
+@pytest.mark.parametrize("read", [flatten, read_schedule])
+def test_an_unpartitioned_module_is_refused(nets, read):
+    with pytest.raises(ModelError, match="not partitioned into stages"):
+        read(nets.prepared().module)
+
+
+@pytest.mark.parametrize("read", [flatten, read_schedule])
+def test_another_version_is_refused(partitioned, read):
+    newer = changed(partitioned, "main", tvm_ios_version=STAGE_IR_VERSION + 1)
+    with pytest.raises(ModelError, match="by version 2 of the stage attributes"):
+        read(newer)
+
+
+def test_a_missing_stage_is_noticed(partitioned):
+    with pytest.raises(ModelError, match="stage numbers are"):
+        read_schedule(changed(partitioned, "tvm_ios_stage_1", tvm_ios_stage=17))
+
+
+def test_an_unknown_operator_is_noticed(partitioned):
+    renamed = changed(partitioned, "tvm_ios_stage_1", tvm_ios_groups="conv2d_0 | stranger")
+    with pytest.raises(ModelError, match="stage_1 names operator 'stranger'"):
+        read_schedule(renamed)
+
+
+def test_a_stage_whose_kernels_changed_is_noticed(partitioned):
+    fewer = changed(partitioned, "tvm_ios_stage_1", tvm_ios_operators="conv2d_0")
+    with pytest.raises(ModelError, match="lists 1 operators but calls 3 kernels"):
+        flatten(fewer)
+
+
+def test_a_missing_attribute_is_noticed(partitioned):
+    copy = tvm.IRModule(partitioned.functions, partitioned.type_definitions)
+    variable = partitioned.get_global_var("tvm_ios_stage_1")
+    old = partitioned[variable]
+    bare = relay.Function(old.params, old.body, old.ret_type)
+    copy[variable] = with_attributes(bare, {"tvm_ios_stage": 1})
+    with pytest.raises(ModelError, match="lacks the attribute 'tvm_ios_"):
+        flatten(copy)
+
+
+def test_a_call_outside_the_stages_is_noticed(partitioned):
+    copy = tvm.IRModule(partitioned.functions, partitioned.type_definitions)
+    variable = partitioned.get_global_var("tvm_ios_stage_1")
+    old = partitioned[variable]
+    copy[variable] = relay.Function(old.params, old.body, old.ret_type)
+    with pytest.raises(ModelError, match="tvm_ios_stage_1, which is no stage"):
+        flatten(copy)
