@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -167,3 +169,17 @@ def test_a_moved_file_still_loads(exported, tmp_path):
 def test_the_plan_lies_in_the_graph_json(exported):
     graph = json.loads(tvm.runtime.load_module(str(exported[1]))["get_graph_json"]())
     assert "tvm_ios_plan" in graph["metadata"]
+
+
+def test_an_interpreter_with_a_live_module_exits(exported, run_python):
+    built, path = exported
+    script = (
+        "import numpy as np, tvm_ios.runtime.artifact as artifact, sys\n"
+        "module = artifact.load(sys.argv[1])\n"
+        "module.run(data=np.zeros((1, 16, 8, 8), 'float32'))\n"
+        "print(module.get_output(0).shape)\n"
+    )
+    done = run_python("-c", script, str(path), PYTHONPATH=os.pathsep.join(sys.path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{built.expected[0].shape}\n"
+    assert done.stderr == ""

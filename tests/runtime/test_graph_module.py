@@ -89,6 +89,20 @@ def test_changed_parameters_count(pair, built):
     assert (ours.get_output(0).numpy() != built.expected[0]).any()
 
 
+def test_changed_parameters_stay_in_their_module(exported, built):
+    from tvm_ios.runtime.artifact import read_plan
+    from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+    from tvm_ios.runtime.kernel_library import KernelLibrary
+
+    library = KernelLibrary(exported[1])
+    params = built.factory.get_params()
+    first, second = (MultiStreamGraphModule(read_plan(library), library, params) for _ in "ab")
+    name = next(iter(params))
+    first.set_input(name, np.zeros_like(params[name].numpy()))
+    second.run(data=built.input)
+    np.testing.assert_array_equal(second.get_output(0).numpy(), built.expected[0])
+
+
 def test_parameters_load_and_share(pair, built, exported):
     ours, _ = pair
     zeros = {

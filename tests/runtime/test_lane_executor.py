@@ -75,8 +75,9 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
         plan,
         library,
         memory,
-        options=LaneOptions(oversubscribe=True, jitter_seed=schedule + 1),
-        barriers=chooser.random() < 0.3,
+        options=LaneOptions(
+            oversubscribe=True, jitter_seed=schedule + 1, barriers=chooser.random() < 0.3
+        ),
         poison=True,
     )
     for _ in range(4):

@@ -47,7 +47,7 @@ class MultiStreamGraphModule:
     plan, library
         What to run and its kernels.
     params
-        Parameters by name; their arrays are taken over.
+        Parameters by name; their arrays are used, never written.
     lanes
         Threads, the caller's included; what the plan was made for where omitted.
     options
@@ -73,6 +73,7 @@ class MultiStreamGraphModule:
         """TVM's module of the same file."""
         self._library = library
         self._params = frozenset(params)
+        self._shared = set(params)
         self._memory = PlanMemory(plan, params)
         self._executor = LaneExecutor(plan, library, self._memory, lanes=lanes, options=options)
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
@@ -99,9 +100,12 @@ class MultiStreamGraphModule:
         """
         for name, array in self._named(key, value, params):
             number = self._find_input(name)
-            self._memory.array(self.plan.inputs[number].tensor).copyfrom(
-                self._checked(number, array)
-            )
+            entry, checked = self.plan.inputs[number], self._checked(number, array)
+            if entry.name in self._shared:
+                tensor = self.plan.tensors[entry.tensor]
+                self._memory.replace(entry.tensor, tvm.nd.empty(tensor.shape, tensor.dtype))
+                self._shared.discard(entry.name)
+            self._memory.array(entry.tensor).copyfrom(checked)
 
     def set_input_zero_copy(
         self, key: int | str | None = None, value: Any = None, **params: Any
@@ -114,8 +118,9 @@ class MultiStreamGraphModule:
             If there is no such input, or its type or place does not fit.
         """
         for name, array in self._named(key, value, params):
-            tensor = self.plan.inputs[self._find_input(name)].tensor
-            self._memory.replace(tensor, _as_ndarray(array, f"input {name!r}"))
+            entry = self.plan.inputs[self._find_input(name)]
+            self._memory.replace(entry.tensor, _as_ndarray(array, f"input {name!r}"))
+            self._shared.discard(entry.name)
 
     def set_output_zero_copy(self, key: int, value: Any) -> None:
         """Let an output lie in the caller's array (NDArray or DLPack), 64-byte aligned on the CPU.

@@ -29,9 +29,6 @@ class LaneExecutor:
         Threads, the caller's included; what the plan was made for where omitted.
     options
         How lanes share work and wait.
-    barriers
-        True starts a stage only when the one before is complete, as its price assumed; False lets
-        a group start once the groups it depends on are complete.
     poison
         True overwrites outputs before they are written, and dead buffers (for tests).
 
@@ -49,7 +46,6 @@ class LaneExecutor:
         *,
         lanes: int | None = None,
         options: LaneOptions | None = None,
-        barriers: bool = False,
         poison: bool = False,
     ) -> None:
         self.plan = plan
@@ -63,6 +59,7 @@ class LaneExecutor:
         )
         kernels = [library.kernel(launch.kernel) for launch in plan.launches]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
+        barriers = options is not None and options.barriers
         self._order = _with_barriers(plan) if barriers else _dependencies_only(plan)
         self._poison = poison_data(plan, memory.table) if poison else None
         self._program = self._make_program(None)

@@ -32,6 +32,9 @@ class LaneOptions:
     """A parallel region is split into this many tasks a lane."""
     spin_us: int = 150
     """How long lanes spin after a run before they sleep."""
+    barriers: bool = False
+    """True starts a stage of a plan only when the one before is complete, as its price assumed;
+    False lets a group start once the groups it depends on are complete."""
     pin: bool = False
     """True keeps every thread on one core."""
     oversubscribe: bool = False

@@ -21,7 +21,7 @@ class PlanMemory:
     plan
         The plan.
     params
-        Parameters by name; their arrays are taken over, not copied.
+        Parameters by name; their arrays are used, not copied.
     """
 
     def __init__(self, plan: ExecutionPlan, params: Mapping[str, tvm.nd.NDArray]) -> None:

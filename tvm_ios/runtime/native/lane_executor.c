@@ -62,7 +62,7 @@ static int claim_group(Program* program) {
 
 static void release_group(Program* program, int32_t group);
 
-/* One dependency less for every successor; returns nothing, the last one to arrive releases. */
+/* One dependency less for every successor; the last one to arrive releases it. */
 static void release_successors(Program* program, int32_t group) {
   for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
     int32_t next = program->successors[i];
@@ -248,6 +248,7 @@ static int start_threads(Pool* pool) {
   for (pool->started = 0; pool->started < pool->options.lanes - 1; ++pool->started) {
     Lane* lane = &pool->lanes[pool->started + 1];
     if (pthread_create(&lane->thread, NULL, lane_thread, lane)) break;
+    pthread_setname_np(lane->thread, "tvm-ios lane");
     place_thread(&pool->options, lane->index, lane->thread);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
