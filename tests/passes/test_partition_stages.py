@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.passes.partition_stages import PartitionStages
+from tvm_ios.passes.prepare_module import PrepareModule
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.stage_ir import read_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+
+def test_before_and_expected(case):
+    module, params = case.network()
+    prepared = PrepareModule(target=case.target, params=params)(module)
+    schedule = greedy_schedule(extract(prepared).graph)
+    sequence = tvm.transform.Sequential([PartitionStages(schedule=schedule)])
+    after = sequence(prepared)
+    tvm.ir.assert_structural_equal(after, rewrite(prepared, schedule))
+    assert read_schedule(after) == schedule
+    np.testing.assert_array_equal(case.run(after), case.expected())
+
+
+def test_a_module_that_is_not_prepared_is_refused(case):
+    module, params = case.network()
+    prepared = PrepareModule(target=case.target, params=params)(module)
+    schedule = sequential_schedule(extract(prepared).graph)
+    with pytest.raises(ModelError, match="not fused"):
+        PartitionStages(schedule=schedule)(module)
+
+
+def test_a_schedule_for_another_graph_is_refused(case):
+    module, params = case.network()
+    prepared = PrepareModule(target=case.target, params=params)(module)
+    with tvm.transform.PassContext(opt_level=1):
+        other = PrepareModule(target=case.target, params=params)(module)
+    schedule = sequential_schedule(extract(other).graph)
+    with pytest.raises(ScheduleError, match="search again"):
+        PartitionStages(schedule=schedule)(prepared)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.ir.instrument import PassTimingInstrument, pass_instrument
+
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.passes.prepare_module import PrepareModule
+from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
+from tvm_ios.relay.build import build
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+
+
+def scheduled(case, **options):
+    module, params = case.network()
+    with tvm.transform.PassContext(opt_level=3):
+        return ScheduleOperators(target=case.target, params=params, **options)(module)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "make"),
+    [("greedy", greedy_schedule), (Scheduler.SEQUENTIAL, sequential_schedule)],
+)
+def test_baselines(case, scheduler, make):
+    module, params = case.network()
+    prepared = PrepareModule(target=case.target, params=params)(module)
+    after = scheduled(case, scheduler=scheduler)
+    expected = rewrite(prepared, make(extract(prepared).graph))
+    tvm.ir.assert_structural_equal(after, expected)
+    np.testing.assert_array_equal(case.run(after), case.expected())
+
+
+def test_ios_runs_side_by_side_what_pays(case, prices):
+    after = scheduled(case, cost_model=prices)
+    schedule = read_schedule(after)
+    module, params = case.network()
+    graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
+    assert schedule == search_ios(graph, prices).schedule
+    assert any(len(stage.groups) > 1 for stage in schedule.stages)
+    assert all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages)
+    np.testing.assert_array_equal(case.run(after), case.expected())
+
+
+def test_ios_merges_what_pays(case, merging_prices):
+    after = scheduled(case, cost_model=merging_prices)
+    assert any(
+        stage.strategy is Strategy.MERGE and len(stage.groups) == 2
+        for stage in read_schedule(after).stages
+    )
+    np.testing.assert_allclose(case.run(after), case.expected(), rtol=1e-4, atol=1e-5)
+    assert any(name.endswith(".slice") for name in build(after, case.target).operator_names)
+
+
+def test_strategies_and_limits_reach_the_search(case, merging_prices):
+    only_concurrent = frozenset({Strategy.CONCURRENT})
+    after = scheduled(case, cost_model=merging_prices, strategies=only_concurrent, max_num_groups=2)
+    stages = read_schedule(after).stages
+    assert all(stage.strategy is Strategy.CONCURRENT for stage in stages)
+    assert max(len(stage.groups) for stage in merging_prices.asked) == 2
+
+
+def test_a_prepared_module_is_not_prepared_again(case, prices):
+    module, params = case.network()
+    prepared = PrepareModule(target=case.target, params=params)(module)
+    seen = Names()
+    with tvm.transform.PassContext(opt_level=3, instruments=[seen]):
+        after = ScheduleOperators(target=case.target, cost_model=prices)(prepared)
+    assert is_partitioned(after)
+    assert "FuseOps" not in seen.names
+
+
+def test_a_partitioned_module_keeps_its_schedule(case, prices):
+    once = scheduled(case, scheduler="greedy")
+    twice = ScheduleOperators(target=case.target, cost_model=prices)(once)
+    assert twice.same_as(once)
+    assert prices.asked == []
+
+
+@pass_instrument
+class Names:
+    """Which passes ran."""
+
+    def __init__(self):
+        self.names = []
+
+    def run_before_pass(self, _module, info):
+        self.names.append(str(info.name))
+
+
+def sequence(case):
+    return tvm.transform.Sequential(
+        [ScheduleOperators(target=case.target, params=case.network()[1], scheduler="greedy")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("context", "runs"),
+    [
+        ({"opt_level": 3}, True),
+        ({"opt_level": 2}, False),
+        ({"opt_level": 2, "required_pass": ["tvm_ios.ScheduleOperators"]}, True),
+        ({"opt_level": 3, "disabled_pass": ["tvm_ios.ScheduleOperators"]}, False),
+    ],
+    ids=["level 3", "level 2", "required", "disabled"],
+)
+def test_the_context_decides_whether_it_runs(case, context, runs):
+    module, _ = case.network()
+    with tvm.transform.PassContext(**context):
+        assert is_partitioned(sequence(case)(module)) == runs
+
+
+def test_instruments_see_it_and_what_it_runs(case):
+    timing, names = PassTimingInstrument(), Names()
+    with tvm.transform.PassContext(opt_level=3, instruments=[timing, names]):
+        sequence(case)(case.network()[0])
+        profile = timing.render()
+    assert "tvm_ios.ScheduleOperators" in profile
+    assert names.names.index("tvm_ios.ScheduleOperators") < names.names.index("FuseOps")
+
+
+def test_the_whole_sequence_a_user_writes(case):
+    module, params = case.network()
+    passes = [
+        PrepareModule(target=case.target, params=params),
+        ScheduleOperators(target=case.target, scheduler="greedy"),
+    ]
+    with tvm.transform.PassContext(opt_level=3):
+        after = tvm.transform.Sequential(passes)(module)
+        factory = relay.build(after, target=case.target)
+    assert is_partitioned(after)
+    assert factory.get_graph_json().count('"op": "tvm_op"') == len(extract(after).graph)
+
+
+@pytest.mark.parametrize("kind", ["if", "dynamic"])
+def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
+    data = relay.var("data", shape=(3,) if kind == "if" else (relay.Any(),))
+    body = relay.tanh(data)
+    if kind == "if":
+        condition = relay.less(relay.sum(data), relay.const(1.0))
+        body = relay.If(condition, body, relay.exp(data))
+    module = tvm.IRModule.from_expr(relay.Function([data], body))
+    after = ScheduleOperators(target=case.target, cost_model=prices)(module)
+    assert after.same_as(module)
+    assert extract(after).coverage.barriers
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"scheduler": "best"}, {"max_group_size": -1}, {"max_num_groups": -1}, {"strategies": ()}],
+)
+def test_bad_options_are_refused_where_the_pass_is_made(case, options):
+    with pytest.raises(OptionError, match=next(iter(options))):
+        ScheduleOperators(target=case.target, **options)
+
+
+def test_bad_modules_are_refused(case):
+    with pytest.raises(ModelError, match="no function 'main'"):
+        ScheduleOperators(target=case.target)(tvm.IRModule())
+
+
+@pytest.mark.slow
+def test_without_a_cost_model_stages_are_measured(case, tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
+    after = scheduled(case)
+    assert read_schedule(after).latency_ns > 0
+    np.testing.assert_allclose(case.run(after), case.expected(), rtol=1e-4, atol=1e-5)
