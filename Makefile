@@ -30,7 +30,7 @@ check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m pytest -m "not slow"
 
 bench: $(READY) ## measure all networks into benchmarks/results
-	$(PY) -m benchmarks
+	$(PY) -m tvm_ios bench
 
 setup: $(READY) ## only set up the environment
 

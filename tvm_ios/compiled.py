@@ -72,22 +72,23 @@ class ModelKernels:
         return KernelLibrary(self.path, shared_runtime())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BuiltModel:
     """A prepared module and its kernels, before any schedule."""
 
     prepared: PreparedModule
     kernels: ModelKernels
+    name: str = "main"
 
     @property
     def extraction(self) -> Extraction:
         """The operators, and the IR they stand for."""
         return self.kernels.staged.extraction
 
-    @property
+    @cached_property
     def graph(self) -> OperatorGraph:
         """What is scheduled."""
-        return self.extraction.graph
+        return OperatorGraph(self.name, self.extraction.graph.operators)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,11 @@ class CompiledModel:
 
 
 def build_model(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None = None, target: Any = None
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    name: str = "main",
 ) -> BuiltModel:
     """Prepare a model and compile its kernels once, every operator a stage of its own.
 
@@ -178,6 +183,8 @@ def build_model(
         Parameters by name.
     target
         A CPU target; the best for this processor where omitted.
+    name
+        Name of the operator graph, for pictures and reports.
 
     Raises
     ------
@@ -190,7 +197,7 @@ def build_model(
         prepared = prepare(mod, params, target if target is not None else host_target())
         require_cpu_target(prepared.target)
         staged = build(prepared.module, prepared.target, prepared.params)
-    return BuiltModel(prepared, ModelKernels(staged))
+    return BuiltModel(prepared, ModelKernels(staged), name)
 
 
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:

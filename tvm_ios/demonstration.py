@@ -42,7 +42,7 @@ def demonstrate(
     for name, factory in factories:
         progress = StderrProgress()
         mod, params = factory()
-        found = evaluate(mod, params, lanes=lanes, database=database, progress=progress)
+        found = evaluate(mod, params, name=name, lanes=lanes, database=database, progress=progress)
         progress.close()
         print(f"\n== {name} ==")
         print(summary(found))
@@ -74,8 +74,6 @@ def _write_files(found: Evaluation, name: str, folder: Path) -> str:
     schedule = folder / f"{name}.schedule.json"
     ios = found.models[IOS]
     write_chrome_trace(found.trace, trace, name=f"{name} {IOS}")
-    draw_schedule(
-        ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns
-    )
+    draw_schedule(ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns)
     schedule.write_text(ios.schedule.to_json())
     return f"wrote {trace} (open it in Perfetto), {picture}, {schedule}"

@@ -18,7 +18,7 @@ import tvm
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.compare import CompareOptions, compare
-from tvm_ios.cost.comparison import Comparison
+from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.front_door import BOUND_MARGIN_PERCENT, PhaseClock, search_schedule
@@ -63,6 +63,12 @@ class Evaluation:
     notes: tuple[str, ...]
 
     @property
+    def kept(self) -> str:
+        """What ``tune`` keeps: IOS if it beats sequential order beyond the noise."""
+        speedup = self.comparison.speedup(IOS, over=SEQUENTIAL)
+        return IOS if speedup.verdict is Verdict.WINS else SEQUENTIAL
+
+    @property
     def best_stock(self) -> str:
         """The faster of stock TVM with one thread and with all."""
         return min((STOCK_ONE, STOCK_ALL), key=self.comparison.median_ns)
@@ -73,6 +79,7 @@ def evaluate(
     params: Mapping[str, Any],
     target: Any = None,
     *,
+    name: str = "main",
     lanes: int,
     database: ProfileDatabase | str | Path | None = None,
     options: CompareOptions | None = None,
@@ -85,6 +92,8 @@ def evaluate(
     ----------
     mod, params, target
         As for :func:`tvm_ios.tune`.
+    name
+        Name of the graph, for pictures and reports.
     lanes
         Threads of everything but the single-threaded baseline.
     database
@@ -98,7 +107,7 @@ def evaluate(
     """
     clock = PhaseClock(progress)
     with clock.phase("build"):
-        built = build_model(mod, params, target)
+        built = build_model(mod, params, target, name=name)
     schedules: dict[str, InterOpSchedule] = {
         SEQUENTIAL: sequential_schedule(built.graph),
         GREEDY: greedy_schedule(built.graph),
@@ -107,12 +116,14 @@ def evaluate(
     with RelayStageRunner(built, lanes=lanes) as runner:
         prices = KernelPrices(runner, database=open_database(database))
         with clock.phase("search"):
-            for name, strategies in IOS_STRATEGIES.items():
+            for contestant, strategies in IOS_STRATEGIES.items():
                 limits = SearchOptions(
                     strategies=strategies, bound_margin_percent=BOUND_MARGIN_PERCENT
                 )
-                searches[name] = search_schedule(prices, limits, clock, time_budget_s=time_budget_s)
-                schedules[name] = searches[name].schedule
+                searches[contestant] = search_schedule(
+                    prices, limits, clock, time_budget_s=time_budget_s
+                )
+                schedules[contestant] = searches[contestant].schedule
             stage_prices_ns = tuple(prices.price(built.graph, schedules[IOS].stages))
     with clock.phase("lower"):
         models = {

@@ -61,7 +61,7 @@ class Operator:
     kind: str
     """For people: ``conv2d``, ``max_pool2d``, ``concatenate`` …"""
     predecessors: tuple[int, ...]
-    """Operators whose outputs this one reads, ascending, each once, all smaller than its own index."""
+    """Operators whose outputs this one reads: ascending, each once, all before this one."""
     workload: str
     """Equal strings cost the same anywhere: function body, shapes, types; never a name."""
     flops: int = 0

@@ -42,6 +42,8 @@ class BenchmarkRecord:
     taken_at: str
     """ISO 8601, in UTC."""
     comparison: Comparison
+    facts: tuple[NamedValue, ...] = ()
+    """What else is worth keeping: stages, prices, seconds by phase."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
@@ -57,6 +59,7 @@ class BenchmarkRecord:
                 "machine": {fact.name: fact.value for fact in self.machine},
                 "versions": {fact.name: fact.value for fact in self.versions},
                 "taken_at": self.taken_at,
+                "facts": {fact.name: fact.value for fact in self.facts},
                 "notes": list(self.notes),
                 "median_ns": {
                     name: self.comparison.median_ns(name) for name in self.comparison.names
@@ -92,6 +95,7 @@ class BenchmarkRecord:
                 machine=_named_values(data, "machine"),
                 versions=_named_values(data, "versions"),
                 taken_at=_checked(data, "taken_at", str),
+                facts=_named_values(data, "facts"),
                 notes=tuple(str(note) for note in _checked(data, "notes", list)),
                 comparison=Comparison.from_record(data["comparison"]),
             )

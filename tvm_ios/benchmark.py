@@ -1,0 +1,193 @@
+"""What ``tvm-ios bench`` does: evaluate networks, store the records, write the table from them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import tvm
+
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.demonstration import summary
+from tvm_ios.errors import ArtifactError
+from tvm_ios.evaluation import (
+    IOS,
+    SEQUENTIAL,
+    STOCK_ALL,
+    STOCK_LANES,
+    STOCK_ONE,
+    Evaluation,
+    evaluate,
+)
+from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.models import by_name
+from tvm_ios.progress import StderrProgress
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.table import Table
+
+__all__ = ["BenchmarkSettings", "measure_networks", "write_table"]
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """How a benchmark is run."""
+
+    batch_size: int
+    lanes: int
+    rounds: int
+    time_budget_s: float
+    database: Path | None
+    folder: Path
+
+
+def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
+    """Measure networks one after another; a record is written as soon as its network is done."""
+    factories = [(name, by_name(name)) for name in networks]
+    try:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {settings.folder}: {error}; choose another --output"
+        ) from error
+    for name, factory in factories:
+        progress = StderrProgress()
+        mod, params = factory(batch_size=settings.batch_size)
+        found = evaluate(
+            mod,
+            params,
+            name=name,
+            lanes=settings.lanes,
+            database=settings.database,
+            options=CompareOptions(rounds=settings.rounds),
+            time_budget_s=settings.time_budget_s,
+            progress=progress,
+        )
+        progress.close()
+        record = _record(name, found, settings)
+        path = settings.folder / f"{name}_bs{settings.batch_size}.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(record.to_json() + "\n")
+        partial.replace(path)
+        print(f"\n== {name} ==\n{summary(found)}\nwrote {path}", flush=True)
+
+
+def write_table(folder: Path, readme: Path) -> None:
+    """Put the table of all records between the two markers of a Markdown file.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no record, or the file has no markers.
+    """
+    records = [
+        BenchmarkRecord.from_json(path.read_text()) for path in sorted(folder.glob("*.json"))
+    ]
+    if not records:
+        raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
+    text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n"
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ArtifactError(
+            f"{readme} has no lines {BEGIN!r} and {END!r}; add them where the table should go"
+        )
+    records.sort(key=lambda record: record.comparison.median_ns(IOS))
+    table = results_table(records).as_markdown()
+    readme.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+def results_table(records: Sequence[BenchmarkRecord]) -> Table:
+    """One row a network: latencies in milliseconds, and what IOS brings over each baseline."""
+    rows = []
+    for record in records:
+        comparison = record.comparison
+        best = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
+        latencies = [
+            f"{comparison.median_ns(name) / 1e6:.3f}" for name in (best, SEQUENTIAL, "greedy", IOS)
+        ]
+        kept = _facts(record).get("kept", IOS)
+        ratios = []
+        for base in (best, STOCK_LANES, SEQUENTIAL):
+            speedup = comparison.speedup(kept, over=base) if kept != base else None
+            ratios.append(
+                "1"
+                if speedup is None
+                else f"{speedup.ratio:.3f} ({speedup.low:.3f}-{speedup.high:.3f})"
+            )
+        rows.append((record.network, str(record.batch_size), *latencies, kept, *ratios))
+    header = (
+        "network",
+        "batch",
+        "best TVM ms",
+        "sequential ms",
+        "greedy ms",
+        f"{IOS} ms",
+        "kept",
+        "kept over best TVM",
+        "kept over TVM on our launch path",
+        "kept over sequential",
+    )
+    return Table(header=header, rows=tuple(rows))
+
+
+def _facts(record: BenchmarkRecord) -> dict[str, str]:
+    return {fact.name: fact.value for fact in record.facts}
+
+
+def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+    ios = found.models[IOS]
+    search = found.searches[IOS]
+    facts = {
+        "kept": found.kept,
+        "operators": len(ios.graph),
+        "stages": len(ios.schedule.stages),
+        "stages possible": search.distinct_stages,
+        "stages priced": search.priced,
+        "predicted ms": f"{search.latency_ns / 1e6:.4f}",
+        "predicted sequential ms": f"{search.sequential_ns / 1e6:.4f}",
+        "activation MB": f"{ios.plan.arena_bytes / 1e6:.2f}",
+        "workloads measured": found.counters.priced,
+        "workloads from database": found.counters.from_database,
+        **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in found.phase_s.items()},
+    }
+    return BenchmarkRecord(
+        network=name,
+        batch_size=settings.batch_size,
+        target=str(found.built.prepared.target),
+        lanes=settings.lanes,
+        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
+        machine=_machine(),
+        versions=_versions(),
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comparison=found.comparison,
+        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
+        notes=found.notes,
+    )
+
+
+def _machine() -> tuple[NamedValue, ...]:
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (
+        NamedValue("processor", processor_name()),
+        NamedValue("cores", str(default_lanes())),
+        NamedValue("memory GiB", f"{pages / 2**30:.0f}"),
+        NamedValue("kernel", platform.release()),
+    )
+
+
+def _versions() -> tuple[NamedValue, ...]:
+    return (
+        NamedValue("tvm-ios", metadata.version("tvm-ios")),
+        NamedValue("tvm", tvm.__version__),
+        NamedValue("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
+        NamedValue("python", platform.python_version()),
+    )

@@ -1,0 +1,93 @@
+"""``tvm-ios bench``: measures networks into one JSON file each, and a table in Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.host import default_lanes
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.main import Subparsers
+
+__all__ = ["add_parser", "run"]
+
+NETWORKS = (
+    "randwire_small",
+    "nasnet_small",
+    "nasnet_small_c44",
+    "squeezenet",
+    "inception_v3",
+    "randwire",
+    "nasnet_large",
+)
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the verb's options."""
+    parser = subparsers.add_parser(
+        "bench",
+        description="Measure networks against stock TVM: every contestant in one interleaved run, "
+        "raw rounds into OUTPUT/NETWORK.json, medians into the table file.",
+    )
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        metavar="NAME",
+        default=list(NETWORKS),
+        help="networks of tvm_ios.models (default: all)",
+    )
+    parser.add_argument("--batch-size", type=int, default=1, help="images (default: 1)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("benchmarks/results"),
+        metavar="FOLDER",
+        help="where the JSON files go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table",
+        type=Path,
+        default=Path("benchmarks/README.md"),
+        metavar="FILE",
+        help="Markdown file whose table is written anew from all JSON files (default: %(default)s)",
+    )
+    parser.add_argument("--rounds", type=int, default=40, help="rounds that count (default: 40)")
+    parser.add_argument(
+        "--time-budget",
+        type=float,
+        metavar="SECONDS",
+        default=300.0,
+        help="seconds for each search; three a network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
+    )
+    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+    parser.add_argument(
+        "--only-table", action="store_true", help="measure nothing, write the table anew"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and write; 0 when all is done."""
+    lanes = arguments.lanes or default_lanes()
+    # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
+    os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
+    # Everything that imports TVM comes after that, and only for this verb.
+    from tvm_ios.benchmark import BenchmarkSettings, measure_networks, write_table  # noqa: PLC0415
+
+    settings = BenchmarkSettings(
+        batch_size=arguments.batch_size,
+        lanes=lanes,
+        rounds=arguments.rounds,
+        time_budget_s=arguments.time_budget,
+        database=arguments.database,
+        folder=arguments.output,
+    )
+    if not arguments.only_table:
+        measure_networks(arguments.networks, settings)
+    write_table(arguments.output, arguments.table)
+    return 0
