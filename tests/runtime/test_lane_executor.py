@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tvm_ios.errors import ExecutionError, OptionError
-from tvm_ios.runtime.executor import ReferenceExecutor, random_order
+from tvm_ios.runtime.executor import ReferenceExecutor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions, usable_cores
@@ -226,16 +226,3 @@ def test_a_closed_executor_refuses_to_run(small):
     executor.close()
     with pytest.raises(ExecutionError, match="closed"):
         executor.run()
-
-
-def test_random_orders_keep_dependencies(small):
-    _, _, plan, _ = small
-    for seed in range(20):
-        order = random_order(plan, seed)
-        assert sorted(order) == list(range(len(plan.launches)))
-        position = {launch: index for index, launch in enumerate(order)}
-        for group in plan.groups:
-            assert sorted(group.launches, key=position.__getitem__) == list(group.launches)
-            for dependency in group.dependencies:
-                last = plan.groups[dependency].launches[-1]
-                assert position[last] < position[group.launches[0]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm.contrib import cc
 
-from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.errors import ArtifactError, OptionError, PlanError
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
@@ -101,11 +101,11 @@ def load(
     ArtifactError
         If the file is unreadable, damaged, or made for another processor, TVM or plan version.
     OptionError
-        If there are more lanes than cores.
+        If the device is no CPU, or there are more lanes than cores.
     """
     path = Path(path)
     if device is not None and getattr(device, "device_type", device) not in (1, "cpu"):
-        raise ArtifactError(f"{path}: made for cpu, not for {device}; pass tvm.cpu()")
+        raise OptionError(f"{path} was made for cpu, device {device} was given; pass tvm.cpu()")
     identity = read_footer(path)
     try:
         identity.require_fit(read_processor(), tvm.__version__, any_model=any_processor_model)

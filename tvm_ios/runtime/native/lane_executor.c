@@ -4,7 +4,6 @@
  * linked into an exported model. Every exported name begins with tvm_ios_.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -14,7 +13,7 @@
 #include <unistd.h>
 
 #include "lane_executor.h"
-#include "lane_region.h"
+#include "lane_program.h"
 
 /* ---- fork: a child has none of its parent's threads, which each pool notices by itself ---- */
 
@@ -46,122 +45,7 @@ static void unlock_pool(Pool* pool) {
   if (atomic_exchange(&pool->lock, 0) == 2) futex_wake(&pool->lock, 1);
 }
 
-/* ---- groups ---- */
-
-static int claim_group(Program* program) {
-  for (int32_t word = 0; word < program->num_words; ++word) {
-    uint64_t bits = atomic_load_explicit(&program->ready[word], memory_order_relaxed);
-    while (bits) {
-      uint64_t lowest = bits & -bits;
-      bits = atomic_fetch_and_explicit(&program->ready[word], ~lowest, memory_order_acq_rel);
-      if (bits & lowest) return word * 64 + __builtin_ctzll(lowest);
-    }
-  }
-  return -1;
-}
-
-static void release_group(Program* program, int32_t group);
-
-/* One dependency less for every successor; the last one to arrive releases it. */
-static void release_successors(Program* program, int32_t group) {
-  for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
-    int32_t next = program->successors[i];
-    if (atomic_fetch_sub_explicit(&program->waiting[next], 1, memory_order_acq_rel) == 1)
-      release_group(program, next);
-  }
-}
-
-/* A group without launches is a point of order only: it completes at once. */
-static void release_group(Program* program, int32_t group) {
-  if (program->rows[group] == program->rows[group + 1]) {
-    release_successors(program, group);
-    atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel);
-  } else {
-    atomic_fetch_or_explicit(&program->ready[group / 64], 1ull << (group % 64),
-                             memory_order_release);
-  }
-}
-
-static void reset_program(Program* program) {
-  for (int32_t word = 0; word < program->num_words; ++word)
-    atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
-  for (int32_t group = 0; group < program->num_groups; ++group)
-    atomic_store_explicit(&program->waiting[group], program->dependencies[group],
-                          memory_order_relaxed);
-  atomic_store_explicit(&program->groups_left, program->num_groups, memory_order_relaxed);
-  if (program->poison)
-    for (int32_t buffer = 0; buffer < program->poison->num_buffers; ++buffer)
-      atomic_store_explicit(&program->accesses_left[buffer], program->poison->accesses[buffer],
-                            memory_order_relaxed);
-}
-
-static void release_roots(Program* program) {
-  for (int32_t group = 0; group < program->num_groups; ++group)
-    if (!program->dependencies[group]) release_group(program, group);
-}
-
-/* Called by the lane that completed the last group: every other lane only polls now. */
-static void end_iteration(Pool* pool) {
-  int64_t left = atomic_fetch_sub_explicit(&pool->iterations_left, 1, memory_order_relaxed) - 1;
-  int late = pool->deadline_ns && left % 8 == 0 && now_ns() > pool->deadline_ns;
-  if (left > 0 && !late) {
-    reset_program(pool->program);
-    release_roots(pool->program);
-    return;
-  }
-  atomic_store_explicit(&pool->end_ns, now_ns(), memory_order_relaxed);
-  atomic_store_explicit(&pool->finished, 1, memory_order_release);
-}
-
-static int run_launch(Lane* lane, Program* program, int32_t position) {
-  Launch* launch = program->launches[position];
-  TVMValue result;
-  int32_t result_code = 0;
-  int64_t start_ns = 0;
-  lane->position = position;
-  jitter(lane);
-  if (program->poison) poison_before(program, position);
-  if (program->trace) start_ns = now_ns();
-  int32_t code = launch->kernel(launch->arguments, launch->type_codes, launch->num_arguments,
-                                &result, &result_code, launch->resource);
-  if (program->trace) program->trace[position] = (TraceRow){start_ns, now_ns(), lane->index, 0};
-  if (program->poison) poison_after(program, position);
-  if (code) report_failure(lane, position, code);
-  return code;
-}
-
-static void run_group(Lane* lane, Program* program, int32_t group) {
-  Pool* pool = lane->pool;
-  for (int32_t position = program->rows[group]; position < program->rows[group + 1]; ++position) {
-    if (run_launch(lane, program, position)) {
-      atomic_store_explicit(&pool->finished, 1, memory_order_release);
-      return;
-    }
-    if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return;
-  }
-  release_successors(program, group);
-  if (atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel) == 1)
-    end_iteration(pool);
-}
-
-static void run_program(Lane* lane) {
-  Pool* pool = lane->pool;
-  Program* program = pool->program;
-  uint32_t idle = 0;
-  while (!atomic_load_explicit(&pool->finished, memory_order_acquire)) {
-    int32_t group = claim_group(program);
-    if (group >= 0) {
-      jitter(lane);
-      run_group(lane, program, group);
-      idle = 0;
-    } else if (help_others(lane)) {
-      idle = 0;
-    } else {
-      cpu_relax();
-      if (++idle > SPINS_BEFORE_YIELD) sched_yield();
-    }
-  }
-}
+/* ---- jobs ---- */
 
 static void answer_pings(Pool* pool) {
   for (uint32_t round = 1; round <= (uint32_t)pool->ping_rounds; ++round) {
@@ -445,51 +329,6 @@ void tvm_ios_pool_free(Pool* pool) {
   free((void*)pool->options.cpus);
   free(pool->lanes);
   free(pool);
-}
-
-void tvm_ios_program_free(Program* program) {
-  if (program) free((void*)program->accesses_left);
-  free(program);
-}
-
-/* All arrays are copied; the launches themselves must outlive the program.
- *
- * launches, by position; rows and successor_rows have one entry more than there are groups. */
-Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, const int32_t* rows,
-                                const int32_t* successor_rows, const int32_t* successors,
-                                const Poison* poison, TraceRow* trace) {
-  size_t groups = (size_t)num_groups, count = (size_t)rows[num_groups];
-  size_t edges = (size_t)successor_rows[num_groups], words = groups / 64 + 1;
-  size_t bytes = sizeof(Program) + words * 8 + count * sizeof(Launch*) +
-                 sizeof(int32_t) * (4 * groups + edges + 2) + CACHE_LINE;
-  Program* program = NULL;
-  if (posix_memalign((void**)&program, CACHE_LINE, bytes)) return NULL;
-  memset((void*)program, 0, bytes);
-  program->num_groups = num_groups;
-  program->num_launches = (int32_t)count;
-  program->num_words = (int32_t)words;
-  program->ready = (_Atomic uint64_t*)(program + 1);
-  program->launches = (Launch**)(program->ready + words);
-  program->rows = (int32_t*)(program->launches + count);
-  program->successor_rows = program->rows + groups + 1;
-  program->dependencies = program->successor_rows + groups + 1;
-  program->successors = program->dependencies + groups;
-  program->waiting = (_Atomic int32_t*)(program->successors + edges);
-  memcpy(program->launches, launches, count * sizeof(Launch*));
-  memcpy(program->rows, rows, (groups + 1) * sizeof(int32_t));
-  memcpy(program->successor_rows, successor_rows, (groups + 1) * sizeof(int32_t));
-  memcpy(program->successors, successors, edges * sizeof(int32_t));
-  for (size_t edge = 0; edge < edges; ++edge) ++program->dependencies[successors[edge]];
-  program->trace = trace;
-  program->poison = poison;
-  if (poison) {
-    program->accesses_left = calloc((size_t)poison->num_buffers + 1, sizeof(int32_t));
-    if (!program->accesses_left) {
-      free(program);
-      return NULL;
-    }
-  }
-  return program;
 }
 
 typedef int (*FTVMFuncCall)(void* function, TVMValue* args, int* type_codes, int num_args,
