@@ -51,7 +51,7 @@ static void answer_pings(Pool* pool) {
   for (uint32_t round = 1; round <= (uint32_t)pool->ping_rounds; ++round) {
     uint32_t spins = 0;
     while (atomic_load_explicit(&pool->ping, memory_order_acquire) != round)
-      if (++spins > 100 * SPINS_BEFORE_YIELD) sched_yield();
+      if (++spins > 10 * SPINS_BEFORE_YIELD) sched_yield();
     atomic_store_explicit(&pool->pong, round, memory_order_release);
   }
 }
@@ -282,7 +282,7 @@ int tvm_ios_ping_pong(Pool* pool, int32_t rounds, double* latency_ns) {
       uint32_t spins = 0;
       atomic_store_explicit(&pool->ping, round, memory_order_release);
       while (atomic_load_explicit(&pool->pong, memory_order_acquire) != round)
-        if (++spins > 100 * SPINS_BEFORE_YIELD) sched_yield();
+        if (++spins > 10 * SPINS_BEFORE_YIELD) sched_yield();
     }
     double one_way_ns = (double)(now_ns() - start_ns) / (2.0 * rounds);
     if (one_way_ns > *latency_ns) *latency_ns = one_way_ns;
