@@ -10,7 +10,10 @@ import tvm
 from tvm.contrib import graph_executor
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.artifact import load
+from tvm_ios.runtime.artifact import export_artifact, load
+from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.placement import Placement
 
 
 @pytest.fixture
@@ -207,3 +210,54 @@ def test_a_closed_module_refuses_to_run(exported):
     module.close()
     with pytest.raises(ExecutionError, match="closed"):
         module.run()
+
+
+@pytest.fixture(scope="module")
+def odd_types(tmp_path_factory):
+    """Outputs that are inputs, reshapes of inputs, truth values, integers and scalars."""
+    from tvm import relay
+
+    data = relay.var("data", shape=(2, 3, 4))
+    count = relay.var("count", shape=(), dtype="int64")
+    large = relay.greater(data, relay.const(0.5))
+    ends = relay.Tuple(
+        [
+            data,
+            relay.reshape(data, (6, 4)),
+            large,
+            relay.argmax(data, axis=2),
+            relay.add(count, relay.const(1, "int64")),
+            relay.where(large, data, relay.zeros_like(data)),
+            relay.cast(data, "float16"),
+        ]
+    )
+    module = tvm.IRModule.from_expr(relay.Function([data, count], ends))
+    with tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(module, "llvm")
+    graph_json = factory.get_graph_json()
+    operators = len(read_graph_json(graph_json).operators)
+    placements = [Placement(stage=index, group=0) for index in range(operators)]
+    path = tmp_path_factory.mktemp("odd") / "model.so"
+    export_artifact(factory, lower_plan(graph_json, placements, lanes=2), path)
+    return path
+
+
+def test_odd_types_agree_with_stock(odd_types):
+    stock = graph_executor.GraphModule(
+        tvm.runtime.load_module(str(odd_types))["default"](tvm.cpu())
+    )
+    inputs = {
+        "data": np.random.default_rng(0).random((2, 3, 4), "float32"),
+        "count": np.array(41, "int64"),
+    }
+    with load(odd_types) as ours:
+        for module in (ours, stock):
+            module.run(**inputs)
+        for index in range(stock.get_num_outputs()):
+            mine, theirs = ours.get_output(index), stock.get_output(index)
+            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+            np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+        assert ours.get_output(4).numpy() == 42
+        ours.set_input("count", 1)
+        ours.run()
+        assert ours.get_output(4).numpy() == 2
