@@ -16,6 +16,8 @@ from tvm_ios.errors import OptionError
 
 __all__ = ["Partition", "ScheduleBlock", "order_ideals", "partition_graph", "split_operators"]
 
+_SPLIT_DIVISOR = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleBlock:
@@ -100,7 +102,8 @@ def split_operators(
 ) -> list[tuple[int, ...]]:
     """Cut ascending operators into consecutive pieces that keep both limits.
 
-    Every piece is as long as it can be.
+    All in one piece if it keeps them; otherwise every piece is as long as an eighth of the states
+    lets it be.
 
     Parameters
     ----------
@@ -121,6 +124,17 @@ def split_operators(
             f"max_block_size is {max_block_size} and max_block_states is {max_block_states}; "
             "give at least 1 and 2"
         )
+    whole = _chunks(operators, predecessors, max_block_size, max_block_states)
+    if len(whole) <= 1:
+        return whole
+    # The optimum is lost by any split, so pieces need not be as dear to solve as a whole block.
+    states = max(2, max_block_states // _SPLIT_DIVISOR)
+    return _chunks(operators, predecessors, max_block_size, states)
+
+
+def _chunks(
+    operators: Sequence[int], predecessors: Sequence[int], max_block_size: int, max_states: int
+) -> list[tuple[int, ...]]:
     pieces: list[tuple[int, ...]] = []
     piece: list[int] = []
     ideals = [0]
@@ -128,7 +142,7 @@ def split_operators(
     for operator in operators:
         needed = predecessors[operator] & inside
         grown = [ideal | 1 << operator for ideal in ideals if needed & ~ideal == 0]
-        if len(piece) == max_block_size or len(ideals) + len(grown) - 1 > max_block_states:
+        if len(piece) == max_block_size or len(ideals) + len(grown) - 1 > max_states:
             pieces.append(tuple(piece))
             piece, ideals, inside, grown = [], [0], 0, [1 << operator]
         piece.append(operator)
