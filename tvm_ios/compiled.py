@@ -6,7 +6,9 @@ schedules that merge nothing; :class:`CompiledModel` is one schedule on such ker
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,12 +59,13 @@ class ModelKernels:
 
     def __init__(self, staged: StagedBuild) -> None:
         self.staged = staged
-        self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
+        self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @cached_property
     def path(self) -> Path:
         """The exported kernels, without parameters."""
-        path = Path(self._folder.name) / "kernels.so"
+        path = self._folder / "kernels.so"
         self.staged.factory.get_lib().export_library(str(path))
         return path
 

@@ -24,6 +24,7 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.front_door import BOUND_MARGIN_PERCENT, PhaseClock, search_schedule
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import ProgressListener
+from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor
 from tvm_ios.runtime.trace import TraceEvent
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -163,9 +164,14 @@ def _compare(
         STOCK_ALL: partial(stock.time_ns, threads=lanes),
         STOCK_LANES: stock.time_on_lanes_ns,
     }
+    inputs = sample_inputs(models[SEQUENTIAL].plan, staged.params)
     with ExitStack() as stack:
         stack.callback(stock.close)
         executors = {name: stack.enter_context(model.executor()) for name, model in models.items()}
+        for name, value in inputs.items():
+            stock.set_input(name, value)
+            for executor in executors.values():
+                executor.set_input(name, value)
         contestants |= {name: executor.time_ns for name, executor in executors.items()}
         comparison = compare(
             contestants, options=options, ping_pong_ns=executors[SEQUENTIAL].ping_pong_ns

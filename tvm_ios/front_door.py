@@ -28,6 +28,7 @@ from tvm_ios.host import default_lanes
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import Progress, ProgressListener
 from tvm_ios.relay import is_partitioned
+from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -333,7 +334,11 @@ class _Evidence:
 def _compare(
     ios: CompiledModel, plain: CompiledModel, options: CompareOptions | None
 ) -> Comparison:
+    inputs = sample_inputs(plain.plan, plain.kernels.staged.params)
     with plain.executor() as sequential, ios.executor() as winner:
+        for name, value in inputs.items():
+            sequential.set_input(name, value)
+            winner.set_input(name, value)
         return compare(
             {"sequential": sequential.time_ns, "ios": winner.time_ns},
             options=options,

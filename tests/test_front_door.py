@@ -1,0 +1,324 @@
+"""The front door on small real networks: tuned, run, exported, loaded, and refused where wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+import tvm_ios
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
+from tvm_ios.models import randwire_small, squeezenet
+from tvm_ios.passes import ScheduleOperators
+from tvm_ios.progress import Progress
+from tvm_ios.search.baselines import greedy_schedule
+
+# A busy machine is no concern of these tests: no waiting for its fast mode.
+HASTY = ModeOptions(patience_s=0.0)
+MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=HASTY)
+COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=HASTY)
+TARGET = "llvm"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A model, one input, and what stock TVM makes of it."""
+
+    mod: tvm.IRModule
+    params: dict[str, tvm.nd.NDArray]
+    image: np.ndarray
+    expected: np.ndarray
+
+    def run(self, executor: tvm_ios.MultiStreamGraphModule) -> np.ndarray:
+        executor.set_input("data", self.image)
+        executor.run()
+        return executor.get_output(0).numpy()
+
+
+def make_net(mod: tvm.IRModule, params: dict[str, tvm.nd.NDArray], seed: int = 0) -> Net:
+    shape = [int(extent) for extent in mod["main"].params[0].type_annotation.shape]
+    image = np.random.default_rng(seed).standard_normal(shape).astype("float32")
+    with tvm.transform.PassContext(opt_level=3):
+        stock = graph_executor.GraphModule(
+            relay.build(mod, target=TARGET, params=params)["default"](tvm.cpu())
+        )
+    stock.set_input("data", image)
+    stock.run()
+    return Net(mod, params, image, stock.get_output(0).numpy())
+
+
+@pytest.fixture(scope="module")
+def squeeze() -> Net:
+    return make_net(*squeezenet(image_size=48))
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield tmp_path_factory.mktemp("front-door") / "prices.sqlite"
+
+
+@pytest.fixture(scope="module")
+def tuned(squeeze: Net, database: Path) -> tvm_ios.CompiledModel:
+    return tvm_ios.tune(
+        squeeze.mod,
+        squeeze.params,
+        TARGET,
+        database=database,
+        measure=MEASURE,
+        compare_options=COMPARE,
+    )
+
+
+def test_a_tuned_model_computes_what_stock_tvm_computes(
+    squeeze: Net, tuned: tvm_ios.CompiledModel
+) -> None:
+    with tuned.executor(tvm.cpu()) as executor:
+        np.testing.assert_allclose(squeeze.run(executor), squeeze.expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -> None:
+    report = tuned.report()
+    assert report.operators == len(tuned.graph) == len(tuned.schedule.operator_names)
+    assert report.stages == len(tuned.schedule.stages)
+    assert "100.0%" in report.coverage
+    assert report.stages_priced <= report.stages_possible
+    assert report.measured > 0
+    assert set(report.phase_s) == {"build", "search", "compare"}
+    assert report.kept in report.as_text()
+    assert len(report.comparison.rounds) >= 6
+
+
+def test_a_second_tuning_measures_nothing(
+    squeeze: Net, tuned: tvm_ios.CompiledModel, database: Path
+) -> None:
+    again = tvm_ios.tune(
+        squeeze.mod,
+        squeeze.params,
+        TARGET,
+        database=database,
+        # Prices of a busy machine are flagged and would be replaced in quiet times.
+        measure=replace(MEASURE, mode=ModeOptions(patience_s=0, slow_ratio=1e9, slow_ns=0)),
+        compare_options=COMPARE,
+    )
+    report = again.report()
+    flagged = any("slow mode" in note for note in tuned.report().notes)
+    assert report.measured == 0 or flagged
+    assert report.from_database > 0
+
+
+def test_the_partitioned_module_runs_with_plain_relay_build(
+    squeeze: Net, tuned: tvm_ios.CompiledModel
+) -> None:
+    with tvm.transform.PassContext(opt_level=3):
+        library = relay.build(tuned.module, target=TARGET)
+    stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    stock.set_input("data", squeeze.image)
+    stock.run()
+    np.testing.assert_allclose(stock.get_output(0).numpy(), squeeze.expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_model_is_loaded_back(
+    squeeze: Net, tuned: tvm_ios.CompiledModel, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.so"
+    tuned.export_library(path)
+    with tuned.executor() as here, tvm_ios.load(path) as loaded:
+        np.testing.assert_array_equal(squeeze.run(loaded), squeeze.run(here))
+
+
+def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(squeeze: Net) -> None:
+    built = tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET)
+    greedy = greedy_schedule(built.graph)
+    compiled = tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET, schedule=greedy)
+    assert any(len(stage.groups) > 1 for stage in compiled.schedule.stages)
+    with compiled.executor() as executor:
+        np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+
+
+def test_a_schedule_survives_its_json(squeeze: Net) -> None:
+    plain = tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET)
+    stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
+    compiled = tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET, schedule=stored)
+    assert compiled.schedule == stored
+
+
+def test_merged_stages_are_priced_compiled_and_right(database: Path) -> None:
+    data = relay.var("data", shape=(1, 16, 12, 12))
+    branches = [
+        relay.nn.relu(
+            relay.nn.conv2d(
+                data,
+                relay.var(f"weight{size}", shape=(16, 16, size, size)),
+                padding=(size // 2, size // 2),
+                channels=16,
+                kernel_size=(size, size),
+            )
+        )
+        for size in (1, 3)
+    ]
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.concatenate(branches, 1)))
+    random = np.random.default_rng(1)
+    params = {
+        f"weight{size}": tvm.nd.array(random.standard_normal((16, 16, size, size), dtype="float32"))
+        for size in (1, 3)
+    }
+    net = make_net(mod, params)
+    steps: list[Progress] = []
+    tuned = tvm_ios.tune(
+        mod,
+        params,
+        TARGET,
+        strategies=["merge"],
+        database=database,
+        measure=MEASURE,
+        compare_options=COMPARE,
+        progress=steps.append,
+    )
+    assert {step.phase for step in steps} == {"build", "search", "compare"}
+    # The price decides in tune; here the merge is asked for.
+    merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned))
+    compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=merged)
+    assert any(stage.strategy is Strategy.MERGE for stage in compiled.schedule.stages)
+    with compiled.executor() as executor:
+        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-4)
+
+
+def _merge_first_convolutions(tuned: tvm_ios.CompiledModel) -> tuple[tvm_ios.Stage, ...]:
+    names = tuned.graph.operators
+    members = [index for index, operator in enumerate(names) if operator.convolution is not None]
+    assert len(members) == 2
+    stages = [tvm_ios.Stage(((i,),)) for i in range(len(names)) if i not in members]
+    position = sum(stage.operators[0] < members[0] for stage in stages)
+    merged = tvm_ios.Stage(tuple((index,) for index in members), Strategy.MERGE)
+    return (*stages[:position], merged, *stages[position:])
+
+
+def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(squeeze: Net) -> None:
+    scheduled = ScheduleOperators(target=TARGET, params=squeeze.params, scheduler="greedy")
+    with tvm.transform.PassContext(opt_level=3):
+        module = scheduled(squeeze.mod)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    assert compiled.schedule.scheduler == "greedy"
+    with compiled.executor() as executor:
+        np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+    with pytest.raises(OptionError, match="partitioned already"):
+        tvm_ios.compile_schedule(module, target=TARGET, schedule=compiled.schedule)
+
+
+def test_the_pass_measures_on_its_own(
+    squeeze: Net, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
+    scheduled = ScheduleOperators(target=TARGET, params=squeeze.params, strategies={"concurrent"})
+    with tvm.transform.PassContext(opt_level=3):
+        module = scheduled(squeeze.mod)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    assert compiled.schedule.scheduler == "ios"
+    with compiled.executor() as executor:
+        np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+
+
+class _InterruptError(KeyboardInterrupt):
+    """Ctrl-C at a known moment."""
+
+
+def test_an_interrupt_keeps_what_was_priced(tmp_path: Path) -> None:
+    mod, params = randwire_small(channels=8, size=4, num_nodes=8)
+    database = tmp_path / "prices.sqlite"
+
+    def interrupt(step: Progress) -> None:
+        if step.phase == "search" and (step.done or 0) > 0:
+            raise _InterruptError
+
+    options = {"database": database, "measure": MEASURE, "compare_options": COMPARE}
+    with pytest.raises(_InterruptError):
+        tvm_ios.tune(mod, params, TARGET, progress=interrupt, **options)
+    resumed = tvm_ios.tune(mod, params, TARGET, **options).report()
+    fresh = tvm_ios.tune(mod, params, TARGET, **options | {"database": tmp_path / "new.sqlite"})
+    assert resumed.from_database > 0
+    assert fresh.report().from_database == 0
+
+
+def test_a_time_budget_ends_the_search_with_an_answer(tmp_path: Path) -> None:
+    mod, params = randwire_small(channels=8, size=4, num_nodes=8)
+    net = make_net(mod, params)
+    tuned = tvm_ios.tune(
+        mod,
+        params,
+        TARGET,
+        time_budget_s=1e-6,
+        database=tmp_path / "prices.sqlite",
+        measure=MEASURE,
+        compare_options=COMPARE,
+    )
+    assert any("stopped early" in note for note in tuned.report().notes)
+    with tuned.executor() as executor:
+        np.testing.assert_array_equal(net.run(executor), net.expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_group_size": -1}, "max_group_size is -1"),
+        ({"max_num_groups": -3}, "max_num_groups is -3"),
+        ({"strategies": ()}, "strategies is empty"),
+        ({"strategies": ["parallel"]}, "'concurrent', 'merge'"),
+        ({"endings": "all"}, "'complete' or 'published'"),
+        ({"lanes": 0}, "lanes is 0"),
+        ({"lanes": 4096}, "may use .* cores"),
+        ({"time_budget_s": -1}, "time_budget_s is -1"),
+        ({"target": "cuda"}, "cuda"),
+    ],
+)
+def test_a_bad_option_is_named(squeeze: Net, options: dict[str, object], message: str) -> None:
+    given = {"target": TARGET} | options
+    with pytest.raises((OptionError, ModelError), match=message):
+        tvm_ios.tune(squeeze.mod, squeeze.params, **given)
+
+
+def test_a_target_tvm_lacks_is_named(squeeze: Net) -> None:
+    with pytest.raises(ModelError, match="no_such_target"):
+        tvm_ios.tune(squeeze.mod, squeeze.params, "no_such_target")
+
+
+def test_a_module_without_main_is_refused() -> None:
+    with pytest.raises(ModelError, match="main"):
+        tvm_ios.tune(tvm.IRModule(), {}, TARGET)
+
+
+def test_a_missing_parameter_is_named(squeeze: Net) -> None:
+    name, *_ = sorted(squeeze.params)
+    params = {key: value for key, value in squeeze.params.items() if key != name}
+    with pytest.raises(ModelError, match=name):
+        tvm_ios.tune(squeeze.mod, params, TARGET)
+
+
+def test_an_unreadable_database_is_refused_before_any_work(squeeze: Net, tmp_path: Path) -> None:
+    path = tmp_path / "not.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(DatabaseError, match=r"not\.sqlite"):
+        tvm_ios.tune(squeeze.mod, squeeze.params, TARGET, database=path)
+    assert path.read_bytes() == b"no database at all" * 100
+
+
+def test_a_schedule_of_another_graph_is_refused(squeeze: Net) -> None:
+    mod, params = randwire_small(channels=8, size=4, num_nodes=8)
+    other = tvm_ios.compile_schedule(mod, params, TARGET).schedule
+    with pytest.raises(ScheduleError, match="does not fit"):
+        tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET, schedule=other)
+
+
+def test_a_model_compiled_without_tuning_has_no_report(squeeze: Net) -> None:
+    compiled = tvm_ios.compile_schedule(squeeze.mod, squeeze.params, TARGET)
+    with pytest.raises(OptionError, match=r"tvm_ios\.tune"):
+        compiled.report()
