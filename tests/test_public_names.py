@@ -1,0 +1,103 @@
+"""What is public is listed, sorted and there; importing the package costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tvm_ios
+
+ROOT = Path(__file__).resolve().parent.parent / "tvm_ios"
+PACKAGES = ("core", "cost", "host", "models", "passes", "relay", "report", "runtime", "search")
+FILES = sorted(
+    path for path in ROOT.rglob("*.py") if path.name not in ("__main__.py", "__init__.py")
+)
+
+
+def _name(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def _sort_key(name):
+    """Constants, then classes, then the rest, each in natural order: the order ruff keeps."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return kind, [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
+
+
+def _declared(path):
+    """``__all__`` of a file, None where it has none."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    return None
+
+
+def _imported(path):
+    """Names a package takes from its modules."""
+    return [
+        alias.asname or alias.name
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_offers_what_it_imports(package):
+    path = ROOT / package / "__init__.py"
+    # A package without names of its own is only the folder of its modules.
+    public = _declared(path) or []
+    assert sorted(public) == sorted(_imported(path))
+    assert public == sorted(public, key=_sort_key)
+    module = import_module(f"tvm_ios.{package}")
+    assert [name for name in public if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_module_lists_what_is_there(path):
+    public = _declared(path)
+    assert public is not None, f"{_name(path)} lacks __all__"
+    assert public == sorted(set(public), key=_sort_key)
+    module_names = {
+        name.id
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            module_names.add(node.name)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            module_names.update(alias.asname or alias.name for alias in node.names)
+    assert [name for name in public if name not in module_names] == []
+
+
+def test_front_door_is_sorted_and_resolves():
+    assert tvm_ios.__all__ == sorted(tvm_ios.__all__, key=_sort_key)
+    for name in tvm_ios.__all__:
+        found = getattr(tvm_ios, name)
+        assert found.__name__ == name
+        # The table of homes names the module that defines it, not one that passes it on.
+        assert found.__module__ == tvm_ios._HOMES[name]
+
+
+def test_front_door_table_is_complete():
+    assert sorted(tvm_ios._HOMES) == sorted(tvm_ios.__all__)
+    assert set(tvm_ios.__all__) <= set(dir(tvm_ios))
+    with pytest.raises(AttributeError, match="no attribute 'tuen'"):
+        _ = tvm_ios.tuen
+
+
+def test_import_alone_is_light(run_python, project_root):
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport tvm_ios\n"
+        "print(sorted(name for name in set(sys.modules) - before\n"
+        "             if name.startswith('tvm') or name.split('.')[0] in ('numpy', 'sqlite3')))"
+    )
+    done = run_python("-c", code, PYTHONPATH=str(project_root))
+    assert (done.returncode, done.stdout.strip()) == (0, "['tvm_ios']"), done.stderr

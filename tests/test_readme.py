@@ -1,0 +1,71 @@
+"""What README and docs print is true: examples run, formats are read, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.problem import parse_problem
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+EXAMPLES = re.findall(
+    r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+)
+DOCUMENTS = sorted([README, *README.parent.glob("docs/**/*.md"), README.parent / "CHANGELOG.md"])
+
+
+def test_there_are_a_tune_and_a_pass_context_example():
+    assert len(EXAMPLES) == 2
+    assert "tvm_ios.tune(" in EXAMPLES[0]
+    assert "PassContext(" in EXAMPLES[1]
+
+
+@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context"])
+def test_examples_are_about_ten_lines(code):
+    # Imports do not count.
+    lines = [line for line in code.splitlines() if line and not line.startswith(("import", "from"))]
+    assert len(lines) <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context"])
+def test_example_runs(code, run_python):
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
+    # Both end by printing the shape of the network's output.
+    assert done.stdout.splitlines()[-1] == "(1, 1000, 1, 1)"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path) if path else document
+        assert file.exists(), f"{document.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings]
+            assert anchor in slugs, f"{document.name} links to {target}"
+
+
+def test_documented_formats_are_read():
+    text = (README.parent / "docs" / "schedules.md").read_text(encoding="utf-8")
+    schedule, problem = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert InterOpSchedule.from_json(schedule).to_json() == json.dumps(
+        json.loads(schedule), indent=1
+    )
+    assert len(parse_problem(problem).parts) == 1
+
+
+def test_every_decision_note_is_listed():
+    folder = README.parent / "docs" / "adr"
+    listed = (folder / "README.md").read_text(encoding="utf-8")
+    for note in folder.glob("[0-9]*.md"):
+        assert f"({note.name})" in listed
