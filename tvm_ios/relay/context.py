@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tvm
 from tvm.ir.transform import PassContext
@@ -45,7 +46,9 @@ def _caller_entered_a_context() -> bool:
 
 
 @contextmanager
-def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterator[None]:
+def pass_context(
+    *, opt_level: int = 3, disabled: Iterable[str] = (), instruments: Iterable[Any] = ()
+) -> Iterator[None]:
     """Run under the caller's PassContext, with a few passes more disabled.
 
     Parameters
@@ -54,18 +57,22 @@ def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterato
         The level where the caller has entered no context.
     disabled
         Passes to disable beyond the caller's. A pass that the caller requires stays.
+    instruments
+        Instruments of our own, for a nested context; the caller's do not watch that one.
     """
     current = PassContext.current()
     entered = _caller_entered_a_context()
     required = [str(name) for name in current.required_pass]
     already = [str(name) for name in current.disabled_pass]
     extra = [name for name in disabled if name not in already and name not in required]
-    if entered and not extra:
+    own = list(instruments)
+    if entered and not extra and not own:
         yield
         return
     nested = PassContext(
         opt_level=current.opt_level if entered else opt_level,
         required_pass=required,
+        instruments=own,
         disabled_pass=already + extra,
         config=dict(current.config.items()),
     )
@@ -74,9 +81,12 @@ def pass_context(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterato
 
 
 @contextmanager
-def tvm_pipeline(*, opt_level: int = 3, disabled: Iterable[str] = ()) -> Iterator[None]:
+def tvm_pipeline(
+    *, opt_level: int = 3, disabled: Iterable[str] = (), instruments: Iterable[Any] = ()
+) -> Iterator[None]:
     """Everything one of TVM's long pipelines runs under; arguments as in :func:`pass_context`."""
-    with pass_context(opt_level=opt_level, disabled=disabled), offline_tophub(), cached_libinfo():
+    context = pass_context(opt_level=opt_level, disabled=disabled, instruments=instruments)
+    with context, offline_tophub(), cached_libinfo():
         yield
 
 

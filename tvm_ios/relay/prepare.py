@@ -16,15 +16,15 @@ from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
+from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.extract import unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
+from tvm_ios.relay.pipeline import UNSHARER, Optimized, optimize
+from tvm_ios.relay.simplify import adds_to_itself
 
 __all__ = ["PreparedModule", "prepare"]
 
-UNSHARER = "SimplifyExpr"
-"""The pass that duplicates shared operators (seen in TVM 0.17)."""
 HEAVY = ("conv", "dense", "matmul", "pool")
 
 
@@ -76,15 +76,14 @@ def prepare(
     typed = check_module(mod)
     arrays = check_parameters(typed["main"], params)
     notes: list[str] = []
-    disabled: list[str] = []
-    with pass_context(opt_level=opt_level):
-        if unshares(typed):
-            disabled.append(UNSHARER)
-    fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
-    if not disabled and heavy_operators(fused) > heavy_operators(typed):
-        disabled.append(UNSHARER)
-        fused, rest = _optimize(typed, arrays, chosen, opt_level, disabled)
-    if disabled:
+    # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
+    unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
+    fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [])
+    unshared = unshared or fused.unshares
+    if not unshared and heavy_operators(fused.module) > heavy_operators(typed):
+        unshared = True
+        fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER])
+    if unshared:
         notes.append(
             f"TVM's pass {UNSHARER} would have duplicated shared operators of this model, "
             "so it was left out"
@@ -96,33 +95,27 @@ def prepare(
             "on weights was folded and no convolutions can be merged"
         )
     return PreparedModule(
-        module=_portable(fused), params=dict(rest), target=chosen, notes=tuple(notes)
+        module=_portable(fused.module),
+        params=dict(fused.params),
+        target=chosen,
+        notes=tuple(notes),
     )
 
 
 def unshares(module: tvm.IRModule) -> bool:
-    """Whether SimplifyExpr, after common subexpressions were found, makes the graph grow.
-
-    With ``f(x) + f(x)`` it duplicates ``f`` and all before it, at every such place again. The trial
-    works on the module without its parameters, so it costs little.
-    """
+    """Whether SimplifyExpr, after common subexpressions were found, would make the graph grow."""
     if UNSHARER in [str(name) for name in PassContext.current().disabled_pass]:
         return False
     transform = relay.transform
-    shared = Sequential(
-        [
-            transform.InferType(),
-            transform.SimplifyInference(),
-            transform.EliminateCommonSubexpr(),
-            transform.InferType(),
-        ]
-    )(module)
-    try:
-        simplified = Sequential([transform.SimplifyExpr(), transform.InferType()])(shared)
-    except tvm.TVMError:
-        # It duplicates inputs too, and then TVM refuses its own result for free variables.
-        return True
-    return count_operators(simplified) > count_operators(shared)
+    with pass_context(disabled=[UNSHARER]):
+        shared = Sequential(
+            [
+                transform.InferType(),
+                transform.SimplifyInference(),
+                transform.EliminateCommonSubexpr(),
+            ]
+        )(module)
+    return adds_to_itself(shared)
 
 
 def count_operators(module: tvm.IRModule) -> int:
@@ -155,16 +148,14 @@ def _optimize(
     target: tvm.target.Target,
     opt_level: int,
     disabled: list[str],
-) -> tuple[tvm.IRModule, Mapping[str, tvm.nd.NDArray]]:
-    with tvm_pipeline(opt_level=opt_level, disabled=disabled):
-        try:
-            fused, rest = relay.optimize(module, target=target, params=params)
-        except tvm.TVMError as error:
-            raise ModelError(
-                f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "
-                "see whether tvm.relay.build accepts it"
-            ) from error
-    return fused, rest
+) -> Optimized:
+    try:
+        return optimize(module, params, target, opt_level=opt_level, disabled=disabled)
+    except tvm.TVMError as error:
+        raise ModelError(
+            f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "
+            "see whether tvm.relay.build accepts it"
+        ) from error
 
 
 def _portable(fused: tvm.IRModule) -> tvm.IRModule:

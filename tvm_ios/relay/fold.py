@@ -1,0 +1,161 @@
+"""Folds constants that are only moved: the layouts, shapes and axes of weights.
+
+Goes between TVM's choice of layouts and its own ``FoldConstant``. TVM compiles and runs a kernel
+for every operator on constants, which was 60 % of the time a build took; nearly all of them only
+move data, and numpy does that exactly. All else is left to TVM.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, rebuild
+
+__all__ = ["fold_moved_constants", "transform_layout"]
+
+Array = npt.NDArray[np.generic]
+
+DATA_TYPES = frozenset(
+    {"bool", "float16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""Types whose bytes numpy holds as TVM does."""
+
+
+def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace calls that move a constant by the constant they make.
+
+    The constants are the ones that ``FoldConstant`` computes, bit by bit. A result of rank 0 is
+    left to that pass: a scalar that shows early is one more for TVM to simplify.
+
+    Parameters
+    ----------
+    module
+        Straight-line code with types inferred. Fused functions are not entered.
+    """
+    main = module["main"]
+    constants: dict[relay.Expr, Array] = {}
+    folded = 0
+
+    def fold(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        nonlocal folded
+        value = _moved(call, arguments, constants)
+        if value is None:
+            return copy_call(call, arguments)
+        folded += 1
+        constant = relay.Constant(tvm.nd.array(np.ascontiguousarray(value)))
+        constants[constant] = value
+        return constant
+
+    body = rebuild(main.body, {}, fold)
+    if not folded:
+        return module
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
+    new[module.get_global_var("main")] = function
+    return relay.transform.InferType()(new)
+
+
+def transform_layout(value: Array, source: str, destination: str) -> Array | None:
+    """What ``layout_transform`` makes of an array, or None where it would have to pad.
+
+    Parameters
+    ----------
+    source, destination
+        TVM layouts, such as ``OIHW`` and ``OIHW8i16o``: a capital letter is an axis, a small one
+        with a number before it the inner part of that axis.
+    """
+    sources, destinations = _axes(source), _axes(destination)
+    if sources is None or destinations is None or len(sources) != value.ndim:
+        return None
+    extents = {axis: extent for (axis, _), extent in zip(sources, value.shape, strict=True)}
+    if any(extents[axis] != block for axis, block in sources if block is not None):
+        return None
+    whole = [axis for axis in extents if axis.isupper()]
+    outer_first = [axis for letter in whole for axis in (letter, letter.lower()) if axis in extents]
+    if {axis for axis, _ in destinations if axis.isupper()} != set(whole):
+        return None
+    if len(outer_first) != len(sources):
+        return None
+    plain_shape = {
+        letter: math.prod(extents.get(axis, 1) for axis in (letter, letter.lower()))
+        for letter in whole
+    }
+    blocks = {axis: block for axis, block in destinations if block is not None}
+    if any(
+        axis.upper() not in plain_shape or plain_shape[axis.upper()] % block
+        for axis, block in blocks.items()
+    ):
+        return None
+    order = [axis for axis, _ in sources]
+    plain = value.transpose([order.index(axis) for axis in outer_first])
+    split: dict[str, int] = {}
+    for letter in whole:
+        block = blocks.get(letter.lower())
+        split[letter] = plain_shape[letter] // (block or 1)
+        if block is not None:
+            split[letter.lower()] = block
+    parts = list(split)
+    return plain.reshape(tuple(split.values())).transpose(
+        [parts.index(axis) for axis, _ in destinations]
+    )
+
+
+def _axes(layout: str) -> list[tuple[str, int | None]] | None:
+    """Axes of a layout with their block sizes, or None where it is not read to the end."""
+    found = re.findall(r"([A-Z])|([1-9]\d*)([a-z])", layout)
+    axes = [(whole or inner, int(block) if block else None) for whole, block, inner in found]
+    text = "".join(axis if block is None else f"{block}{axis}" for axis, block in axes)
+    names = {axis for axis, _ in axes}
+    return axes if text == layout and len(names) == len(axes) else None
+
+
+def _reshaped(value: Array, call: relay.Call) -> Array | None:
+    return value.reshape([int(extent) for extent in call.checked_type.shape])
+
+
+def _transposed(value: Array, call: relay.Call) -> Array | None:
+    axes = call.attrs.axes
+    return value.transpose(None if axes is None else [int(axis) for axis in axes])
+
+
+def _laid_out(value: Array, call: relay.Call) -> Array | None:
+    return transform_layout(value, str(call.attrs.src_layout), str(call.attrs.dst_layout))
+
+
+MOVES: Mapping[str, Callable[[Array, relay.Call], Array | None]] = MappingProxyType(
+    {
+        "expand_dims": _reshaped,
+        "layout_transform": _laid_out,
+        "reshape": _reshaped,
+        "squeeze": _reshaped,
+        "transpose": _transposed,
+    }
+)
+"""Operators of one argument that move data, and what they make of an array."""
+
+
+def _moved(
+    call: relay.Call, arguments: list[relay.Expr], constants: dict[relay.Expr, Array]
+) -> Array | None:
+    """The constant a call makes, or None where it is no such call."""
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in MOVES:
+        return None
+    if len(arguments) != 1 or not isinstance(arguments[0], relay.Constant):
+        return None
+    type_ = call.checked_type
+    static = all(isinstance(extent, tvm.tir.IntImm) for extent in type_.shape)
+    if not static or len(type_.shape) == 0 or str(type_.dtype) not in DATA_TYPES:
+        return None
+    given = constants.get(arguments[0])
+    value = MOVES[call.op.name](arguments[0].data.numpy() if given is None else given, call)
+    shape = tuple(int(extent) for extent in type_.shape)
+    return value if value is not None and value.shape == shape and value.size else None

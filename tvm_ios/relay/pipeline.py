@@ -1,0 +1,142 @@
+"""Runs TVM's own graph pipeline, without the work in it that has no effect or is done faster here.
+
+``relay.optimize`` is run twice: up to the choice of layouts, and from there on. In between,
+constants that are only moved are folded (:mod:`tvm_ios.relay.fold`). Which passes there are, and in
+which order, stays TVM's business: an instrument lets the passes of one half through and holds back
+the others. TVM does not ask instruments about passes that the caller requires, and instruments of
+the caller watch only the caller's own context, so with either the pipeline runs as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relay
+from tvm.ir.instrument import pass_instrument
+from tvm.ir.transform import PassContext
+
+from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.fold import fold_moved_constants
+from tvm_ios.relay.simplify import adds_to_itself, may_simplify
+
+__all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
+
+LAYOUTS = "AlterOpLayout"
+"""The last pass of the first half."""
+UNSHARER = "SimplifyExpr"
+"""The pass that duplicates operators of sums with equal sides."""
+SIMPLIFIERS = (UNSHARER, "SimplifyExprPostAlterOp")
+WHOLE = "sequential"
+"""The pass that all others up to fusion are parts of."""
+FUSING = ("PlanDevices", "FuseOps")
+"""What the pipeline does to a module that has been through it already begins with one of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimized:
+    """What came out of the pipeline."""
+
+    module: tvm.IRModule
+    params: Mapping[str, tvm.nd.NDArray]
+    unshares: bool
+    """Whether SimplifyExpr was left out because it would have duplicated operators."""
+
+
+def optimize(
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.nd.NDArray],
+    target: tvm.target.Target,
+    *,
+    opt_level: int,
+    disabled: Iterable[str] = (),
+) -> Optimized:
+    """What ``relay.optimize`` makes of a module, in less time.
+
+    Parameters
+    ----------
+    opt_level, disabled
+        As in :func:`tvm_ios.relay.context.pass_context`.
+
+    Raises
+    ------
+    tvm.TVMError
+        If TVM refuses the module.
+    """
+    disabled = tuple(disabled)
+    if not _may_be_held_back():
+        with tvm_pipeline(opt_level=opt_level, disabled=disabled):
+            fused, rest = relay.optimize(module, target=target, params=dict(params))
+        return Optimized(module=fused, params=rest, unshares=False)
+    first = _UpToLayouts()
+    with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[first]):
+        fused, rest = relay.optimize(module, target=target, params=dict(params))
+    if first.done:
+        laid_out = relay.transform.InferType()(fused)
+        if first.folds:
+            laid_out = fold_moved_constants(laid_out)
+        second = _FromLayouts()
+        with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):
+            fused, _ = relay.optimize(laid_out, target=target, params={})
+    return Optimized(module=fused, params=rest, unshares=first.unshares)
+
+
+def only_from_fusion() -> list[Any]:
+    """Instruments that hold back the part of the pipeline before fusion, where that is allowed."""
+    return [_FromFusion()] if _may_be_held_back() else []
+
+
+def _may_be_held_back() -> bool:
+    current = PassContext.current()
+    return not len(current.instruments) and not len(current.required_pass)
+
+
+@pass_instrument
+class _UpToLayouts:
+    """Lets passes through until layouts have been chosen."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.folds = False
+        """Whether the context has FoldConstant; TVM does not ask about passes that are off."""
+        self.unshares = False
+
+    def should_run(self, module: tvm.IRModule, info: Any) -> bool:
+        name = str(info.name)
+        self.folds |= name == "FoldConstant"
+        if name == UNSHARER and not self.done:
+            self.unshares = adds_to_itself(module)
+            return not self.unshares and may_simplify(module)
+        return not self.done
+
+    def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
+        self.done |= str(info.name) == LAYOUTS
+
+
+@pass_instrument
+class _FromLayouts:
+    """Lets passes through from where layouts would have been chosen."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def should_run(self, module: tvm.IRModule, info: Any) -> bool:
+        name = str(info.name)
+        if not self.begun:
+            self.begun = name == LAYOUTS
+            return name == WHOLE
+        return name not in SIMPLIFIERS or may_simplify(module)
+
+
+@pass_instrument
+class _FromFusion:
+    """Lets passes through from fusion on."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def should_run(self, module: tvm.IRModule, info: Any) -> bool:
+        self.begun = self.begun or str(info.name) in FUSING
+        return self.begun or str(info.name) == WHOLE
