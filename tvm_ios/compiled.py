@@ -29,7 +29,7 @@ from tvm_ios.relay import (
     placements_for,
     prepare,
     read_schedule,
-    rewrite,
+    rewrite_extraction,
 )
 from tvm_ios.runtime.artifact import export_artifact
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
@@ -213,7 +213,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     PlanError
         If no legal plan comes out of it.
     """
-    module = rewrite(built.prepared.module, schedule)
+    module = rewrite_extraction(built.extraction, schedule)
     kernels = built.kernels
     placements: Sequence[Placement]
     if any(

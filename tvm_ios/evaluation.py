@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.database import ProfileDatabase
@@ -109,14 +109,15 @@ def evaluate(
     clock = PhaseClock(progress)
     with clock.phase("build"):
         built = build_model(mod, params, target, name=name)
-    schedules: dict[str, InterOpSchedule] = {
-        SEQUENTIAL: sequential_schedule(built.graph),
-        GREEDY: greedy_schedule(built.graph),
-    }
     searches: dict[str, SearchResult] = {}
     with RelayStageRunner(built, lanes=lanes) as runner:
         prices = KernelPrices(runner, database=open_database(database))
         with clock.phase("search"):
+            prices.price_operators()
+            schedules = {
+                SEQUENTIAL: prices.annotate(sequential_schedule(built.graph)),
+                GREEDY: prices.annotate(greedy_schedule(built.graph)),
+            }
             for contestant, strategies in IOS_STRATEGIES.items():
                 limits = SearchOptions(
                     strategies=strategies, bound_margin_percent=BOUND_MARGIN_PERCENT

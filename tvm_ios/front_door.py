@@ -127,10 +127,12 @@ def tune(
     with RelayStageRunner(built, lanes=chosen_lanes) as runner:
         prices = KernelPrices(runner, database=opened, options=measure)
         with clock.phase("search"):
+            prices.price_operators()
             found = search_schedule(prices, options, clock, time_budget_s=time_budget_s)
     with clock.phase("compare"):
         ios = lower_schedule(built, found.schedule, lanes=chosen_lanes)
-        plain = lower_schedule(built, sequential_schedule(built.graph), lanes=chosen_lanes)
+        in_order = prices.annotate(sequential_schedule(built.graph))
+        plain = lower_schedule(built, in_order, lanes=chosen_lanes)
         comparison = _compare(ios, plain, compare_options)
     return _keep(ios, plain, _Evidence(prices, found, comparison, clock))
 
@@ -209,14 +211,14 @@ def search_schedule(
             done=step.priced,
         )
 
-    graph = prices.graph
-    return search_ios(
-        graph,
+    found = search_ios(
+        prices.graph,
         prices,
         options,
         progress=report,
         should_stop=lambda: time.monotonic() > deadline,
     )
+    return replace(found, schedule=prices.annotate(found.schedule))
 
 
 class PhaseClock:

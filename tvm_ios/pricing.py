@@ -7,7 +7,7 @@ search first asks for its price, once per workload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import tvm
 
 from tvm_ios.compiled import BuiltModel, ModelKernels
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
@@ -28,6 +28,7 @@ from tvm_ios.relay.build import StagedBuild, build
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.native_runtime import runtime_digest
 from tvm_ios.runtime.stage_runner import NativeStageRunner
 
@@ -39,6 +40,16 @@ __all__ = [
     "profile_context",
     "with_kernel_identity",
 ]
+
+
+UNSPLIT = "@one-lane"
+"""Ends the workload of an operator that idle lanes do not help with."""
+MOST_COPIES = 8
+"""A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
+LONGEST_PROGRAM_NS = 400_000
+FETCHES_AT_ONCE = 10
+"""Cache lines a core waits for together when it reads what another core wrote."""
+LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class RelayStageRunner:
         self._merged: dict[tuple[str, ...], tuple[int, int]] = {}
         self._native = NativeStageRunner(lanes)
         self._base_library = self._add(built.kernels)
+        self.operator_ns: tuple[int, ...] = (1,) * len(built.graph)
+        """What each operator costs alone on one lane; guides which lane gets which group."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +102,16 @@ class RelayStageRunner:
             library, count = self._merged_library(graph, stage.operators)
             return _Handle(self._native.prepare([[(library, i) for i in range(count)]]))
         groups = [[(self._base_library, index) for index in group] for group in stage.groups]
-        return _Handle(self._native.prepare(groups))
+        unsplit = {
+            (self._base_library, index)
+            for index in stage.operators
+            if graph.operators[index].workload.endswith(UNSPLIT)
+        }
+        costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
+        count = len(costs_ns)
+        homes = assign_lanes([0] * count, costs_ns, [{}] * count, lanes=self.lanes)
+        copies = max(1, min(MOST_COPIES, round(LONGEST_PROGRAM_NS / max(1, sum(costs_ns)))))
+        return _Handle(self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies))
 
     def time_ns(self, handle: _Handle, number: int) -> int:
         """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
@@ -140,6 +162,18 @@ def with_kernel_identity(runner: RelayStageRunner) -> OperatorGraph:
     )
 
 
+def _without_help(graph: OperatorGraph, operators: Collection[int]) -> OperatorGraph:
+    """The graph with these operators marked to run on one lane each."""
+    chosen = frozenset(operators)
+    return OperatorGraph(
+        graph.name,
+        tuple(
+            replace(operator, workload=operator.workload + UNSPLIT) if index in chosen else operator
+            for index, operator in enumerate(graph.operators)
+        ),
+    )
+
+
 def _kernel_codes(base: StagedBuild) -> list[str]:
     digests = {}
     for symbol, info in base.factory.function_metadata.items():
@@ -178,6 +212,10 @@ class KernelPrices:
     ) -> None:
         self.runner = runner
         self.graph = runner.built.graph
+        self.unsplit: tuple[int, ...] = ()
+        """Operators found to run faster on one lane; set by :meth:`price_operators`."""
+        self.operator_ns: tuple[int, ...] = ()
+        """What each operator costs alone on one lane; set by :meth:`price_operators`."""
         self._identified = with_kernel_identity(runner)
         self._measured = MeasuredCostModel(
             runner,
@@ -196,6 +234,31 @@ class KernelPrices:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the prices ought to know; empty when all went well."""
         return self._measured.notes
+
+    def price_operators(self) -> None:
+        """Find the operators that idle lanes should leave alone; later prices assume that.
+
+        Every operator is priced by itself, with and without help. Help has to gain more than it
+        costs to move half of what the operator reads and writes between the caches of two cores,
+        which the price of one operator run again and again does not show.
+        """
+        whole = self._identified
+        alone = _without_help(whole, range(len(whole)))
+        singles = [Stage(((index,),)) for index in range(len(whole))]
+        helped_ns = self._measured.price(whole, singles)
+        alone_ns = self._measured.price(alone, singles)
+        fetch_ns = self.runner.ping_pong_ns() / (LINE_BYTES * FETCHES_AT_ONCE)
+        self.runner.operator_ns = self.operator_ns = tuple(alone_ns)
+        self.unsplit = tuple(
+            index
+            for index, operator in enumerate(whole.operators)
+            if alone_ns[index] - helped_ns[index] <= operator.memory_bytes / 2 * fetch_ns
+        )
+        self._identified = _without_help(whole, self.unsplit)
+
+    def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
+        """The schedule with what was found of single operators."""
+        return replace(schedule, operator_ns=self.operator_ns, unsplit=self.unsplit)
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in nanoseconds.
@@ -247,7 +310,9 @@ def measured_cost_model(
         base = build(prepared.module, prepared.target, prepared.params)
     built = BuiltModel(prepared, ModelKernels(base))
     with RelayStageRunner(built, lanes=lanes or default_lanes()) as runner:
-        yield KernelPrices(runner, database=opened, options=options)
+        prices = KernelPrices(runner, database=opened, options=options)
+        prices.price_operators()
+        yield prices
 
 
 def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:

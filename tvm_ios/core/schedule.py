@@ -51,6 +51,10 @@ class InterOpSchedule:
     """Who made it: ``sequential``, ``greedy``, ``ios`` …"""
     latency_ns: int | None = None
     """What the cost model predicted, in nanoseconds."""
+    operator_ns: tuple[int, ...] = ()
+    """What each operator costs alone on one lane, in nanoseconds; empty where nobody measured."""
+    unsplit: tuple[int, ...] = ()
+    """Operators too small for idle lanes to help with, ascending: each runs on one lane."""
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
@@ -62,6 +66,8 @@ class InterOpSchedule:
                 "scheduler": self.scheduler,
                 "latency_ns": self.latency_ns,
                 "operators": list(self.operator_names),
+                "operator_ns": list(self.operator_ns),
+                "unsplit": list(self.unsplit),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -103,6 +109,8 @@ class InterOpSchedule:
                 ),
                 scheduler=data["scheduler"],
                 latency_ns=data["latency_ns"],
+                operator_ns=tuple(int(value) for value in data["operator_ns"]),
+                unsplit=tuple(int(index) for index in data["unsplit"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ScheduleError(

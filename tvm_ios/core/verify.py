@@ -52,6 +52,8 @@ def verify_schedule(
     5. A concurrent stage keeps the limits, where limits are given.
     6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
     7. A barrier is alone in its stage.
+    8. What is marked as unsplit is an operator of the graph, each once; operator costs, where there
+       are any, are one for each operator.
 
     Parameters
     ----------
@@ -78,6 +80,17 @@ def verify_schedule(
             _require_limits(graph, number, stage, max_group_size, max_num_groups)
         _require_barriers_alone(graph, number, stage)
         done |= mask_of(stage.operators)
+    if schedule.operator_ns and len(schedule.operator_ns) != len(graph):
+        raise ScheduleError(
+            f"schedule for graph {schedule.graph_name!r} breaks rule 8 (a cost for each operator): "
+            f"operator_ns has {len(schedule.operator_ns)} entries for {len(graph)} operators; "
+            "leave it empty or measure again"
+        )
+    if schedule.unsplit != tuple(sorted(set(schedule.unsplit) & set(range(len(graph))))):
+        raise ScheduleError(
+            f"schedule for graph {schedule.graph_name!r} breaks rule 8 (unsplit operators exist): "
+            f"unsplit is {schedule.unsplit}; list operators 0 to {len(graph) - 1}, ascending"
+        )
 
 
 def _require_same_graph(schedule: InterOpSchedule, graph: OperatorGraph) -> None:

@@ -89,7 +89,10 @@ class ScheduleOperators(_Options):
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
         with _priced_by(self.cost_model, prepared) as cost_model:
-            return search_ios(extraction.graph, cost_model, self.search_options()).schedule
+            schedule = search_ios(extraction.graph, cost_model, self.search_options()).schedule
+            # Only measured prices know what operators cost alone and which are too small to split.
+            annotate = getattr(cost_model, "annotate", None)
+            return schedule if annotate is None else annotate(schedule)
 
     def chosen_scheduler(self) -> Scheduler:
         """The scheduler, from its value or itself."""

@@ -17,8 +17,9 @@ from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.pipeline import only_from_fusion
 from tvm_ios.relay.primitive import kernel_digest
-from tvm_ios.relay.stage_ir import flatten, is_partitioned
+from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
 from tvm_ios.runtime.placement import Placement
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
@@ -53,8 +54,6 @@ class StagedBuild:
     """One for each ``tvm_op`` node, in node order."""
     operator_names: tuple[str, ...]
     """One for each ``tvm_op`` node, in node order; unique."""
-    kernel_symbols: tuple[str, ...]
-    """The compiled function of each ``tvm_op`` node; equal kernels share one, views have __nop."""
     extraction: Extraction
     """The operators that were compiled, merged ones included, in node order."""
 
@@ -84,10 +83,14 @@ def build(
         extraction = extract(flat.module)
         names = tuple(kernel.name for kernel in flat.kernels)
         places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
+        schedule = read_schedule(module)
+        unsplit = frozenset(schedule.operator_names[index] for index in schedule.unsplit)
+        costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
     else:
         extraction = extract(module)
         names = tuple(operator.name for operator in extraction.graph.operators)
         places = [(index, 0) for index in range(len(names))]
+        unsplit, costs_ns = frozenset(), {}
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
     factory = _compile(extraction.module, chosen, params)
@@ -98,15 +101,16 @@ def build(
         graph_json=graph_json,
         params=dict(factory.get_params()),
         placements=tuple(
-            Placement(stage=stage, group=group, view=view)
-            for (stage, group), view in zip(places, extraction.views, strict=True)
+            Placement(
+                stage=stage,
+                group=group,
+                cost_ns=costs_ns.get(name, 0),
+                split=name not in unsplit,
+                view=view,
+            )
+            for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
         ),
         operator_names=names,
-        kernel_symbols=tuple(
-            str(node["attrs"]["func_name"])
-            for node in json.loads(graph_json)["nodes"]
-            if node["op"] == "tvm_op"
-        ),
         extraction=extraction,
     )
 
@@ -136,7 +140,13 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
         name = extraction.graph.operators[absent[0]].name
         raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
     return tuple(
-        Placement(stage=places[index][0], group=places[index][1], view=view)
+        Placement(
+            stage=places[index][0],
+            group=places[index][1],
+            cost_ns=schedule.operator_ns[index] if schedule.operator_ns else 0,
+            split=index not in schedule.unsplit,
+            view=view,
+        )
         for index, view in enumerate(extraction.views)
     )
 
@@ -148,7 +158,8 @@ def _compile(
 ) -> GraphExecutorFactoryModule:
     # Instruments watch only the caller's own context, so with them it stays as it is.
     watched = bool(len(PassContext.current().instruments))
-    with tvm_pipeline(disabled=() if watched else FINISHED_PASSES):
+    disabled = () if watched else FINISHED_PASSES
+    with tvm_pipeline(disabled=disabled, instruments=only_from_fusion()):
         try:
             return relay.build(module, target=target, params=dict(params or {}))
         except tvm.TVMError as error:

@@ -8,12 +8,13 @@
 - ``tvm_ios_groups``: names by group, ``a -> b | c``.
 
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
-scheduler and the predicted latency. Relay text keeps attributes of functions but loses those of
-modules, so nothing is an attribute of the module.
+scheduler, the predicted latency, what each operator costs alone, and which are not split. Relay
+text keeps attributes of functions but loses those of modules, so the module itself has none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import tvm
@@ -82,6 +83,8 @@ def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
         "tvm_ios_scheduler": schedule.scheduler,
         "tvm_ios_latency_ns": "" if schedule.latency_ns is None else str(schedule.latency_ns),
         "tvm_ios_operators": ", ".join(schedule.operator_names),
+        "tvm_ios_operator_ns": ", ".join(map(str, schedule.operator_ns)),
+        "tvm_ios_unsplit": ", ".join(schedule.operator_names[i] for i in schedule.unsplit),
     }
 
 
@@ -170,6 +173,10 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         stages=tuple(stages[number] for number in range(len(stages))),
         scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
         latency_ns=int(latency) if latency else None,
+        operator_ns=tuple(
+            int(text) for text in _split(_text(attributes, "tvm_ios_operator_ns", "main"), ", ")
+        ),
+        unsplit=_unsplit(attributes, index_of),
     )
 
 
@@ -219,6 +226,18 @@ def _inline_stage(
 
     known: dict[relay.Expr, relay.Expr] = dict(zip(function.params, arguments, strict=True))
     return rebuild(function.body, known, place)
+
+
+def _unsplit(attributes: tvm.ir.Attrs, index_of: Mapping[str, int]) -> tuple[int, ...]:
+    """The operators that run on one lane each."""
+    listed = _split(_text(attributes, "tvm_ios_unsplit", "main"), ", ")
+    unknown = [name for name in listed if name not in index_of]
+    if unknown:
+        raise ModelError(
+            f"main names the unsplit operator {unknown[0]!r}, which it does not list; "
+            "schedule the module again"
+        )
+    return tuple(sorted(index_of[name] for name in listed))
 
 
 def _group_positions(function: relay.Function, where: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.runtime.native_runtime import NativeLaunch
 from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch, Tensor
@@ -46,7 +46,11 @@ class Kernel:
     resource: int = 0
     """Handed to the kernel as its resource handle."""
     serial: bool = False
-    """True where its library uses barriers inside parallel regions."""
+    """True keeps its parallel regions on one lane, as barriers inside regions demand."""
+
+    def on_one_lane(self, wanted: bool) -> Kernel:
+        """The same kernel, kept on one lane if wanted or if it was before."""
+        return replace(self, serial=self.serial or wanted)
 
 
 def allocate_aligned(size_bytes: int) -> tuple[object, int]:

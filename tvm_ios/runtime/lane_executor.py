@@ -57,7 +57,9 @@ class LaneExecutor:
             options,
             get_last_error=last_error_address(),
         )
-        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
+        kernels = [
+            library.kernel(launch.kernel).on_one_lane(not launch.split) for launch in plan.launches
+        ]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
         barriers = options is not None and options.barriers
         self._order = _with_barriers(plan) if barriers else _dependencies_only(plan)
@@ -109,7 +111,7 @@ class LaneExecutor:
         """
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
-            self._pool.run(self._make_program(rows))
+            self._pool.run(self._make_program(rows), assemble=True)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
         begin = min((row.start_ns for row in rows), default=0)
@@ -132,10 +134,11 @@ class LaneExecutor:
         self._pool.close()
 
     def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:
-        groups, successors = self._order
+        groups, successors, homes = self._order
         return self._pool.program(
             [[self._launches.address(launch) for launch in group] for group in groups],
             successors,
+            homes=homes,
             poison=self._poison,
             trace=trace,
         )
@@ -148,23 +151,25 @@ class LaneExecutor:
         )
 
 
-def _dependencies_only(
-    plan: ExecutionPlan,
-) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]:
-    """Launches of each group, and the groups that wait for it."""
+_Order = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[int]]
+"""Launches of each group, the groups that wait for it, and its lane."""
+
+
+def _dependencies_only(plan: ExecutionPlan) -> _Order:
+    """A group waits for what it depends on."""
     successors: list[list[int]] = [[] for _ in plan.groups]
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:
             successors[dependency].append(number)
-    return [group.launches for group in plan.groups], successors
+    lanes = [group.lane for group in plan.groups]
+    return [group.launches for group in plan.groups], successors, lanes
 
 
-def _with_barriers(
-    plan: ExecutionPlan,
-) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]:
+def _with_barriers(plan: ExecutionPlan) -> _Order:
     """The same, with an empty group between stages that everything before and after meets."""
     launches: list[Sequence[int]] = []
     successors: list[list[int]] = []
+    lanes: list[int] = []
     stage_groups: list[int] = []
     barrier: int | None = None
     for number, group in enumerate(plan.groups):
@@ -174,10 +179,12 @@ def _with_barriers(
                 successors[earlier].append(barrier)
             launches.append(())
             successors.append([])
+            lanes.append(0)
             stage_groups = []
         if barrier is not None:
             successors[barrier].append(len(launches))
         stage_groups.append(len(launches))
         launches.append(group.launches)
         successors.append([])
-    return launches, successors
+        lanes.append(group.lane)
+    return launches, successors, lanes

@@ -35,8 +35,6 @@ class LaneOptions:
     barriers: bool = False
     """True starts a stage of a plan only when the one before is complete, as its price assumed;
     False lets a group start once the groups it depends on are complete."""
-    pin: bool = False
-    """True keeps every thread on one core."""
     oversubscribe: bool = False
     """True allows more lanes than cores: for tests only, spinning lanes then steal time."""
     jitter_seed: int = 0
@@ -123,7 +121,6 @@ class LanePool:
             get_last_error=get_last_error or None,
             cpus=ctypes.addressof(cpus),
             num_cpus=len(cores),
-            pin=options.pin,
         )
         self._handle = runtime.pool_create(ctypes.byref(native))
         if not self._handle:
@@ -135,6 +132,7 @@ class LanePool:
         groups: Sequence[Sequence[int]],
         successors: Sequence[Iterable[int]],
         *,
+        homes: Sequence[int] | None = None,
         poison: NativePoison | None = None,
         trace: ctypes.Array[NativeTraceRow] | None = None,
     ) -> LaneProgram:
@@ -146,6 +144,8 @@ class LanePool:
             Addresses of :class:`NativeLaunch` in the order they run; an empty group only orders.
         successors
             For each group the groups that wait for it.
+        homes
+            For each group the lane that should run it, if it is free; by turns where omitted.
         poison, trace
             Debug data, kept alive by the program.
         """
@@ -157,12 +157,16 @@ class LanePool:
         for row in successors:
             edges.extend(row)
             edge_rows.append(len(edges))
+        wanted = range(len(groups)) if homes is None else homes
+        lanes = array("i", [home % self.lanes for home in wanted])
         handle = self._runtime.program_create(
             len(groups),
             launches.buffer_info()[0],
             rows.buffer_info()[0],
             edge_rows.buffer_info()[0],
             edges.buffer_info()[0],
+            lanes.buffer_info()[0],
+            self.lanes,
             None if poison is None else ctypes.addressof(poison),
             None if trace is None else ctypes.addressof(trace),
         )
@@ -170,8 +174,8 @@ class LanePool:
             raise ExecutionError(f"no memory for a program of {len(groups)} groups; free some")
         return LaneProgram(self._runtime, handle, (poison, trace))
 
-    def run(self, program: LaneProgram) -> None:
-        """Run a program once.
+    def run(self, program: LaneProgram, *, assemble: bool = False) -> None:
+        """Run a program once; with `assemble` it begins when every lane is awake.
 
         Raises
         ------
@@ -180,7 +184,9 @@ class LanePool:
         ExecutionError
             If the pool is closed or threads cannot be started.
         """
-        self._require(self._runtime.run(self._handle, program.handle, 1, 0, 0, None, None))
+        self._require(
+            self._runtime.run(self._handle, program.handle, 1, 0, int(assemble), None, None)
+        )
 
     def time_ns(self, program: LaneProgram, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs, every lane awake from the start.

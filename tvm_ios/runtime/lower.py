@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
 from tvm_ios.runtime.graph_json import OperatorJson, read_graph_json
+from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.memory import Access, Lifetime, pack_buffers, reuse_dependencies
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import (
@@ -72,6 +74,16 @@ def lower_plan(
     else:
         offsets, arena_bytes = _one_after_another(lifetimes)
     pairs = storage.data_dependencies() | reuse_dependencies(lifetimes, offsets)
+    stages = [stage for stage, _ in layout.keys]
+    costs_ns = [sum(placements[index].cost_ns for index in row) for row in layout.members]
+    if not any(costs_ns):
+        costs_ns = storage.bytes_touched()  # at 1 GB/s, as good a guess as any
+    in_line = _in_line(stages)
+    reads = storage.bytes_read()
+    for earlier, later in in_line:
+        reads[later].setdefault(earlier, 0)
+    homes = assign_lanes(stages, costs_ns, reads, lanes=lanes)
+    pairs |= in_line
     buffers = storage.buffers(dict(zip(storage.arena_owners, offsets, strict=True)))
     tensors, arguments = storage.tensors()
     return ExecutionPlan(
@@ -85,10 +97,11 @@ def lower_plan(
                 kernel=str(graph.operators[index].kernel),
                 inputs=tuple(arguments[index][t] for t in graph.operators[index].inputs),
                 outputs=tuple(arguments[index][t] for t in graph.operators[index].outputs),
+                split=placements[index].split,
             )
             for index in layout.order
         ),
-        groups=_groups(layout, pairs),
+        groups=_groups(layout, pairs, homes),
         inputs=tuple(PlanInput(name, tensor) for name, tensor in graph.inputs),
         outputs=graph.outputs,
         arena_bytes=arena_bytes,
@@ -184,6 +197,27 @@ class _Storage:
                     "mend the schedule, verify_schedule names the rule"
                 )
 
+    def bytes_touched(self) -> list[int]:
+        """For each group the bytes it reads or writes."""
+        touched = [0] * len(self._layout.keys)
+        for table in (self._reads, self._writes):
+            for accesses in table.values():
+                for begin, end, access in accesses:
+                    touched[access.group] += end - begin
+        return touched
+
+    def bytes_read(self) -> list[dict[int, int]]:
+        """For each group the bytes it reads from each other group."""
+        read: list[dict[int, int]] = [{} for _ in self._layout.keys]
+        for owner, reads in self._reads.items():
+            for begin, end, reader in reads:
+                for low, high, writer in self._writes.get(owner, ()):
+                    size = min(end, high) - max(begin, low)
+                    if size > 0 and writer.group != reader.group:
+                        row = read[reader.group]
+                        row[writer.group] = row.get(writer.group, 0) + size
+        return read
+
     def data_dependencies(self) -> set[tuple[int, int]]:
         return {
             (writer.group, reader.group)
@@ -240,7 +274,19 @@ def _one_after_another(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     return offsets, cursor
 
 
-def _groups(layout: _Layout, pairs: set[tuple[int, int]]) -> tuple[Group, ...]:
+def _in_line(stages: Sequence[int]) -> set[tuple[int, int]]:
+    """Order between adjacent stages of one group each: a sequential schedule stays sequential."""
+    size = Counter(stages)
+    return {
+        (number, number + 1)
+        for number in range(len(stages) - 1)
+        if size[stages[number]] == size[stages[number + 1]] == 1
+    }
+
+
+def _groups(
+    layout: _Layout, pairs: set[tuple[int, int]], homes: Sequence[int]
+) -> tuple[Group, ...]:
     """Groups with transitively reduced dependencies."""
     before: list[set[int]] = [set() for _ in layout.keys]
     for earlier, later in pairs:
@@ -260,6 +306,7 @@ def _groups(layout: _Layout, pairs: set[tuple[int, int]]) -> tuple[Group, ...]:
                 position=position,
                 launches=tuple(layout.access[index].launch for index in layout.members[number]),
                 dependencies=tuple(reversed(kept)),
+                lane=homes[number],
             )
         )
     return tuple(groups)

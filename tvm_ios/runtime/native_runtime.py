@@ -39,7 +39,7 @@ __all__ = [
     "shared_runtime",
 ]
 
-NATIVE_ABI_VERSION = 1
+NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "lane_executor.c"
 
@@ -99,7 +99,6 @@ class PoolOptions(Structure):
         ("get_last_error", c_void_p),
         ("cpus", c_void_p),
         ("num_cpus", c_int32),
-        ("pin", c_int32),
     ]
 
 
@@ -132,7 +131,7 @@ class NativeRuntime:
         self.pool_close = _function(library, "pool_close", None, c_void_p)
         self.pool_free = _function(library, "pool_free", None, c_void_p)
         self.program_create = _function(
-            library, "program_create", c_void_p, c_int32, *[c_void_p] * 6
+            library, "program_create", c_void_p, c_int32, *[c_void_p] * 5, c_int32, *[c_void_p] * 2
         )
         self.program_free = _function(library, "program_free", None, c_void_p)
         self.run = _function(

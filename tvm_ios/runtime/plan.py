@@ -29,7 +29,7 @@ __all__ = [
     "dtype_bytes",
 ]
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 ALIGNMENT_BYTES = 64
 """Generated kernels assume that every tensor begins on such a boundary."""
 
@@ -102,6 +102,8 @@ class Launch:
     """Tensors read, in argument order."""
     outputs: tuple[int, ...]
     """Tensors written, in argument order after the inputs."""
+    split: bool = True
+    """Whether idle lanes help with its parallel regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,8 @@ class Group:
     launches: tuple[int, ...]
     dependencies: tuple[int, ...]
     """Groups that must be complete first, ascending, transitively reduced."""
+    lane: int = 0
+    """The stream it belongs to: this lane takes it first, any other may when it is idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +160,18 @@ class ExecutionPlan:
                     [t.buffer, t.byte_offset, list(t.shape), t.dtype] for t in self.tensors
                 ],
                 "launches": [
-                    [a.operator, a.operator_index, a.kernel, list(a.inputs), list(a.outputs)]
+                    [
+                        a.operator,
+                        a.operator_index,
+                        a.kernel,
+                        list(a.inputs),
+                        list(a.outputs),
+                        a.split,
+                    ]
                     for a in self.launches
                 ],
                 "groups": [
-                    [g.stage, g.position, list(g.launches), list(g.dependencies)]
+                    [g.stage, g.position, list(g.launches), list(g.dependencies), g.lane]
                     for g in self.groups
                 ],
                 "inputs": [[entry.name, entry.tensor] for entry in self.inputs],
@@ -203,8 +214,9 @@ class ExecutionPlan:
                         kernel=kernel,
                         inputs=tuple(inputs),
                         outputs=tuple(outputs),
+                        split=bool(split),
                     )
-                    for operator, index, kernel, inputs, outputs in data["launches"]
+                    for operator, index, kernel, inputs, outputs, split in data["launches"]
                 ),
                 groups=tuple(
                     Group(
@@ -212,8 +224,9 @@ class ExecutionPlan:
                         position=position,
                         launches=tuple(launches),
                         dependencies=tuple(dependencies),
+                        lane=int(lane),
                     )
-                    for stage, position, launches, dependencies in data["groups"]
+                    for stage, position, launches, dependencies, lane in data["groups"]
                 ),
                 inputs=tuple(PlanInput(name, tensor) for name, tensor in data["inputs"]),
                 outputs=tuple(data["outputs"]),
@@ -236,7 +249,8 @@ class ExecutionPlan:
         for number, group in enumerate(self.groups):
             after = ", ".join(map(str, group.dependencies)) or "nothing"
             lines.append(
-                f"  group {number} (stage {group.stage}, position {group.position}) after {after}"
+                f"  group {number} (stage {group.stage}, position {group.position}, "
+                f"lane {group.lane}) after {after}"
             )
             for index in group.launches:
                 launch = self.launches[index]

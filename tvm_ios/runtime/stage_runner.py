@@ -6,7 +6,7 @@ A program is made in microseconds, since kernels are loaded and calls prepared o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,16 @@ class StageProgram:
 
     program: LaneProgram
     operators: tuple[str, ...]
-    """By launch position."""
+    """By launch position, of one copy."""
+    copies: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Library:
     plan: ExecutionPlan
     launches: PreparedLaunches
+    unsplit: PreparedLaunches
+    """The same calls, their parallel regions kept on one lane."""
     position: dict[int, int]
     """Launch of each operator that still has one."""
     num_operators: int
@@ -111,6 +114,9 @@ class NativeStageRunner:
             _Library(
                 plan=plan,
                 launches=PreparedLaunches(plan.launches, kernels, table),
+                unsplit=PreparedLaunches(
+                    plan.launches, [kernel.on_one_lane(True) for kernel in kernels], table
+                ),
                 position={
                     launch.operator_index: number for number, launch in enumerate(plan.launches)
                 },
@@ -124,7 +130,14 @@ class NativeStageRunner:
         """Whether an operator became a view, so running it costs nothing."""
         return operator not in self._library(library, operator).position
 
-    def prepare(self, groups: Sequence[Sequence[tuple[int, int]]]) -> StageProgram:
+    def prepare(
+        self,
+        groups: Sequence[Sequence[tuple[int, int]]],
+        *,
+        unsplit: Collection[tuple[int, int]] = (),
+        homes: Sequence[int] | None = None,
+        copies: int = 1,
+    ) -> StageProgram:
         """Make a program of concurrent groups.
 
         Parameters
@@ -132,28 +145,54 @@ class NativeStageRunner:
         groups
             For each group the (library, operator) pairs in the order they run. An operator that
             became a view costs nothing.
+        unsplit
+            Pairs that no idle lane helps with.
+        homes
+            The lane of each group; by turns where omitted.
+        copies
+            The program runs the stage this many times, each copy after the one before, as stages
+            follow each other in a network: by dependencies, with no start and end of a run between.
+            Where there are several groups they change lanes from copy to copy, so what they write
+            has to come from another core's cache, as it does in a network.
 
         Raises
         ------
         CostError
             If a library or operator does not exist.
         """
-        rows, names = [], []
-        for group in groups:
+        rows: list[list[int]] = []
+        names: list[str] = []
+        lanes: list[int] = []
+        for place, group in enumerate(groups):
             row = []
             for number, operator in group:
                 library = self._library(number, operator)
                 position = library.position.get(operator)
                 if position is not None:
-                    row.append(library.launches.address(position))
+                    alone = (number, operator) in unsplit
+                    launches = library.unsplit if alone else library.launches
+                    row.append(launches.address(position))
                     names.append(library.plan.launches[position].operator)
             if row:
                 rows.append(row)
-        program = self._pool.program(rows, [()] * len(rows))
-        return StageProgram(program, tuple(names))
+                lanes.append(len(lanes) if homes is None else homes[place])
+        count = len(rows)
+        copied = range(copies if count else 1)
+        program = self._pool.program(
+            rows * len(copied),
+            [
+                range(count * (copy + 1), count * (copy + 2)) if copy + 1 < copies else ()
+                for copy in copied
+                for _ in rows
+            ],
+            homes=[lane + (copy if count > 1 else 0) for copy in copied for lane in lanes],
+        )
+        return StageProgram(program, tuple(names), len(copied))
 
     def time_ns(self, handle: StageProgram, number: int) -> int:
-        """Nanoseconds of `number` back-to-back runs, the order between them included.
+        """Nanoseconds of `number` runs of a stage, the order between them included.
+
+        Whole programs are run, so the time of as many copies as come nearest is scaled.
 
         Raises
         ------
@@ -161,9 +200,11 @@ class NativeStageRunner:
             If a kernel fails, or the runner is closed.
         """
         try:
-            return self._pool.time_ns(handle.program, number)
+            runs = max(1, round(number / handle.copies))
+            elapsed_ns = self._pool.time_ns(handle.program, runs)
+            return round(elapsed_ns * number / (runs * handle.copies))
         except LaunchFailedError as failure:
-            name = handle.operators[failure.position]
+            name = handle.operators[failure.position % len(handle.operators)]
             raise CostError(
                 f"operator {name!r} failed while its stage was priced: {failure.text.strip()}"
             ) from failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.native_runtime import NativeLaunch, address_of
 
 __all__ = ["StockExecutor"]
+
+SETTLE_S = 0.03
+"""TVM's workers spin for some 15 ms after a run, and would slow down whoever is timed next."""
 
 _ONE_CORE_PER_THREAD = 1
 """TVM's affinity mode that its own thread pool starts with (``kBig``)."""
@@ -68,7 +72,10 @@ class StockExecutor:
         """
         tvm.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, threads)
         timer = self.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
-        return round(timer().mean * number * 1e9)
+        elapsed_ns = int(timer().mean * number * 1e9)
+        if threads > 1:
+            time.sleep(SETTLE_S)
+        return elapsed_ns
 
     def time_on_lanes_ns(self, number: int) -> int:
         """The same with every parallel region of a kernel sent to our lanes.

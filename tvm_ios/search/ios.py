@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock, partition_graph
-from tvm_ios.core.schedule import Stage
+from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.core.verify import verify_graph, verify_schedule
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.search.block_graph import BlockGraph, make_block_graph
+from tvm_ios.search.chains import ChainPrices, contract_chains
 from tvm_ios.search.exhaustive import solve_exhaustively
 from tvm_ios.search.lazy import LowerBoundModel, solve_lazily
 from tvm_ios.search.native_space import make_state_space
@@ -71,27 +73,39 @@ def search_ios(
     options = options or SearchOptions()
     verify_graph(graph)
     begin = time.perf_counter()
+    contraction = contract_chains(
+        graph,
+        max_chain_size=options.max_chain_size,
+        keep_mergeable=Strategy.MERGE in options.strategies,
+    )
+    units, prices = contraction.graph, cost_model
+    if len(units) < len(graph):
+        prices = ChainPrices(graph, contraction, cost_model)
     if partition is None:
         partition = partition_graph(
-            graph,
+            units,
             max_block_size=options.max_block_size,
             max_block_states=options.max_block_states,
         )
-    run = _Run(graph, cost_model, options, lazy, progress, should_stop or (lambda: False))
+    run = _Run(units, prices, options, lazy, progress, should_stop or (lambda: False))
     stages, reports = run.solve(partition.blocks)
     latency_ns = sum(report.latency_ns for report in reports)
-    schedule = make_schedule(graph, tuple(stages), "ios", latency_ns)
     verify_schedule(
-        schedule,
-        graph,
+        make_schedule(units, tuple(stages), "ios", latency_ns),
+        units,
         max_group_size=options.max_group_size,
         max_num_groups=options.max_num_groups,
     )
+    schedule = make_schedule(graph, tuple(map(contraction.expand, stages)), "ios", latency_ns)
+    verify_schedule(schedule, graph)
     return SearchResult(
         schedule=schedule,
         latency_ns=latency_ns,
         sequential_ns=run.sequential_ns,
-        blocks=tuple(reports),
+        blocks=tuple(
+            replace(report, operators=contraction.expand_operators(report.operators))
+            for report in reports
+        ),
         seconds=time.perf_counter() - begin,
         notes=partition.notes + tuple(run.notes),
     )

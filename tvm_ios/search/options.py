@@ -37,6 +37,9 @@ class SearchOptions:
     """Most states in a schedule block; a wider one is split."""
     max_block_transitions: int = 20_000_000
     """Most transitions in a schedule block, 8 bytes each; a block with more is split."""
+    max_chain_size: int = 1
+    """Most operators that follow each other with no way round and are scheduled as one unit, as
+    the published code does with its ReluSepConv; limits then count units. 1 joins nothing."""
     bound_margin_percent: int = 0
     """The lazy search trusts a bound less this much, for cost models whose prices are noisy."""
     native: bool = True

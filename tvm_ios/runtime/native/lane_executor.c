@@ -112,16 +112,28 @@ static void* lane_thread(void* argument) {
   return NULL;
 }
 
-static void place_thread(const PoolOptions* options, int32_t index, pthread_t thread) {
-  if (!options->num_cpus) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (options->pin) {
-    CPU_SET(options->cpus[index % options->num_cpus], &set);
-  } else {
-    for (int32_t i = 0; i < options->num_cpus; ++i) CPU_SET(options->cpus[i], &set);
+/* Keep the threads off the caller's core. A thread that is woken often begins on the core of whoever
+ * woke it and stays for milliseconds, while both spin. With a lane for every core each thread has
+ * one of its own. Free as long as the caller stays where it is. */
+static void place_threads(Pool* pool) {
+  const PoolOptions* options = &pool->options;
+  int32_t caller = sched_getcpu();
+  if (caller == pool->caller_cpu || options->num_cpus < 2) return;
+  pool->caller_cpu = caller;
+  int32_t next = 0;
+  for (int32_t lane = 1; lane <= pool->started; ++lane) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int32_t i = 0; i < options->num_cpus; ++i)
+      if (options->lanes > options->num_cpus || options->cpus[i] != caller)
+        CPU_SET(options->cpus[i], &set);
+    if (options->lanes == options->num_cpus) {
+      if (options->cpus[next] == caller) ++next;
+      CPU_ZERO(&set);
+      CPU_SET(options->cpus[next++ % options->num_cpus], &set);
+    }
+    pthread_setaffinity_np(pool->lanes[lane].thread, sizeof(set), &set);
   }
-  pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
 /* Threads start with every signal blocked, so Ctrl-C reaches the interpreter's own thread. */
@@ -133,7 +145,6 @@ static int start_threads(Pool* pool) {
     Lane* lane = &pool->lanes[pool->started + 1];
     if (pthread_create(&lane->thread, NULL, lane_thread, lane)) break;
     pthread_setname_np(lane->thread, "tvm-ios lane");
-    place_thread(&pool->options, lane->index, lane->thread);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return pool->started == pool->options.lanes - 1;
@@ -159,6 +170,7 @@ static void clear_state(Pool* pool) {
     pool->lanes[i].pool = pool;
   }
   pool->started = -1; /* threads start with the first run */
+  pool->caller_cpu = -1;
 }
 
 /* In a forked child: forget the threads and whatever they held. One thread repairs. */
@@ -216,7 +228,10 @@ static int begin(Pool* pool) {
     stop_threads(pool);
     status = RUN_NO_THREADS;
   }
-  if (status) unlock_pool(pool);
+  if (status)
+    unlock_pool(pool);
+  else
+    place_threads(pool);
   return status;
 }
 
@@ -351,4 +366,4 @@ void tvm_ios_hook(FTVMParallelLaunch* slot, FTVMParallelLaunch original) {
   __atomic_store_n(slot, tvm_ios_parallel_launch, __ATOMIC_RELEASE);
 }
 
-int32_t tvm_ios_abi_version(void) { return 1; }
+int32_t tvm_ios_abi_version(void) { return 2; }

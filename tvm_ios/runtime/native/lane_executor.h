@@ -57,11 +57,14 @@ typedef struct {
   int32_t* successor_rows; /* per group, plus one */
   int32_t* successors;
   int32_t* dependencies; /* per group, how many groups it waits for */
+  int32_t* homes;        /* per group, the lane that should run it; any lane may */
+  int32_t num_homes;
+  int32_t words_stride; /* words of the ready set of each home, whole cache lines */
   TraceRow* trace;       /* by position; NULL when not traced */
   const Poison* poison;  /* NULL when not poisoned */
   _Atomic int32_t* accesses_left;
   _Alignas(CACHE_LINE) _Atomic int32_t* waiting; /* per group, dependencies not yet complete */
-  _Atomic uint64_t* ready;                       /* bit set: group may be claimed */
+  _Atomic uint64_t* ready; /* per home a set of groups that may be claimed */
   _Alignas(CACHE_LINE) _Atomic int32_t groups_left;
 } Program;
 
@@ -98,13 +101,13 @@ typedef struct {
   const char* (*get_last_error)(void);
   const int32_t* cpus; /* processors the threads may use; copied */
   int32_t num_cpus;
-  int32_t pin; /* 1: lane i stays on cpus[i % num_cpus] */
 } PoolOptions;
 
 typedef struct Pool {
   PoolOptions options;
   Lane* lanes;
-  int32_t started; /* threads that run */
+  int32_t started;    /* threads that run */
+  int32_t caller_cpu; /* where the caller of the last run was; the threads keep off it */
   uint64_t runs;
   /* The job of the run; written while the gate is shut. */
   Program* program;

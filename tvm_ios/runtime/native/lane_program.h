@@ -6,42 +6,68 @@
 
 #include "lane_region.h"
 
-static int claim_group(Program* program) {
+static _Atomic uint64_t* ready_of(Program* program, int32_t home) {
+  return program->ready + (size_t)home * (size_t)program->words_stride;
+}
+
+/* Take a ready group of one home lane; -1 if it has none. */
+static int claim_from(Program* program, int32_t home) {
+  _Atomic uint64_t* ready = ready_of(program, home);
   for (int32_t word = 0; word < program->num_words; ++word) {
-    uint64_t bits = atomic_load_explicit(&program->ready[word], memory_order_relaxed);
+    uint64_t bits = atomic_load_explicit(&ready[word], memory_order_relaxed);
     while (bits) {
       uint64_t lowest = bits & -bits;
-      bits = atomic_fetch_and_explicit(&program->ready[word], ~lowest, memory_order_acq_rel);
+      bits = atomic_fetch_and_explicit(&ready[word], ~lowest, memory_order_acq_rel);
       if (bits & lowest) return word * 64 + __builtin_ctzll(lowest);
     }
   }
   return -1;
 }
 
-static void release_group(Program* program, int32_t group);
-
-/* One dependency less for every successor; the last one to arrive releases it. */
-static void release_successors(Program* program, int32_t group) {
-  for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
-    int32_t next = program->successors[i];
-    if (atomic_fetch_sub_explicit(&program->waiting[next], 1, memory_order_acq_rel) == 1)
-      release_group(program, next);
+/* A lane's own groups come first: what they read lies in its cache. It takes those of others only
+ * when it has been idle for a while, since moving their data costs time, too. */
+static int claim_group(Lane* lane, Program* program, uint32_t idle) {
+  int32_t homes = idle > SPINS_BEFORE_STEAL ? program->num_homes : 1;
+  for (int32_t step = 0; step < homes; ++step) {
+    int group = claim_from(program, (lane->index + step) % program->num_homes);
+    if (group >= 0) return group;
   }
+  return -1;
+}
+
+static int release_group(Lane* lane, Program* program, int32_t group, int next);
+
+/* One dependency less for every successor; the last one to arrive releases it.
+ *
+ * A released group of this lane is not published but handed on as `next`, which is what the lane
+ * runs at once: a chain of groups then touches no line that other lanes poll. */
+static int release_successors(Lane* lane, Program* program, int32_t group, int next) {
+  for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
+    int32_t successor = program->successors[i];
+    /* Only its last dependency sees 1, and then nobody else touches the count. */
+    if (atomic_load_explicit(&program->waiting[successor], memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&program->waiting[successor], 1, memory_order_acq_rel) == 1)
+      next = release_group(lane, program, successor, next);
+  }
+  return next;
 }
 
 /* A group without launches is a point of order only: it completes at once. */
-static void release_group(Program* program, int32_t group) {
+static int release_group(Lane* lane, Program* program, int32_t group, int next) {
   if (program->rows[group] == program->rows[group + 1]) {
-    release_successors(program, group);
+    next = release_successors(lane, program, group, next);
     atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel);
-  } else {
-    atomic_fetch_or_explicit(&program->ready[group / 64], 1ull << (group % 64),
-                             memory_order_release);
+    return next;
   }
+  int32_t home = program->homes[group];
+  if (next < 0 && lane && home == lane->index) return group;
+  atomic_fetch_or_explicit(&ready_of(program, home)[group / 64], 1ull << (group % 64),
+                           memory_order_release);
+  return next;
 }
 
 static void reset_program(Program* program) {
-  for (int32_t word = 0; word < program->num_words; ++word)
+  for (int32_t word = 0; word < program->num_homes * program->words_stride; ++word)
     atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
   for (int32_t group = 0; group < program->num_groups; ++group)
     atomic_store_explicit(&program->waiting[group], program->dependencies[group],
@@ -55,7 +81,7 @@ static void reset_program(Program* program) {
 
 static void release_roots(Program* program) {
   for (int32_t group = 0; group < program->num_groups; ++group)
-    if (!program->dependencies[group]) release_group(program, group);
+    if (!program->dependencies[group]) release_group(NULL, program, group, -1);
 }
 
 /* Called by the lane that completed the last group: every other lane only polls now. */
@@ -88,29 +114,32 @@ static int run_launch(Lane* lane, Program* program, int32_t position) {
   return code;
 }
 
-static void run_group(Lane* lane, Program* program, int32_t group) {
+/* Returns the group this lane should run next, -1 for none in particular. */
+static int run_group(Lane* lane, Program* program, int32_t group) {
   Pool* pool = lane->pool;
   for (int32_t position = program->rows[group]; position < program->rows[group + 1]; ++position) {
     if (run_launch(lane, program, position)) {
       atomic_store_explicit(&pool->finished, 1, memory_order_release);
-      return;
+      return -1;
     }
-    if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return;
+    if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return -1;
   }
-  release_successors(program, group);
+  int next = release_successors(lane, program, group, -1);
   if (atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel) == 1)
     end_iteration(pool);
+  return next;
 }
 
 static void run_program(Lane* lane) {
   Pool* pool = lane->pool;
   Program* program = pool->program;
   uint32_t idle = 0;
+  int group = -1;
   while (!atomic_load_explicit(&pool->finished, memory_order_acquire)) {
-    int32_t group = claim_group(program);
+    if (group < 0) group = claim_group(lane, program, idle);
     if (group >= 0) {
       jitter(lane);
-      run_group(lane, program, group);
+      group = run_group(lane, program, group);
       idle = 0;
     } else if (help_others(lane)) {
       idle = 0;
@@ -128,31 +157,40 @@ void tvm_ios_program_free(Program* program) {
 
 /* All arrays are copied; the launches themselves must outlive the program.
  *
- * launches, by position; rows and successor_rows have one entry more than there are groups. */
+ * launches, by position; rows and successor_rows have one entry more than there are groups; homes
+ * are numbers below num_homes, which is at most the number of lanes. */
 Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, const int32_t* rows,
                                 const int32_t* successor_rows, const int32_t* successors,
-                                const Poison* poison, TraceRow* trace) {
+                                const int32_t* homes, int32_t num_homes, const Poison* poison,
+                                TraceRow* trace) {
   size_t groups = (size_t)num_groups, count = (size_t)rows[num_groups];
   size_t edges = (size_t)successor_rows[num_groups], words = groups / 64 + 1;
-  size_t bytes = sizeof(Program) + words * 8 + count * sizeof(Launch*) +
-                 sizeof(int32_t) * (4 * groups + edges + 2) + CACHE_LINE;
+  size_t stride = (words * 8 + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE / 8;
+  size_t bytes = sizeof(Program) + (size_t)num_homes * stride * 8 + count * sizeof(Launch*) +
+                 sizeof(int32_t) * (5 * groups + edges + 2) + 3 * CACHE_LINE;
   Program* program = NULL;
   if (posix_memalign((void**)&program, CACHE_LINE, bytes)) return NULL;
   memset((void*)program, 0, bytes);
   program->num_groups = num_groups;
   program->num_launches = (int32_t)count;
   program->num_words = (int32_t)words;
+  program->num_homes = num_homes;
+  program->words_stride = (int32_t)stride;
   program->ready = (_Atomic uint64_t*)(program + 1);
-  program->launches = (Launch**)(program->ready + words);
+  program->launches = (Launch**)(program->ready + (size_t)num_homes * stride);
   program->rows = (int32_t*)(program->launches + count);
   program->successor_rows = program->rows + groups + 1;
   program->dependencies = program->successor_rows + groups + 1;
   program->successors = program->dependencies + groups;
-  program->waiting = (_Atomic int32_t*)(program->successors + edges);
+  program->homes = program->successors + edges;
+  /* On a line of its own: the counts change all the time, what lies before them never. */
+  program->waiting = (_Atomic int32_t*)(((uintptr_t)(program->homes + groups) + CACHE_LINE - 1) /
+                                        CACHE_LINE * CACHE_LINE);
   memcpy(program->launches, launches, count * sizeof(Launch*));
   memcpy(program->rows, rows, (groups + 1) * sizeof(int32_t));
   memcpy(program->successor_rows, successor_rows, (groups + 1) * sizeof(int32_t));
   memcpy(program->successors, successors, edges * sizeof(int32_t));
+  memcpy(program->homes, homes, groups * sizeof(int32_t));
   for (size_t edge = 0; edge < edges; ++edge) ++program->dependencies[successors[edge]];
   program->trace = trace;
   program->poison = poison;

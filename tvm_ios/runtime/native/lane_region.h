@@ -10,6 +10,7 @@
 #define TICKET_TASKS(ticket) ((uint32_t)((ticket) >> 16) & 0xFFFFu)
 #define MAX_TASKS 0xFFFF
 #define SPINS_BEFORE_YIELD 2000
+#define SPINS_BEFORE_STEAL 32 /* 1 to 3 microseconds */
 
 /* The lane this thread runs kernels for; NULL outside a run, and then TVM's own launch is used. */
 static __thread Lane* current_lane;

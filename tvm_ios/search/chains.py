@@ -1,0 +1,138 @@
+"""Contracts chains of operators into schedule units, before the search sees the graph.
+
+Where one operator's only reader reads nothing else, the two are best run one after the other on the
+same core. The published benchmark does the same by hand (its ReluSepConv is one unit of three
+kernels). Fewer units mean far fewer states, so that blocks need less splitting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.protocol import CostModel
+
+__all__ = ["ChainPrices", "Contraction", "contract_chains"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A graph of units, and the operators in each of them."""
+
+    graph: OperatorGraph
+    members: tuple[tuple[int, ...], ...]
+    """By unit: operators of the original graph, ascending."""
+
+    def expand(self, stage: Stage) -> Stage:
+        """A stage of units as a stage of operators."""
+        return Stage(
+            tuple(
+                tuple(sorted(index for unit in group for index in self.members[unit]))
+                for group in stage.groups
+            ),
+            stage.strategy,
+        )
+
+    def expand_operators(self, units: Sequence[int]) -> tuple[int, ...]:
+        """Operators of some units, ascending."""
+        return tuple(sorted(index for unit in units for index in self.members[unit]))
+
+
+class ChainPrices:
+    """Prices stages of units by a cost model of the original graph."""
+
+    def __init__(
+        self, graph: OperatorGraph, contraction: Contraction, cost_model: CostModel
+    ) -> None:
+        self._graph = graph
+        self._contraction = contraction
+        self._cost_model = cost_model
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:  # noqa: ARG002 - the protocol's signature
+        """Latency of each stage of units, in nanoseconds."""
+        expanded = [self._contraction.expand(stage) for stage in stages]
+        return self._cost_model.price(self._graph, expanded)
+
+
+def contract_chains(
+    graph: OperatorGraph, *, max_chain_size: int, keep_mergeable: bool
+) -> Contraction:
+    """Join operators that follow each other with no way round.
+
+    Parameters
+    ----------
+    graph
+        Any operator graph.
+    max_chain_size
+        Most operators in a unit.
+    keep_mergeable
+        Leave convolutions that could merge with another one by themselves.
+    """
+    successors = graph.successor_masks()
+    fixed = _mergeable(graph) if keep_mergeable else frozenset()
+    chains: list[list[int]] = []
+    chain_of: list[int] = []
+    for index, operator in enumerate(graph.operators):
+        previous = operator.predecessors[0] if len(operator.predecessors) == 1 else None
+        if (
+            previous is not None
+            and successors[previous].bit_count() == 1
+            and operator.schedulable
+            and graph.operators[previous].schedulable
+            and not {index, previous} & fixed
+            and len(chains[chain_of[previous]]) < max_chain_size
+        ):
+            chain_of.append(chain_of[previous])
+            chains[chain_of[index]].append(index)
+        else:
+            chain_of.append(len(chains))
+            chains.append([index])
+    units = tuple(_unit(graph, chain, chain_of) for chain in chains)
+    return Contraction(OperatorGraph(graph.name, units), tuple(map(tuple, chains)))
+
+
+def _unit(graph: OperatorGraph, chain: Sequence[int], chain_of: Sequence[int]) -> Operator:
+    operators = [graph.operators[index] for index in chain]
+    if len(operators) == 1:
+        only = operators[0]
+        before = {chain_of[previous] for previous in only.predecessors}
+        return Operator(
+            name=only.name,
+            kind=only.kind,
+            predecessors=tuple(sorted(before)),
+            workload=only.workload,
+            flops=only.flops,
+            memory_bytes=only.memory_bytes,
+            convolution=only.convolution,
+            schedulable=only.schedulable,
+        )
+    before = {chain_of[previous] for previous in operators[0].predecessors}
+    workload = "\n".join(operator.workload for operator in operators)
+    return Operator(
+        name=f"{operators[0].name}..{operators[-1].name}",
+        kind="chain",
+        predecessors=tuple(sorted(before)),
+        workload=f"chain-{hashlib.sha256(workload.encode()).hexdigest()[:16]}",
+        flops=sum(operator.flops for operator in operators),
+        memory_bytes=sum(operator.memory_bytes for operator in operators),
+    )
+
+
+def _mergeable(graph: OperatorGraph) -> frozenset[int]:
+    """Convolutions that may merge with another one of the graph."""
+    by_operand: dict[str, list[int]] = {}
+    for index, operator in enumerate(graph.operators):
+        if operator.convolution is not None:
+            by_operand.setdefault(operator.convolution.operand, []).append(index)
+    found = set()
+    for row in by_operand.values():
+        for index in row:
+            for other in row:
+                pair = [graph.operators[i].convolution for i in (index, other)]
+                if index != other and why_not_merge([c for c in pair if c is not None]) is None:
+                    found.add(index)
+    return frozenset(found)
