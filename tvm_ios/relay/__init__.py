@@ -6,7 +6,7 @@ from tvm_ios.relay.build import StagedBuild, build, placements_for
 from tvm_ios.relay.extract import Coverage, Extraction, extract, is_prepared
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule, prepare
-from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.rewrite import rewrite, rewrite_extraction
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "prepare",
     "read_schedule",
     "rewrite",
+    "rewrite_extraction",
 ]

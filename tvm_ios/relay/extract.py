@@ -13,7 +13,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.convolution import ConvolutionPattern, describe_convolution, match_convolution
 from tvm_ios.relay.dataflow import callee, copy_call, kernel_calls, rebuild, resolve_field
 from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
-from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive, unlabelled
+from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive, kernel_digest, unlabelled
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 from tvm_ios.relay.views import view_of
 from tvm_ios.runtime.placement import ConcatView, SliceView
@@ -127,7 +127,8 @@ def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) -> Extraction:
-    facts = [_facts(module, call) for call in calls]
+    known: dict[str, PrimitiveFacts] = {}
+    facts = [_facts(module, call, known) for call in calls]
     reasons = [_barrier_reason(module, call) for call in calls]
     names = _unique_names([fact.kind for fact in facts])
     index_of = {call: index for index, call in enumerate(calls)}
@@ -215,13 +216,19 @@ def _call_name(call: relay.Call) -> str:
     return str(call.op) if isinstance(call.op, relay.GlobalVar) else "a local function"
 
 
-def _facts(module: tvm.IRModule, call: relay.Call) -> PrimitiveFacts:
+def _facts(
+    module: tvm.IRModule, call: relay.Call, known: dict[str, PrimitiveFacts]
+) -> PrimitiveFacts:
+    """What an operator is; equal functions, by their digest in ``known``, are read once."""
     function = callee(module, call)
     if function is None:
         kind = call.op.name
         digest = tvm.ir.structural_hash(call.checked_type) & (2**64 - 1)
         return PrimitiveFacts(kind=kind, flops=0, memory_bytes=0, workload=f"{kind}-{digest:016x}")
-    return analyse_primitive(function)
+    digest = kernel_digest(function)
+    if digest not in known:
+        known[digest] = analyse_primitive(function, digest)
+    return known[digest]
 
 
 def _barrier_reason(module: tvm.IRModule, call: relay.Call) -> str | None:

@@ -59,8 +59,8 @@ class PrimitiveFacts:
     """Kind and digest of body, attributes, shapes and types; no names, no argument values."""
 
 
-def analyse_primitive(function: relay.Function) -> PrimitiveFacts:
-    """Read a fused, typed function.
+def analyse_primitive(function: relay.Function, digest: str | None = None) -> PrimitiveFacts:
+    """Read a fused, typed function; ``digest`` is its :func:`kernel_digest`, where known.
 
     A multiplication and an addition count as two operations; moving data counts as none.
     """
@@ -72,11 +72,12 @@ def analyse_primitive(function: relay.Function) -> PrimitiveFacts:
 
     relay.analysis.post_order_visit(function.body, visit)
     types = [parameter.checked_type for parameter in function.params]
+    kind = _kind(calls)
     return PrimitiveFacts(
-        kind=_kind(calls),
+        kind=kind,
         flops=sum(_flops(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
-        workload=f"{_kind(calls)}-{kernel_digest(function)}",
+        workload=f"{kind}-{digest or kernel_digest(function)}",
     )
 
 
@@ -103,9 +104,7 @@ def kernel_digest(function: relay.Function) -> str:
 
 def call_attribute(call: relay.Call, name: str, default: Any = None) -> Any:
     """An attribute of an operator call, or the default where it has none of that name."""
-    if call.attrs is None or name not in call.attrs.keys():  # noqa: SIM118 (Attrs is no mapping)
-        return default
-    return call.attrs[name]
+    return default if call.attrs is None else getattr(call.attrs, name, default)
 
 
 def type_bytes(type_: tvm.ir.Type) -> int:

@@ -21,7 +21,7 @@ from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.merge import merged_kernels
 from tvm_ios.relay.stage_ir import main_attributes, stage_attributes, with_attributes
 
-__all__ = ["rewrite"]
+__all__ = ["rewrite", "rewrite_extraction"]
 
 Value = tuple[relay.Expr, int]
 """A tensor: an output of a kernel call, or (with number 0) a parameter of main."""
@@ -44,7 +44,19 @@ def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
     ScheduleError
         If the schedule is for another graph, or breaks a rule of schedules or of merging.
     """
-    extraction = extract(module)
+    return rewrite_extraction(extract(module), schedule)
+
+
+def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm.IRModule:
+    """:func:`rewrite` for a module that has been extracted already; that is most of its time.
+
+    Raises
+    ------
+    ModelError
+        If there is nothing to schedule.
+    ScheduleError
+        If the schedule is for another graph, or breaks a rule of schedules or of merging.
+    """
     if not extraction.calls:
         reasons = "; ".join(barrier.reason for barrier in extraction.coverage.barriers)
         raise ModelError(f"the module has no operators to schedule: {reasons or 'it is empty'}")
@@ -233,6 +245,5 @@ def _parameter_name(extraction: Extraction, value: Value) -> str:
     expression, number = value
     if isinstance(expression, relay.Var):
         return re.sub(r"\W", "_", expression.name_hint)
-    index = next(i for i, call in enumerate(extraction.calls) if call == expression)
-    name = extraction.graph.operators[index].name
+    name = extraction.graph.operators[extraction.calls.index(expression)].name
     return f"{name}_{number}" if _arity(expression) > 1 else name

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.ir.instrument import PassTimingInstrument
+from tvm.ir.transform import PassContext
+
+from tvm_ios.models.nasnet import nasnet_small
+from tvm_ios.models.randwire import randwire_small
+from tvm_ios.models.squeezenet import squeezenet
+from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.pipeline import optimize
+
+
+def constants(module):
+    found = []
+
+    def visit(expression):
+        if isinstance(expression, relay.Constant):
+            found.append(expression.data.numpy())
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return found
+
+
+def check_same(module, params, target, *, disabled=(), level=3):
+    """Our pipeline gives what TVM's gives: the same code, the same bits in the constants."""
+    target = tvm.target.Target.canon_multi_target_and_host(target)[0]
+    ours = optimize(module, params, target, opt_level=level, disabled=disabled)
+    with tvm_pipeline(opt_level=level, disabled=disabled):
+        expected, rest = relay.optimize(module, target=target, params=dict(params))
+    tvm.ir.assert_structural_equal(ours.module, expected, map_free_vars=True)
+    assert dict(ours.params) == dict(rest)
+    left, right = constants(ours.module), constants(expected)
+    assert len(left) == len(right)
+    for actual, wanted in zip(left, right, strict=True):
+        assert actual.dtype == wanted.dtype
+        assert actual.shape == wanted.shape
+        assert actual.tobytes() == wanted.tobytes()
+    return ours
+
+
+def batch_norms(nets):
+    """Convolutions with batch norm, one of them depthwise, and a dense layer."""
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    value = data
+    for name, groups in (("a", 1), ("b", 16)):
+        value = nets.conv(value, name, 16, (3, 3), (1, 1), groups=groups, activation=None)
+        statistics = [relay.var(f"{name}_{kind}", shape=(16,)) for kind in "gbmv"]
+        value = relay.nn.relu(relay.nn.batch_norm(value, *statistics)[0])
+    flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(value))
+    dense = relay.nn.dense(flat, relay.var("dense_weight", shape=(10, 16)))
+    module, params = nets.finish(relay.nn.softmax(dense), data)
+    return module, {
+        name: tvm.nd.array(np.abs(value.numpy()) + 0.1) if name.endswith("_v") else value
+        for name, value in params.items()
+    }
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_branches_come_out_as_from_tvm(nets, batch):
+    check_same(*nets.branching(batch), nets.target)
+
+
+def test_batch_norms_come_out_as_from_tvm(nets):
+    check_same(*batch_norms(nets), nets.target)
+
+
+@pytest.mark.parametrize("level", [1, 2, 4])
+def test_other_levels_come_out_as_from_tvm(nets, level):
+    check_same(*nets.branching(), nets.target, level=level)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=skylake-avx512"])
+def test_batch_norms_come_out_as_from_tvm_for_other_targets(nets, target):
+    check_same(*batch_norms(nets), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "disabled",
+    ["FoldConstant", "AlterOpLayout", "SimplifyExpr", "FoldScaleAxis", "CanonicalizeOps"],
+)
+def test_without_a_pass_modules_come_out_as_from_tvm(nets, disabled):
+    check_same(*batch_norms(nets), nets.target, disabled=[disabled])
+
+
+def test_nothing_is_folded_where_the_caller_disables_folding(nets):
+    module, params = nets.branching()
+    with PassContext(opt_level=3, disabled_pass=["FoldConstant"]):
+        ours = check_same(module, params, nets.target)
+    kept = sorted(constants(ours.module), key=lambda value: value.tobytes())
+    given = sorted((value.numpy() for value in params.values()), key=lambda v: v.tobytes())
+    assert [value.tobytes() for value in kept] == [value.tobytes() for value in given]
+
+
+def test_passes_that_the_caller_requires_run_once_and_in_order(nets):
+    with PassContext(opt_level=1, required_pass=["FoldConstant", "AlterOpLayout", "FuseOps"]):
+        check_same(*batch_norms(nets), nets.target)
+
+
+def test_instruments_of_the_caller_see_the_whole_pipeline(nets):
+    timing = PassTimingInstrument()
+    module, params = nets.branching()
+    with PassContext(opt_level=3, instruments=[timing]):
+        optimize(module, params, tvm.target.Target(nets.target), opt_level=3)
+        profile = timing.render()
+    assert all(name in profile for name in ("SimplifyExpr", "AlterOpLayout", "FuseOps"))
+
+
+def test_weights_that_are_inputs_are_not_folded(nets):
+    module, _ = batch_norms(nets)
+    check_same(module, {}, nets.target)
+
+
+def test_a_gpu_gets_the_same_as_from_tvm(nets):
+    if not tvm.runtime.enabled("cuda"):
+        pytest.skip("this TVM has no CUDA code generator")
+    check_same(*batch_norms(nets), "cuda -arch=sm_80")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [squeezenet, randwire_small])
+def test_networks_come_out_as_from_tvm(nets, network):
+    check_same(*network(), nets.target)
+
+
+@pytest.mark.slow
+def test_networks_that_would_grow_come_out_as_without_the_pass(nets):
+    module, params = nasnet_small()
+    target = tvm.target.Target.canon_multi_target_and_host(nets.target)[0]
+    assert optimize(module, params, target, opt_level=3).unshares
+    check_same(module, params, nets.target, disabled=["SimplifyExpr"])
