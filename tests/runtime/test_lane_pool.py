@@ -186,7 +186,10 @@ def test_control_c_ends_a_long_measurement(tmp_path):
     script.write_text(
         textwrap.dedent(
             f"""
+            import signal
             import sys
+            # Ignored where the tests run in the background of a shell, and then inherited.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.path[:0] = {sys.path!r}
             import importlib.util
             spec = importlib.util.spec_from_file_location("t", {__file__!r})
@@ -205,6 +208,9 @@ def test_control_c_ends_a_long_measurement(tmp_path):
         assert child.stdout.readline() == "ready\n"
         time.sleep(0.2)
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=30)
+        try:
+            _, errors = child.communicate(timeout=30)
+        finally:
+            child.kill()
     assert child.returncode != 0
     assert "KeyboardInterrupt" in errors

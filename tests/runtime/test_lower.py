@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -107,13 +108,61 @@ def test_every_allowed_order_computes_the_graph(random_json, seed, reuse):
 @given(seed=st.integers(0, 10**9))
 def test_no_dependency_is_superfluous(random_json, seed):
     plan = lower_plan(*random_json(random.Random(seed)), lanes=2)
+    width = Counter(group.stage for group in plan.groups)
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:
+            earlier = plan.groups[dependency]
+            in_line = dependency == number - 1 and width[group.stage] == width[earlier.stage] == 1
+            if in_line:  # kept even where nothing is read, see below
+                continue
             fewer = tuple(d for d in group.dependencies if d != dependency)
             groups = list(plan.groups)
             groups[number] = replace(group, dependencies=fewer)
             with pytest.raises(PlanError, match="rule [45]"):
                 verify_plan(replace(plan, groups=tuple(groups)))
+
+
+@given(seed=st.integers(0, 10**9), lanes=st.integers(1, 4))
+def test_stages_of_one_group_run_in_order_on_one_lane(random_json, seed, lanes):
+    graph_json, placements = random_json(random.Random(seed))
+    sequential = [
+        replace(placement, stage=index, group=0) for index, placement in enumerate(placements)
+    ]
+    plan = lower_plan(graph_json, sequential, lanes=lanes)
+    for number, group in enumerate(plan.groups):
+        assert group.lane == 0
+        assert group.dependencies == ((number - 1,) if number else ())
+
+
+@given(seed=st.integers(0, 10**9), lanes=st.integers(1, 4))
+def test_lanes_exist_and_costs_and_splits_arrive(random_json, seed, lanes):
+    chooser = random.Random(seed)
+    graph_json, placements = random_json(chooser)
+    placements = [
+        replace(placement, cost_ns=chooser.randrange(10**6), split=chooser.random() < 0.5)
+        for placement in placements
+    ]
+    plan = lower_plan(graph_json, placements, lanes=lanes)
+    verify_plan(plan)
+    assert all(0 <= group.lane < lanes for group in plan.groups)
+    for launch in plan.launches:
+        assert launch.split == placements[launch.operator_index].split
+
+
+def test_the_dearest_group_has_a_lane_of_its_own():
+    placements = [
+        Placement(stage=0, group=group, cost_ns=cost) for group, cost in enumerate((10, 9, 90))
+    ]
+    plan = lower_plan(fan([16, 16, 16]), placements, lanes=2)
+    assert [group.lane for group in plan.groups] == [1, 1, 0]
+
+
+def fan(lengths: list[int]) -> str:
+    """Operators that all read the input only."""
+    graph = json.loads(chain(lengths))
+    for node in graph["nodes"][1:]:
+        node["inputs"] = [[0, 0, 0]]
+    return json.dumps(graph)
 
 
 def chain(lengths: list[int]) -> str:

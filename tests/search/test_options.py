@@ -26,6 +26,7 @@ def test_defaults_are_the_papers():
         ({"max_block_size": 1001}, "max_block_size is 1001"),
         ({"max_block_states": 1}, "max_block_states is 1"),
         ({"max_block_transitions": 0}, "max_block_transitions is 0"),
+        ({"max_chain_size": 0}, "max_chain_size is 0; give a whole number from 1"),
         ({"bound_margin_percent": 101}, "bound_margin_percent is 101"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),

@@ -109,8 +109,8 @@ class InterOpSchedule:
                 ),
                 scheduler=data["scheduler"],
                 latency_ns=data["latency_ns"],
-                operator_ns=tuple(int(value) for value in data["operator_ns"]),
-                unsplit=tuple(int(index) for index in data["unsplit"]),
+                operator_ns=tuple(int(value) for value in data.get("operator_ns", ())),
+                unsplit=tuple(int(index) for index in data.get("unsplit", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ScheduleError(

@@ -24,7 +24,7 @@ def assign_lanes(
     *,
     lanes: int,
 ) -> tuple[int, ...]:
-    """The lane of every group. O(groups x (lanes + reads)) and a sort a stage.
+    """The lane of every group. O(lanes x (groups + reads)) and a sort.
 
     Parameters
     ----------

@@ -61,7 +61,8 @@ def search_ios(
         Asked between batches; once it is true, the best schedule of what has been priced is
         returned, and a note says so.
     partition
-        Blocks to use instead of those that :func:`partition_graph` finds.
+        Blocks to use instead of those that :func:`partition_graph` finds; its operators are those
+        of the graph, so no chains are joined then.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def search_ios(
     begin = time.perf_counter()
     contraction = contract_chains(
         graph,
-        max_chain_size=options.max_chain_size,
+        max_chain_size=options.max_chain_size if partition is None else 1,
         keep_mergeable=Strategy.MERGE in options.strategies,
     )
     units, prices = contraction.graph, cost_model

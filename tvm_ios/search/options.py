@@ -59,6 +59,7 @@ class SearchOptions:
             ("max_block_size", 1, 1000),
             ("max_block_states", 2, 10**6),
             ("max_block_transitions", 1, 10**9),
+            ("max_chain_size", 1, 1000),
             ("bound_margin_percent", 0, 100),
         ):
             value = getattr(self, name)

@@ -50,8 +50,11 @@ static void unlock_pool(Pool* pool) {
 static void answer_pings(Pool* pool) {
   for (uint32_t round = 1; round <= (uint32_t)pool->ping_rounds; ++round) {
     uint32_t spins = 0;
-    while (atomic_load_explicit(&pool->ping, memory_order_acquire) != round)
+    while (atomic_load_explicit(&pool->ping, memory_order_acquire) != round) {
+      /* A thread that saw the epoch late comes in twice, and nobody pings it the second time. */
+      if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return;
       if (++spins > 10 * SPINS_BEFORE_YIELD) sched_yield();
+    }
     atomic_store_explicit(&pool->pong, round, memory_order_release);
   }
 }
