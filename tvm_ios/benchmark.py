@@ -15,9 +15,9 @@ from pathlib import Path
 import tvm
 
 from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.demonstration import summary
 from tvm_ios.errors import ArtifactError
 from tvm_ios.evaluation import (
+    GREEDY,
     IOS,
     SEQUENTIAL,
     STOCK_ALL,
@@ -28,9 +28,11 @@ from tvm_ios.evaluation import (
 )
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.models import by_name
+from tvm_ios.pricing import open_database
 from tvm_ios.progress import StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
+from tvm_ios.scheduling import require_lanes, require_time_budget
 
 __all__ = ["BenchmarkSettings", "measure_networks", "write_table"]
 
@@ -44,7 +46,7 @@ class BenchmarkSettings:
     batch_size: int
     lanes: int
     rounds: int
-    time_budget_s: float
+    time_budget: float
     database: Path | None
     folder: Path
 
@@ -52,6 +54,10 @@ class BenchmarkSettings:
 def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
     """Measure networks one after another; a record is written as soon as its network is done."""
     factories = [(name, by_name(name)) for name in networks]
+    require_lanes(settings.lanes)
+    require_time_budget(settings.time_budget)
+    options = CompareOptions(rounds=settings.rounds)
+    open_database(settings.database)
     try:
         settings.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -59,25 +65,22 @@ def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> No
             f"cannot write to {settings.folder}: {error}; choose another --output"
         ) from error
     for name, factory in factories:
-        progress = StderrProgress()
         mod, params = factory(batch_size=settings.batch_size)
-        found = evaluate(
-            mod,
-            params,
-            name=name,
-            lanes=settings.lanes,
-            database=settings.database,
-            options=CompareOptions(rounds=settings.rounds),
-            time_budget_s=settings.time_budget_s,
-            progress=progress,
-        )
-        progress.close()
-        record = _record(name, found, settings)
+        with StderrProgress() as progress:
+            found = evaluate(
+                mod,
+                params,
+                name=name,
+                lanes=settings.lanes,
+                database=settings.database,
+                options=options,
+                time_budget=settings.time_budget,
+                progress=progress,
+            )
+        print(f"\n== {name} ==\n{found.as_text()}", flush=True)
         path = settings.folder / f"{name}_bs{settings.batch_size}.json"
-        partial = path.with_suffix(".partial")
-        partial.write_text(record.to_json() + "\n")
-        partial.replace(path)
-        print(f"\n== {name} ==\n{summary(found)}\nwrote {path}", flush=True)
+        _write(path, _record(name, found, settings).to_json() + "\n")
+        print(f"wrote {path}", flush=True)
 
 
 def write_table(folder: Path, readme: Path) -> None:
@@ -102,7 +105,25 @@ def write_table(folder: Path, readme: Path) -> None:
         )
     records.sort(key=lambda record: record.comparison.median_ns(IOS))
     table = results_table(records).as_markdown()
-    readme.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+    _write(readme, f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+def _read(path: Path) -> BenchmarkRecord:
+    try:
+        return BenchmarkRecord.from_json(path.read_text())
+    except (OSError, ArtifactError) as error:
+        raise ArtifactError(f"{path}: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error}; choose another place") from error
 
 
 def results_table(records: Sequence[BenchmarkRecord]) -> Table:
@@ -112,7 +133,7 @@ def results_table(records: Sequence[BenchmarkRecord]) -> Table:
         comparison = record.comparison
         best = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
         latencies = [
-            f"{comparison.median_ns(name) / 1e6:.3f}" for name in (best, SEQUENTIAL, "greedy", IOS)
+            f"{comparison.median_ns(name) / 1e6:.3f}" for name in (best, SEQUENTIAL, GREEDY, IOS)
         ]
         kept = _facts(record).get("kept", IOS)
         ratios = []

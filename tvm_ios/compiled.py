@@ -31,7 +31,9 @@ from tvm_ios.relay import (
     read_schedule,
     rewrite_extraction,
 )
+from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.artifact import export_artifact
+from tvm_ios.runtime.device import require_cpu
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
@@ -39,6 +41,7 @@ from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.tune_report import TuneReport
 
 __all__ = [
@@ -94,13 +97,14 @@ class BuiltModel:
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CompiledModel:
     """A model with its inter-operator schedule, compiled."""
 
     module: tvm.IRModule
     """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
     graph: OperatorGraph
+    """What was scheduled; of a module that was partitioned before, what its kernels compute."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
     kernels: ModelKernels
@@ -198,7 +202,7 @@ def build_model(
     """
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target())
-        require_cpu_target(prepared.target)
+        _require_cpu_target(prepared.target)
         staged = build(prepared.module, prepared.target, prepared.params)
     return BuiltModel(prepared, ModelKernels(staged), name)
 
@@ -250,10 +254,11 @@ def lower_partitioned(
     OptionError
         If the target is no CPU.
     """
-    chosen = tvm.target.Target(target if target is not None else host_target())
-    require_cpu_target(chosen)
+    chosen = resolve_target(target if target is not None else host_target())
+    _require_cpu_target(chosen)
+    arrays = check_parameters(module["main"], params)
     with cached_libinfo():
-        staged = build(module, chosen, params)
+        staged = build(module, chosen, arrays)
     return CompiledModel(
         module=module,
         graph=staged.extraction.graph,
@@ -265,16 +270,12 @@ def lower_partitioned(
 
 def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> ExecutionPlan:
     names = staged.operator_names
-    return lower_plan(staged.graph_json, placements, lanes=lanes, operator_names=names)
+    plan = lower_plan(staged.graph_json, placements, lanes=lanes, operator_names=names)
+    verify_plan(plan)
+    return plan
 
 
-def require_cpu(device: Any) -> None:
-    """Refuse a device other than the CPU."""
-    if device is not None and tvm.device(str(device)).device_type != tvm.cpu().device_type:
-        raise OptionError(f"device is {device}; this version runs on tvm.cpu() only")
-
-
-def require_cpu_target(target: tvm.target.Target) -> None:
+def _require_cpu_target(target: tvm.target.Target) -> None:
     """Refuse a target other than the CPU this process runs on."""
     if target.kind.name != "llvm":
         raise OptionError(

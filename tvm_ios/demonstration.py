@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ios.errors import HostError
-from tvm_ios.evaluation import IOS, SEQUENTIAL, STOCK_LANES, Evaluation, evaluate
+from tvm_ios.errors import ArtifactError
+from tvm_ios.evaluation import IOS, Evaluation, evaluate
 from tvm_ios.host import host_target, processor_name
 from tvm_ios.models import by_name
 from tvm_ios.progress import StderrProgress
 from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.figure import draw_schedule
-from tvm_ios.report.table import comparison_table
 
-__all__ = ["demonstrate", "summary"]
+__all__ = ["demonstrate"]
 
 
 def demonstrate(
@@ -37,7 +36,9 @@ def demonstrate(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HostError(f"cannot write to {folder}: {error}; choose another --output") from error
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error
     print(f"{processor_name()}, {lanes} lanes, target {host_target()}")
     for name, factory in factories:
         progress = StderrProgress()
@@ -45,28 +46,8 @@ def demonstrate(
         found = evaluate(mod, params, name=name, lanes=lanes, database=database, progress=progress)
         progress.close()
         print(f"\n== {name} ==")
-        print(summary(found))
+        print(found.as_text())
         print(_write_files(found, name, folder))
-
-
-def summary(found: Evaluation) -> str:
-    """The comparison table of a network and how its schedule was found."""
-    baselines = (found.best_stock, STOCK_LANES, SEQUENTIAL)
-    ios, plain = found.models[IOS], found.models[SEQUENTIAL]
-    search = found.searches[IOS]
-    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.phase_s.items())
-    lines = [
-        comparison_table(found.comparison, baselines=baselines).as_text(),
-        "(ratios are medians over interleaved rounds, with their 95 % intervals)",
-        found.built.extraction.coverage.as_text(),
-        f"{IOS}: {len(ios.schedule.stages)} stages for {len(ios.graph)} operators; "
-        f"{search.priced} of {search.distinct_stages} possible stages priced; memory "
-        f"{ios.plan.arena_bytes / 1e6:.2f} MB (sequential {plain.plan.arena_bytes / 1e6:.2f} MB)",
-        f"time: {phases}; {found.counters.priced} workloads measured, "
-        f"{found.counters.from_database} from the profile database",
-        *(f"note: {note}" for note in found.notes),
-    ]
-    return "\n".join(lines)
 
 
 def _write_files(found: Evaluation, name: str, folder: Path) -> str:

@@ -6,8 +6,7 @@ a ratio says what scheduling and executing bring, and nothing about code generat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,21 +16,39 @@ import tvm
 
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.compare import CompareOptions, compare
-from tvm_ios.cost.comparison import Comparison, Verdict
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
-from tvm_ios.front_door import BOUND_MARGIN_PERCENT, PhaseClock, search_schedule
+from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
-from tvm_ios.progress import ProgressListener
+from tvm_ios.progress import PhaseClock, ProgressListener
+from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor
 from tvm_ios.runtime.trace import TraceEvent
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.options import SearchOptions
+from tvm_ios.scheduling import (
+    baseline_schedules,
+    choose,
+    measured_search_options,
+    race,
+    require_lanes,
+    require_time_budget,
+    search_schedule,
+)
 from tvm_ios.search.result import SearchResult
+from tvm_ios.tune_report import Contestant
 
-__all__ = ["IOS", "SEQUENTIAL", "STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "Evaluation", "evaluate"]
+__all__ = [
+    "GREEDY",
+    "IOS",
+    "SEQUENTIAL",
+    "STOCK_ALL",
+    "STOCK_LANES",
+    "STOCK_ONE",
+    "Evaluation",
+    "evaluate",
+]
 
 STOCK_ONE = "TVM, 1 thread"
 STOCK_ALL = "TVM, all threads"
@@ -44,6 +61,8 @@ IOS_STRATEGIES: Mapping[str, frozenset[Strategy]] = {
     "IOS-concurrent": frozenset({Strategy.CONCURRENT}),
     IOS: frozenset(Strategy),
 }
+NAMES = {Contestant.SEQUENTIAL: SEQUENTIAL, Contestant.GREEDY: GREEDY, Contestant.IOS: IOS}
+"""What tune's contestants are called here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +84,33 @@ class Evaluation:
 
     @property
     def kept(self) -> str:
-        """What ``tune`` keeps: IOS if it beats sequential order beyond the noise."""
-        speedup = self.comparison.speedup(IOS, over=SEQUENTIAL)
-        return IOS if speedup.verdict is Verdict.WINS else SEQUENTIAL
+        """The contestant that ``tune`` would keep."""
+        return NAMES[choose(self.comparison, NAMES)[0]]
 
     @property
     def best_stock(self) -> str:
         """The faster of stock TVM with one thread and with all."""
         return min((STOCK_ONE, STOCK_ALL), key=self.comparison.median_ns)
+
+    def as_text(self) -> str:
+        """The comparison table, and how the schedule was found."""
+        baselines = (self.best_stock, STOCK_LANES, SEQUENTIAL)
+        ios, plain = self.models[IOS], self.models[SEQUENTIAL]
+        search = self.searches[IOS]
+        phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
+        lines = [
+            comparison_table(self.comparison, baselines=baselines).as_text(),
+            "(ratios are medians over interleaved rounds, with their 95 % intervals)",
+            f"tune keeps {self.kept}: {choose(self.comparison, NAMES)[1]}",
+            self.built.extraction.coverage.as_text(),
+            f"{IOS}: {len(ios.schedule.stages)} stages for {len(ios.graph)} operators; "
+            f"{search.priced} of {search.distinct_stages} possible stages priced; memory "
+            f"{ios.plan.arena_bytes / 1e6:.2f} MB (sequential {plain.plan.arena_bytes / 1e6:.2f})",
+            f"time: {phases}; {self.counters.priced} workloads measured, "
+            f"{self.counters.from_database} in the profile database",
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
 
 
 def evaluate(
@@ -84,7 +122,7 @@ def evaluate(
     lanes: int,
     database: ProfileDatabase | str | Path | None = None,
     options: CompareOptions | None = None,
-    time_budget_s: float | None = None,
+    time_budget: float | None = None,
     progress: ProgressListener | None = None,
 ) -> Evaluation:
     """Build a network, search its schedules, and time all contestants against each other.
@@ -101,39 +139,43 @@ def evaluate(
         Where prices are kept.
     options
         How contestants are timed.
-    time_budget_s
+    time_budget
         Seconds for each of the searches.
     progress
         Called now and then.
+
+    Raises
+    ------
+    ModelError, OptionError, DatabaseError
+        As :func:`tvm_ios.tune`.
     """
+    require_lanes(lanes)
+    require_time_budget(time_budget)
+    opened = open_database(database)
     clock = PhaseClock(progress)
     with clock.phase("build"):
         built = build_model(mod, params, target, name=name)
     searches: dict[str, SearchResult] = {}
-    with RelayStageRunner(built, lanes=lanes) as runner:
-        prices = KernelPrices(runner, database=open_database(database))
-        with clock.phase("search"):
-            prices.price_operators()
-            schedules = {
-                SEQUENTIAL: prices.annotate(sequential_schedule(built.graph)),
-                GREEDY: prices.annotate(greedy_schedule(built.graph)),
-            }
-            for contestant, strategies in IOS_STRATEGIES.items():
-                limits = SearchOptions(
-                    strategies=strategies, bound_margin_percent=BOUND_MARGIN_PERCENT
-                )
-                searches[contestant] = search_schedule(
-                    prices, limits, clock, time_budget_s=time_budget_s
-                )
-                schedules[contestant] = searches[contestant].schedule
-            stage_prices_ns = tuple(prices.price(built.graph, schedules[IOS].stages))
+    with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
+        prices = KernelPrices(runner, database=opened)
+        prices.price_operators()
+        schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
+        for contestant, strategies in IOS_STRATEGIES.items():
+            limits = measured_search_options(strategies=strategies)
+            found = search_schedule(prices, limits, clock, time_budget=time_budget)
+            searches[contestant] = found
+            schedules[contestant] = prices.annotate(found.schedule)
+        stage_prices_ns = tuple(prices.price(built.graph, schedules[IOS].stages))
+        prices.save()
     with clock.phase("lower"):
         models = {
-            name: lower_schedule(built, schedule, lanes=lanes)
-            for name, schedule in schedules.items()
+            contestant: lower_schedule(built, schedule, lanes=lanes)
+            for contestant, schedule in schedules.items()
         }
     with clock.phase("compare"):
-        comparison, trace = _compare(built, models, lanes, options)
+        comparison = _compare(built, models, lanes, options)
+        with models[IOS].executor() as executor:
+            trace = tuple(executor.trace())
     return Evaluation(
         built=built,
         models=models,
@@ -157,25 +199,17 @@ def _compare(
     models: Mapping[str, CompiledModel],
     lanes: int,
     options: CompareOptions | None,
-) -> tuple[Comparison, tuple[TraceEvent, ...]]:
+) -> Comparison:
     staged = built.kernels.staged
     stock = StockExecutor(staged.graph_json, built.kernels.library, staged.params, lanes=lanes)
-    contestants: dict[str, Callable[[int], int]] = {
+    for name, value in sample_inputs(models[SEQUENTIAL].plan, staged.params).items():
+        stock.set_input(name, value)
+    others: dict[str, TimedRuns] = {
         STOCK_ONE: partial(stock.time_ns, threads=1),
         STOCK_ALL: partial(stock.time_ns, threads=lanes),
         STOCK_LANES: stock.time_on_lanes_ns,
     }
-    inputs = sample_inputs(models[SEQUENTIAL].plan, staged.params)
-    with ExitStack() as stack:
-        stack.callback(stock.close)
-        executors = {name: stack.enter_context(model.executor()) for name, model in models.items()}
-        for name, value in inputs.items():
-            stock.set_input(name, value)
-            for executor in executors.values():
-                executor.set_input(name, value)
-        contestants |= {name: executor.time_ns for name, executor in executors.items()}
-        comparison = compare(
-            contestants, options=options, ping_pong_ns=executors[SEQUENTIAL].ping_pong_ns
-        )
-        trace = tuple(executors[IOS].trace())
-    return comparison, trace
+    try:
+        return race(models, others, options=options)
+    finally:
+        stock.close()

@@ -50,6 +50,7 @@ LONGEST_PROGRAM_NS = 400_000
 FETCHES_AT_ONCE = 10
 """Cache lines a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
+SLOWEST_HOP_NS = 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,9 @@ class KernelPrices:
         singles = [Stage(((index,),)) for index in range(len(whole))]
         helped_ns = self._measured.price(whole, singles)
         alone_ns = self._measured.price(alone, singles)
-        fetch_ns = self.runner.ping_pong_ns() / (LINE_BYTES * FETCHES_AT_ONCE)
+        # The best of a few, and never the slow mode's: the choice must not depend on the moment.
+        hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
+        fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
         self.runner.operator_ns = self.operator_ns = tuple(alone_ns)
         self.unsplit = tuple(
             index
@@ -255,6 +258,10 @@ class KernelPrices:
             if alone_ns[index] - helped_ns[index] <= operator.memory_bytes / 2 * fetch_ns
         )
         self._identified = _without_help(whole, self.unsplit)
+
+    def save(self) -> None:
+        """Try once more to store prices that could not be written."""
+        self._measured.save()
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
         """The schedule with what was found of single operators."""

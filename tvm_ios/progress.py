@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Self, TextIO
 
-__all__ = ["Progress", "ProgressListener", "StderrProgress"]
+__all__ = ["PhaseClock", "Progress", "ProgressListener", "StderrProgress"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +18,10 @@ class Progress:
     """One step of a long call."""
 
     phase: str
-    """``prepare``, ``compile``, ``search``, ``compare`` …"""
+    """``build``, ``search``, ``lower`` or ``compare``."""
     detail: str = ""
     done: int | None = None
-    total: int | None = None
-    """An estimate where the end is not known."""
+    """Stages priced so far, in a search."""
     elapsed_s: float = 0.0
     """Since the call began."""
 
@@ -28,9 +29,47 @@ class Progress:
 ProgressListener = Callable[[Progress], None]
 
 
+class PhaseClock:
+    """Seconds of each phase of a long call, and word to whoever listens.
+
+    Parameters
+    ----------
+    listener
+        Told at the start of a phase and whenever :meth:`say` is called; None for silence.
+    """
+
+    def __init__(self, listener: ProgressListener | None = None) -> None:
+        self._listener = listener
+        self._begin = time.monotonic()
+        self._phase = ""
+        self.phase_s: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside to this phase."""
+        self._phase = name
+        begin = time.monotonic()
+        self.say("")
+        try:
+            yield
+        finally:
+            self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
+
+    def say(self, detail: str, *, done: int | None = None) -> None:
+        """Tell the listener where the current phase is."""
+        if self._listener is not None:
+            elapsed_s = time.monotonic() - self._begin
+            self._listener(
+                Progress(phase=self._phase, detail=detail, done=done, elapsed_s=elapsed_s)
+            )
+
+
 @dataclass(slots=True)
 class StderrProgress:
-    """Shows progress on standard error: one moving line on a terminal, else a line a phase."""
+    """Shows progress on standard error: one moving line on a terminal, else a line a phase.
+
+    A context manager: leaving it ends the moving line.
+    """
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     min_interval_s: float = 0.2
@@ -49,13 +88,19 @@ class StderrProgress:
             return
         if not new_phase and now - self._shown_at < self.min_interval_s:
             return
-        if new_phase and self._phase:
-            print(file=self.stream)
-            self._width = 0
+        if new_phase:
+            self.close()
         self._phase, self._shown_at = progress.phase, now
-        line = _line(progress)
+        # A line wider than the terminal would wrap, and the next one could not overwrite it.
+        line = _line(progress)[: shutil.get_terminal_size().columns - 1]
         print("\r" + line.ljust(self._width), end="", file=self.stream, flush=True)
         self._width = len(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the moving line."""
@@ -65,8 +110,6 @@ class StderrProgress:
 
 
 def _line(progress: Progress) -> str:
-    count = "" if progress.done is None else f" {progress.done}"
-    if count and progress.total is not None:
-        count += f"/{progress.total}"
+    count = "" if progress.done is None else f" {progress.done} stages priced,"
     detail = f" {progress.detail}" if progress.detail else ""
     return f"[{progress.elapsed_s:6.1f} s] {progress.phase}{count}{detail}"

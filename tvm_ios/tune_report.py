@@ -5,20 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
-from tvm_ios.cost.comparison import Comparison, Speedup
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.comparison import Comparison
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.search.result import SearchResult
 
-__all__ = ["TuneReport"]
+if TYPE_CHECKING:
+    from tvm_ios.compiled import CompiledModel
+
+__all__ = ["Contestant", "TuneReport"]
+
+
+class Contestant(Enum):
+    """Who may win the race that ends a tuning."""
+
+    SEQUENTIAL = "sequential"
+    GREEDY = "greedy"
+    IOS = "ios"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneReport:
     """Facts of one tuning."""
 
-    kept: str
-    """``ios``, or ``sequential`` where IOS did not win."""
+    kept: Contestant
+    """Whose schedule was kept; sequential order where nothing beat it."""
     reason: str
     coverage: str
     """How much of the model was scheduled, and what was left in place."""
@@ -35,36 +49,77 @@ class TuneReport:
     stages_priced: int
     """Distinct stages whose price the search asked for."""
     measured: int
-    """Distinct workloads measured for it; the rest were equal to these or in the database."""
+    """Distinct workloads measured, each operator on one lane and with help among them."""
     from_database: int
+    """Distinct workloads whose price lay in the profile database."""
     predicted_ns: int
     """Sum of the prices of the IOS schedule."""
     predicted_sequential_ns: int
-    speedup: Speedup
-    """IOS over sequential order, both on our runtime, measured in one interleaved run."""
     comparison: Comparison
-    """The raw rounds behind it."""
+    """The race: raw rounds of every schedule, all on our runtime."""
     arena_bytes: int
     """Planned memory of activations."""
     phase_s: Mapping[str, float]
     """Seconds by phase, in order."""
     notes: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        kept: Contestant,
+        reason: str,
+        model: CompiledModel,
+        coverage: str,
+        counters: MeasureCounters,
+        search: SearchResult,
+        comparison: Comparison,
+        phase_s: Mapping[str, float],
+        notes: tuple[str, ...],
+    ) -> TuneReport:
+        """Gather the facts of a tuning that kept ``model``."""
+        wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
+        merged = sum(stage.strategy is Strategy.MERGE for stage in wide)
+        return cls(
+            kept=kept,
+            reason=reason,
+            coverage=coverage,
+            operators=len(model.graph),
+            stages=len(model.schedule.stages),
+            concurrent_stages=len(wide) - merged,
+            merged_stages=merged,
+            blocks=len(search.blocks),
+            states=search.states,
+            transitions=search.transitions,
+            stages_possible=search.distinct_stages,
+            stages_priced=search.priced,
+            measured=counters.priced,
+            from_database=counters.from_database,
+            predicted_ns=search.latency_ns,
+            predicted_sequential_ns=search.sequential_ns,
+            comparison=comparison,
+            arena_bytes=model.plan.arena_bytes,
+            phase_s=dict(phase_s),
+            notes=notes,
+        )
+
     def as_text(self) -> str:
         """A page for people."""
         phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
+        medians = ", ".join(
+            f"{name} {self.comparison.median_ns(name) / 1e6:.4f} ms"
+            for name in self.comparison.names
+        )
         lines = [
-            f"kept {self.kept}: {self.reason}",
+            f"kept {self.kept.value}: {self.reason}",
             self.coverage,
             f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "
             f"concurrent, {self.merged_stages} merged",
             f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
-            f"{self.stages_priced} of {self.stages_possible} stages priced "
-            f"({self.measured} measured, {self.from_database} from the profile database)",
-            f"predicted {self.predicted_ns / 1e6:.4f} ms, sequential "
-            f"{self.predicted_sequential_ns / 1e6:.4f} ms; measured "
-            f"{self.comparison.median_ns('ios') / 1e6:.4f} ms, sequential "
-            f"{self.comparison.median_ns('sequential') / 1e6:.4f} ms",
+            f"{self.stages_priced} of {self.stages_possible} possible stages priced "
+            f"({self.measured} workloads measured, {self.from_database} in the profile database)",
+            f"predicted ios {self.predicted_ns / 1e6:.4f} ms, sequential "
+            f"{self.predicted_sequential_ns / 1e6:.4f} ms; measured {medians}",
             f"memory of activations {self.arena_bytes / 1e6:.2f} MB",
             f"time: {phases}",
         ]
@@ -73,19 +128,6 @@ class TuneReport:
     def to_json(self) -> str:
         """The same as JSON, raw rounds included."""
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        data["speedup"] = {
-            "ratio": self.speedup.ratio,
-            "low": self.speedup.low,
-            "high": self.speedup.high,
-            "verdict": self.speedup.verdict.value,
-        }
+        data["kept"] = self.kept.value
         data["comparison"] = self.comparison.as_record()
-        data["phase_s"] = dict(self.phase_s)
         return json.dumps(data, indent=1)
-
-
-def stage_counts(schedule: InterOpSchedule) -> tuple[int, int]:
-    """Stages with several concurrent groups, and stages that merge several operators."""
-    wide = [stage for stage in schedule.stages if len(stage.groups) > 1]
-    merged = sum(stage.strategy is Strategy.MERGE for stage in wide)
-    return len(wide) - merged, merged

@@ -73,7 +73,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and write; 0 when all is done."""
-    lanes = arguments.lanes or default_lanes()
+    lanes = default_lanes() if arguments.lanes is None else arguments.lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
     os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
     # Everything that imports TVM comes after that, and only for this verb.
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         batch_size=arguments.batch_size,
         lanes=lanes,
         rounds=arguments.rounds,
-        time_budget_s=arguments.time_budget,
+        time_budget=arguments.time_budget,
         database=arguments.database,
         folder=arguments.output,
     )

@@ -63,15 +63,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"tvm-ios: error: {error}", file=sys.stderr)
         return EXIT_ERROR
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         if debug:
             raise
-        print("tvm-ios: interrupted", file=sys.stderr)
+        print("tvm-ios: interrupted", *_notes(interrupt), sep="\n  ", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_BROKEN_PIPE
     return status
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was added to an exception on its way, such as how to go on."""
+    return list(getattr(error, "__notes__", []))
 
 
 def _chosen_verb(words: Sequence[str]) -> str | None:

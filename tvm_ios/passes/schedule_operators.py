@@ -8,21 +8,25 @@ flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import tvm
 
+from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
+from tvm_ios.pricing import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.scheduling import measured_search_options
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -52,8 +56,14 @@ class _Options:
     """Most operators in a group, the paper's r; 0 means no limit."""
     max_num_groups: int = 8
     """Most groups in a stage, the paper's s; 0 means no limit."""
-    strategies: frozenset[Strategy] = frozenset(Strategy)
-    """Kinds of stages to try."""
+    strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy)
+    """Kinds of stages to try, such as ``"concurrent"``; both where omitted."""
+    endings: EndingRule | str = EndingRule.COMPLETE
+    """Which concurrent stages exist."""
+    lanes: int | None = None
+    """Lanes to measure for; the usable cores where omitted. Not read with a cost model."""
+    database: ProfileDatabase | str | Path | None = None
+    """Where measured prices are kept; the default file where omitted."""
 
 
 @tvm.transform.module_pass(opt_level=3, name="tvm_ios.ScheduleOperators")
@@ -88,11 +98,11 @@ class ScheduleOperators(_Options):
             return sequential_schedule(extraction.graph)
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
-        with _priced_by(self.cost_model, prepared) as cost_model:
-            schedule = search_ios(extraction.graph, cost_model, self.search_options()).schedule
-            # Only measured prices know what operators cost alone and which are too small to split.
-            annotate = getattr(cost_model, "annotate", None)
-            return schedule if annotate is None else annotate(schedule)
+        if self.cost_model is not None:
+            return search_ios(extraction.graph, self.cost_model, self.search_options()).schedule
+        with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
+            found = search_ios(prices.graph, prices, self.search_options())
+            return prices.annotate(found.schedule)
 
     def chosen_scheduler(self) -> Scheduler:
         """The scheduler, from its value or itself."""
@@ -104,25 +114,9 @@ class ScheduleOperators(_Options):
 
     def search_options(self) -> SearchOptions:
         """Limits of the search."""
-        return SearchOptions(
-            strategies=frozenset(self.strategies),
+        return measured_search_options(
+            strategies=self.strategies,
             max_group_size=self.max_group_size,
             max_num_groups=self.max_num_groups,
+            endings=self.endings,
         )
-
-
-@contextmanager
-def _priced_by(cost_model: CostModel | None, prepared: PreparedModule) -> Iterator[CostModel]:
-    if cost_model is not None:
-        yield cost_model
-        return
-    # Measuring needs the runtime; a pass with a cost model of its own does not.
-    try:
-        from tvm_ios.pricing import measured_cost_model  # noqa: PLC0415
-    except ImportError as error:
-        raise OptionError(
-            f"cost_model is None, and stages cannot be measured here ({error}); "
-            "pass cost_model=, such as a table of prices"
-        ) from error
-    with measured_cost_model(prepared) as measured:
-        yield measured

@@ -111,7 +111,7 @@ class _UpToLayouts:
             return not self.unshares and may_simplify(module)
         return not self.done
 
-    def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
+    def run_after_pass(self, _module: tvm.IRModule, info: Any) -> None:
         self.done |= str(info.name) == LAYOUTS
 
 
@@ -137,6 +137,6 @@ class _FromFusion:
     def __init__(self) -> None:
         self.begun = False
 
-    def should_run(self, module: tvm.IRModule, info: Any) -> bool:
+    def should_run(self, _module: tvm.IRModule, info: Any) -> bool:
         self.begun = self.begun or str(info.name) in FUSING
         return self.begun or str(info.name) == WHOLE

@@ -32,6 +32,7 @@ INERT = frozenset(
     }
 )
 """Operators that no rewrite of SimplifyExpr begins or ends with, in any TVM that has Relay."""
+ADDITION = frozenset({"add"})
 MOVING = frozenset({"layout_transform"})
 """Operators that are rewritten only next to one of their own sort, or where they do nothing."""
 
@@ -46,11 +47,10 @@ def adds_to_itself(module: tvm.IRModule) -> bool:
 
     def visit(expression: relay.Expr) -> None:
         nonlocal found
-        if found or not isinstance(expression, relay.Call):
+        if found or not _is_call_of(expression, ADDITION):
             return
-        if isinstance(expression.op, tvm.ir.Op) and expression.op.name == "add":
-            left, right = expression.args
-            found = left.same_as(right)
+        left, right = expression.args
+        found = left.same_as(right)
 
     relay.analysis.post_order_visit(module["main"], visit)
     return found
@@ -69,14 +69,13 @@ def _is_inert(call: relay.Call) -> bool:
         return False
     name = call.op.name
     if name in MOVING:
-        source = call.args[0]
-        moved_before = isinstance(source, relay.Call) and source.op.name in MOVING
+        moved_before = any(_is_call_of(source, MOVING) for source in call.args)
         return not moved_before and call.attrs.src_layout != call.attrs.dst_layout
-    if name == "add":
+    if name in ADDITION:
         left, right = call.args
-        return not left.same_as(right) and not _is_scalar(left) and not _is_scalar(right) and (
-            not _adds_constant(call) or not any(_adds_constant(side) for side in call.args)
-        )
+        if left.same_as(right) or _is_scalar(left) or _is_scalar(right):
+            return False
+        return not _adds_constant(call) or not any(_adds_constant(side) for side in call.args)
     return name in INERT
 
 
@@ -86,8 +85,14 @@ def _is_scalar(expression: relay.Expr) -> bool:
 
 def _adds_constant(expression: relay.Expr) -> bool:
     """Two of these in a row become one."""
+    return _is_call_of(expression, ADDITION) and any(
+        isinstance(side, relay.Constant) for side in expression.args
+    )
+
+
+def _is_call_of(expression: relay.Expr, names: frozenset[str]) -> bool:
     return (
         isinstance(expression, relay.Call)
-        and expression.op == relay.op.get("add")
-        and any(isinstance(side, relay.Constant) for side in expression.args)
+        and isinstance(expression.op, tvm.ir.Op)
+        and expression.op.name in names
     )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm.contrib import cc
 
-from tvm_ios.errors import ArtifactError, OptionError, PlanError
+from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.runtime.device import require_cpu
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
@@ -104,8 +105,7 @@ def load(
         If the device is no CPU, or there are more lanes than cores.
     """
     path = Path(path)
-    if device is not None and getattr(device, "device_type", device) not in (1, "cpu"):
-        raise OptionError(f"{path} was made for cpu, device {device} was given; pass tvm.cpu()")
+    require_cpu(device)
     identity = read_footer(path)
     try:
         identity.require_fit(read_processor(), tvm.__version__, any_model=any_processor_model)

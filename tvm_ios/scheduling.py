@@ -1,0 +1,251 @@
+"""What ``tune``, the benchmarks and the pass share: search with measured prices, then a race.
+
+The race times whole networks. Prices of single stages leave out what one stage does to the caches
+of the next, so no schedule is believed before it has been timed against sequential order.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+
+from tvm_ios.compiled import CompiledModel
+from tvm_ios.core.endings import EndingRule
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.compare import CompareOptions, compare
+from tvm_ios.cost.comparison import Comparison, Verdict
+from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.errors import OptionError
+from tvm_ios.host import default_lanes
+from tvm_ios.pricing import KernelPrices
+from tvm_ios.progress import PhaseClock
+from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.sample_inputs import sample_inputs
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.result import SearchProgress, SearchResult
+from tvm_ios.tune_report import Contestant
+
+__all__ = [
+    "baseline_schedules",
+    "choose",
+    "measured_search_options",
+    "race",
+    "require_lanes",
+    "require_time_budget",
+    "search_schedule",
+]
+
+BOUND_MARGIN_PERCENT = 3
+"""Measured prices scatter by about this much, so the search trusts its bounds that much less."""
+MAX_CHAIN_SIZE = 3
+"""Operators of one schedule unit: a depthwise convolution and what stands around it."""
+
+
+def measured_search_options(
+    *,
+    strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy),
+    max_group_size: int = 3,
+    max_num_groups: int = 8,
+    endings: EndingRule | str = EndingRule.COMPLETE,
+) -> SearchOptions:
+    """Search options fit for measured prices.
+
+    Parameters
+    ----------
+    strategies
+        Kinds of stages to try, by member or name; one or several.
+    max_group_size, max_num_groups
+        The paper's r and s; 0 means no limit.
+    endings
+        Which concurrent stages exist, by member or name.
+
+    Raises
+    ------
+    OptionError
+        If a value is unknown or out of range.
+    """
+    return SearchOptions(
+        strategies=_strategies(strategies),
+        max_group_size=max_group_size,
+        max_num_groups=max_num_groups,
+        endings=_ending_rule(endings),
+        bound_margin_percent=BOUND_MARGIN_PERCENT,
+        max_chain_size=MAX_CHAIN_SIZE,
+    )
+
+
+def baseline_schedules(prices: KernelPrices) -> dict[Contestant, InterOpSchedule]:
+    """Sequential and greedy order of a model whose operators are priced."""
+    return {
+        Contestant.SEQUENTIAL: prices.annotate(sequential_schedule(prices.graph)),
+        Contestant.GREEDY: prices.annotate(greedy_schedule(prices.graph)),
+    }
+
+
+def search_schedule(
+    prices: KernelPrices,
+    options: SearchOptions,
+    clock: PhaseClock | None = None,
+    *,
+    time_budget: float | None = None,
+) -> SearchResult:
+    """Search with measured prices, telling the clock how far it is.
+
+    Parameters
+    ----------
+    prices
+        Prices of the model's stages.
+    options
+        Limits and rules.
+    clock
+        Told after every batch of prices.
+    time_budget
+        Seconds after which the best schedule found so far is taken.
+    """
+    deadline = math.inf if time_budget is None else time.monotonic() + time_budget
+
+    def report(step: SearchProgress) -> None:
+        if clock is not None:
+            clock.say(
+                f"block {step.block + 1} of {step.num_blocks}, at least "
+                f"{step.bound_ns / 1e6:.3f} ms, {prices.counters.priced} measured, "
+                f"{prices.counters.from_database} known",
+                done=step.priced,
+            )
+
+    return search_ios(
+        prices.graph,
+        prices,
+        options,
+        progress=report,
+        should_stop=lambda: time.monotonic() > deadline,
+    )
+
+
+def race(
+    models: Mapping[str, CompiledModel],
+    others: Mapping[str, TimedRuns] | None = None,
+    *,
+    options: CompareOptions | None = None,
+) -> Comparison:
+    """Time compiled models, and others, against each other on the same inputs, interleaved.
+
+    Parameters
+    ----------
+    models
+        By name, all of the same network.
+    others
+        More contestants by name, their inputs set; timed before the models in a round.
+    options
+        How they are timed.
+    """
+    with ExitStack() as stack:
+        executors: dict[str, MultiStreamGraphModule] = {
+            name: stack.enter_context(model.executor()) for name, model in models.items()
+        }
+        first = next(iter(models.values()))
+        inputs = sample_inputs(first.plan, first.kernels.staged.params)
+        for executor in executors.values():
+            for name, value in inputs.items():
+                executor.set_input(name, value)
+        timed = {name: executor.time_ns for name, executor in executors.items()}
+        ping_pong_ns = next(iter(executors.values())).ping_pong_ns
+        return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
+
+
+def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
+    """Who is kept, and why: the fastest of those that beat sequential order beyond the noise.
+
+    Parameters
+    ----------
+    comparison
+        The race.
+    names
+        What the contestants are called in it; sequential order must be there.
+
+    Returns
+    -------
+    kept, reason
+        The reason is a sentence for people.
+    """
+    base = names[Contestant.SEQUENTIAL]
+    speedups = {
+        contestant: comparison.speedup(name, over=base)
+        for contestant, name in names.items()
+        if contestant is not Contestant.SEQUENTIAL
+    }
+    winners = [who for who, speedup in speedups.items() if speedup.verdict is Verdict.WINS]
+    if not winners:
+        tried = ", ".join(
+            f"{who.value} {speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f})"
+            for who, speedup in speedups.items()
+        )
+        return Contestant.SEQUENTIAL, (
+            f"nothing is faster than sequential order beyond the noise (times as fast: {tried})"
+            if tried
+            else "the search found nothing but sequential order"
+        )
+    kept = min(winners, key=lambda who: comparison.median_ns(names[who]))
+    speedup = speedups[kept]
+    return kept, (
+        f"{speedup.ratio:.3f} times as fast as sequential order "
+        f"({speedup.low:.3f} to {speedup.high:.3f})"
+    )
+
+
+def require_lanes(lanes: int | None) -> int:
+    """The number of lanes, all usable cores where omitted.
+
+    Raises
+    ------
+    OptionError
+        If it is below one or above the cores this process may use.
+    """
+    cores = default_lanes()
+    if lanes is None:
+        return cores
+    if not isinstance(lanes, int) or isinstance(lanes, bool) or not 1 <= lanes <= cores:
+        raise OptionError(
+            f"lanes is {lanes!r}, but this process may use {cores} cores; give 1 to {cores}"
+        )
+    return lanes
+
+
+def require_time_budget(time_budget: float | None) -> None:
+    """Refuse a time budget that is no positive number of seconds.
+
+    Raises
+    ------
+    OptionError
+        If it is not.
+    """
+    if time_budget is None:
+        return
+    number = isinstance(time_budget, int | float) and not isinstance(time_budget, bool)
+    if not number or not time_budget > 0:
+        raise OptionError(
+            f"time_budget is {time_budget!r}; give seconds above 0, or None for no limit"
+        )
+
+
+def _strategies(strategies: Iterable[Strategy | str] | Strategy | str) -> frozenset[Strategy]:
+    names = ", ".join(repr(strategy.value) for strategy in Strategy)
+    given = [strategies] if isinstance(strategies, str | Strategy) else list(strategies)
+    if not given:
+        raise OptionError(f"strategies is empty; give at least one of {names}")
+    try:
+        return frozenset(Strategy(strategy) for strategy in given)
+    except ValueError as error:
+        raise OptionError(f"strategies is {given!r}; choose from {names}") from error
+
+
+def _ending_rule(endings: EndingRule | str) -> EndingRule:
+    try:
+        return EndingRule(endings)
+    except ValueError as error:
+        names = " or ".join(repr(rule.value) for rule in EndingRule)
+        raise OptionError(f"endings is {endings!r}; give {names}") from error
