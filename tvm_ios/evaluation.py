@@ -35,6 +35,7 @@ from tvm_ios.scheduling import (
     require_lanes,
     require_time_budget,
     search_schedule,
+    settle_splits,
 )
 from tvm_ios.search.result import SearchResult
 from tvm_ios.tune_report import Contestant
@@ -158,7 +159,7 @@ def evaluate(
     searches: dict[str, SearchResult] = {}
     with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened)
-        prices.price_operators()
+        settle_splits(prices)
         schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
         for contestant, strategies in IOS_STRATEGIES.items():
             limits = measured_search_options(strategies=strategies)

@@ -37,6 +37,7 @@ from tvm_ios.scheduling import (
     require_lanes,
     require_time_budget,
     search_schedule,
+    settle_splits,
 )
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tune_report import Contestant, TuneReport
@@ -132,7 +133,7 @@ def tune(
     with RelayStageRunner(built, lanes=chosen_lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened, options=measure)
         try:
-            prices.price_operators()
+            settle_splits(prices)
             found = search_schedule(prices, options, clock, time_budget=time_budget)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(

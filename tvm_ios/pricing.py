@@ -7,7 +7,7 @@ search first asks for its price, once per workload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +51,8 @@ FETCHES_AT_ONCE = 10
 """Cache lines a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
 SLOWEST_HOP_NS = 200.0
+MOST_BYTES_MOVED = 65536
+"""The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ class KernelPrices:
         """Operators found to run faster on one lane; set by :meth:`price_operators`."""
         self.operator_ns: tuple[int, ...] = ()
         """What each operator costs alone on one lane; set by :meth:`price_operators`."""
-        self._identified = with_kernel_identity(runner)
+        self._whole = self._identified = with_kernel_identity(runner)
         self._measured = MeasuredCostModel(
             runner,
             profile_context(runner.built.prepared.target, runner.lanes),
@@ -237,27 +239,31 @@ class KernelPrices:
         return self._measured.notes
 
     def price_operators(self) -> None:
-        """Find the operators that idle lanes should leave alone; later prices assume that.
+        """Price every operator by itself, with and without the help of idle lanes.
 
-        Every operator is priced by itself, with and without help. Help has to gain more than it
-        costs to move half of what the operator reads and writes between the caches of two cores,
-        which the price of one operator run again and again does not show.
+        Operators that gain too little from help stay on one lane from then on: help has to gain
+        more than it costs to move half of what the operator reads and writes between the caches of
+        two cores, which the price of one operator run again and again does not show.
         """
-        whole = self._identified
-        alone = _without_help(whole, range(len(whole)))
-        singles = [Stage(((index,),)) for index in range(len(whole))]
-        helped_ns = self._measured.price(whole, singles)
+        alone = _without_help(self._whole, range(len(self._whole)))
+        singles = [Stage(((index,),)) for index in range(len(self._whole))]
+        helped_ns = self._measured.price(self._whole, singles)
         alone_ns = self._measured.price(alone, singles)
         # The best of a few, and never the slow mode's: the choice must not depend on the moment.
         hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
         fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
         self.runner.operator_ns = self.operator_ns = tuple(alone_ns)
-        self.unsplit = tuple(
+        self.keep_whole(
             index
-            for index, operator in enumerate(whole.operators)
-            if alone_ns[index] - helped_ns[index] <= operator.memory_bytes / 2 * fetch_ns
+            for index, operator in enumerate(self._whole.operators)
+            if alone_ns[index] - helped_ns[index]
+            <= min(operator.memory_bytes / 2, MOST_BYTES_MOVED) * fetch_ns
         )
-        self._identified = _without_help(whole, self.unsplit)
+
+    def keep_whole(self, operators: Iterable[int]) -> None:
+        """Let idle lanes leave these operators alone; later prices assume that."""
+        self.unsplit = tuple(sorted(operators))
+        self._identified = _without_help(self._whole, self.unsplit)
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""
@@ -317,9 +323,7 @@ def measured_cost_model(
         base = build(prepared.module, prepared.target, prepared.params)
     built = BuiltModel(prepared, ModelKernels(base))
     with RelayStageRunner(built, lanes=lanes or default_lanes()) as runner:
-        prices = KernelPrices(runner, database=opened, options=options)
-        prices.price_operators()
-        yield prices
+        yield KernelPrices(runner, database=opened, options=options)
 
 
 def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:

@@ -10,12 +10,14 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
-from tvm_ios.compiled import CompiledModel
+from tvm_ios.compiled import CompiledModel, lower_schedule
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
+from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
@@ -37,10 +39,13 @@ __all__ = [
     "require_lanes",
     "require_time_budget",
     "search_schedule",
+    "settle_splits",
 ]
 
 BOUND_MARGIN_PERCENT = 3
 """Measured prices scatter by about this much, so the search trusts its bounds that much less."""
+SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
+CLEARLY_FASTER = 1.02
 MAX_CHAIN_SIZE = 3
 """Operators of one schedule unit: a depthwise convolution and what stands around it."""
 
@@ -84,6 +89,33 @@ def baseline_schedules(prices: KernelPrices) -> dict[Contestant, InterOpSchedule
         Contestant.SEQUENTIAL: prices.annotate(sequential_schedule(prices.graph)),
         Contestant.GREEDY: prices.annotate(greedy_schedule(prices.graph)),
     }
+
+
+def settle_splits(prices: KernelPrices) -> None:
+    """Price the operators, then let whole networks decide which of them idle lanes help with.
+
+    Sequential order is timed three times: with the operators that gain by themselves split, with
+    all of them, and with none. The first is kept unless another is clearly faster.
+    """
+    prices.price_operators()
+    built, lanes = prices.runner.built, prices.runner.lanes
+    if lanes == 1:
+        return
+    choices = {
+        "by price": prices.unsplit,
+        "all split": (),
+        "none split": tuple(range(len(prices.graph))),
+    }
+    in_order = prices.annotate(sequential_schedule(prices.graph))
+    models = {
+        name: lower_schedule(built, replace(in_order, unsplit=unsplit), lanes=lanes)
+        for name, unsplit in choices.items()
+    }
+    comparison = race(models, options=SPLIT_RACE)
+    first, *others = choices
+    best = min(others, key=comparison.median_ns)
+    if comparison.speedup(best, over=first).low > CLEARLY_FASTER:
+        prices.keep_whole(choices[best])
 
 
 def search_schedule(

@@ -26,7 +26,7 @@ from tvm_ios.pricing import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.scheduling import measured_search_options
+from tvm_ios.scheduling import measured_search_options, settle_splits
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -101,6 +101,7 @@ class ScheduleOperators(_Options):
         if self.cost_model is not None:
             return search_ios(extraction.graph, self.cost_model, self.search_options()).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
+            settle_splits(prices)
             found = search_ios(prices.graph, prices, self.search_options())
             return prices.annotate(found.schedule)
 
