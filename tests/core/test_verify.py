@@ -118,6 +118,23 @@ def test_limits():
         verify_schedule(wide, GRAPH, max_num_groups=1)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"operator_ns": (1,) * 5}, "rule 8 .*operator_ns has 5 entries for 6 operators"),
+        ({"unsplit": (6,)}, r"rule 8 .*unsplit is \(6,\); list operators 0 to 5"),
+        ({"unsplit": (-1,)}, "rule 8 .*unsplit"),
+        ({"unsplit": (2, 1)}, "rule 8 .*ascending"),
+        ({"unsplit": (1, 1)}, "rule 8 .*unsplit"),
+    ],
+)
+def test_what_was_measured_of_operators(change, message):
+    good = schedule_of(*GOOD)
+    verify_schedule(replace(good, operator_ns=(0, 1, 2, 3, 4, 5), unsplit=(0, 5)), GRAPH)
+    with pytest.raises(ScheduleError, match=message):
+        verify_schedule(replace(good, **change), GRAPH)
+
+
 def test_another_graph():
     other = OperatorGraph("other", GRAPH.operators[:-1])
     with pytest.raises(ScheduleError, match="does not fit graph 'other'"):

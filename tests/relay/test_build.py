@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,23 +31,28 @@ def test_an_unscheduled_module_runs_one_operator_after_another(nets, staged):
     np.testing.assert_array_equal(nets.run(staged.factory, data)[0], expected)
 
 
-def test_there_is_one_symbol_for_each_node(staged):
-    nodes = [n for n in json.loads(staged.graph_json)["nodes"] if n["op"] == "tvm_op"]
-    assert staged.kernel_symbols == tuple(node["attrs"]["func_name"] for node in nodes)
+def test_there_is_one_placement_for_each_node(staged):
+    nodes = json.loads(staged.graph_json)["nodes"]
+    kernels = [node["attrs"]["func_name"] for node in nodes if node["op"] == "tvm_op"]
+    assert len(kernels) == len(staged.placements) == len(staged.operator_names)
     flatten_index = staged.operator_names.index("batch_flatten_0")
-    assert staged.kernel_symbols[flatten_index] == "__nop"
+    assert kernels[flatten_index] == "__nop"
     assert staged.placements[flatten_index].view == SliceView(0)
     assert set(staged.params) == {
-        node["name"]
-        for node in json.loads(staged.graph_json)["nodes"]
-        if node["op"] == "null" and node["name"] != "data"
+        node["name"] for node in nodes if node["op"] == "null" and node["name"] != "data"
     }
 
 
 def test_concurrent_schedules_need_no_second_build(nets, staged):
     extraction = nets.extraction()
-    schedule = greedy_schedule(extraction.graph)
+    schedule = replace(
+        greedy_schedule(extraction.graph),
+        operator_ns=tuple(range(100, 100 + len(extraction.graph))),
+        unsplit=(1, 3),
+    )
     placed = placements_for(extraction, schedule)
+    assert tuple(placement.cost_ns for placement in placed) == schedule.operator_ns
+    assert [index for index, p in enumerate(placed) if not p.split] == [1, 3]
     rebuilt = build(rewrite(extraction.module, schedule), nets.target)
     by_name = dict(zip(rebuilt.operator_names, rebuilt.placements, strict=True))
     assert dict(zip(staged.operator_names, placed, strict=True)) == by_name

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tvm
 from tvm import relay
@@ -44,6 +46,21 @@ def test_kernels_are_placed_by_name(partitioned):
     groups = {kernels[f"conv2d_{i}"].group for i in range(3)}
     assert groups == {0, 1, 2}
     assert {kernels[f"conv2d_{i}"].stage for i in range(3)} == {1}
+
+
+def test_what_was_measured_of_operators_travels_along(nets):
+    extraction = nets.extraction()
+    schedule = replace(
+        greedy_schedule(extraction.graph),
+        operator_ns=tuple(range(100, 100 + len(extraction.graph))),
+        unsplit=(0, len(extraction.graph) - 1),
+    )
+    module = rewrite(extraction.module, schedule)
+    assert read_schedule(module) == schedule
+    text = module.astext(show_meta_data=True)
+    assert read_schedule(tvm.relay.fromtext(text)) == schedule
+    with pytest.raises(ModelError, match="unsplit operator 'nobody'"):
+        read_schedule(changed(module, "main", tvm_ios_unsplit="nobody"))
 
 
 @pytest.mark.parametrize("read", [flatten, read_schedule])

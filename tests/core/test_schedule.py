@@ -1,0 +1,105 @@
+"""Schedules are stored, read back and printed without loss."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import SCHEDULE_VERSION, InterOpSchedule, Stage, Strategy
+from tvm_ios.errors import ScheduleError
+
+SCHEDULE = InterOpSchedule(
+    graph_name="net",
+    graph_fingerprint="0123456789abcdef",
+    operator_names=("stem", "left", "right"),
+    stages=(Stage(((0,),)), Stage(((1,), (2,)), Strategy.MERGE)),
+    scheduler="ios",
+    latency_ns=1_234_500,
+    operator_ns=(10, 20, 30),
+    unsplit=(0, 2),
+)
+
+COUNTS = st.integers(0, 10**12)
+
+
+@st.composite
+def schedules(draw):
+    names = draw(st.lists(st.text(min_size=1), unique=True, max_size=8))
+    members = st.lists(st.integers(0, max(0, len(names) - 1)), min_size=1).map(tuple)
+    groups = st.lists(members, min_size=1).map(tuple)
+    return InterOpSchedule(
+        graph_name=draw(st.text()),
+        graph_fingerprint=draw(st.text()),
+        operator_names=tuple(names),
+        stages=tuple(draw(st.lists(st.builds(Stage, groups, st.sampled_from(Strategy))))),
+        scheduler=draw(st.text()),
+        latency_ns=draw(st.none() | COUNTS),
+        operator_ns=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
+        unsplit=tuple(index for index in range(len(names)) if draw(st.booleans())),
+    )
+
+
+@given(schedules())
+def test_json_reads_back_the_same_schedule(schedule):
+    assert InterOpSchedule.from_json(schedule.to_json()) == schedule
+
+
+def test_nothing_measured_is_nothing_stored():
+    data = json.loads(SCHEDULE.to_json())
+    del data["operator_ns"], data["unsplit"]
+    read = InterOpSchedule.from_json(json.dumps(data))
+    assert read == replace(SCHEDULE, operator_ns=(), unsplit=())
+
+
+def test_another_version_is_refused():
+    data = json.loads(SCHEDULE.to_json()) | {"version": SCHEDULE_VERSION + 1}
+    with pytest.raises(ScheduleError, match=f"version {SCHEDULE_VERSION + 1}.*search again"):
+        InterOpSchedule.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stages": None},
+        {"stages": [{"groups": [[0]]}]},
+        {"stages": [{"strategy": "parallel", "groups": [[0]]}]},
+        {"stages": [{"strategy": "merge", "groups": [["x"]]}]},
+        {"operators": 3},
+        {"operator_ns": ["soon"]},
+        {"unsplit": 7},
+    ],
+)
+def test_garbage_in_a_field_is_refused(change):
+    data = json.loads(SCHEDULE.to_json()) | change
+    with pytest.raises(ScheduleError, match="not a schedule"):
+        InterOpSchedule.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "\x00"])
+def test_garbage_is_refused(text):
+    with pytest.raises(ScheduleError, match="not a schedule"):
+        InterOpSchedule.from_json(text)
+
+
+def test_text_names_stages_and_groups():
+    assert SCHEDULE.as_text() == (
+        "schedule ios of net: 3 operators in 2 stages, predicted 1.2345 ms\n"
+        "  stage 0 concurrent: stem\n"
+        "  stage 1 merge: left | right"
+    )
+
+
+def test_a_stage_lists_its_operators_ascending():
+    assert Stage(((4, 7), (1,))).operators == (1, 4, 7)
+
+
+def test_another_graph_is_refused():
+    graph = OperatorGraph("g", (Operator(name="a", kind="k", predecessors=(), workload="w"),))
+    replace(SCHEDULE, graph_fingerprint=graph.fingerprint()).require_graph(graph)
+    with pytest.raises(ScheduleError, match="'net'.*does not fit graph 'g'.*search again"):
+        SCHEDULE.require_graph(graph)
