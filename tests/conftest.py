@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -69,3 +70,44 @@ def run_python(tmp_path: Path) -> RunPython:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def branching() -> tuple[Any, dict[str, Any]]:
+    """A small Relay network and its parameters; TVM compiles it in a second.
+
+    Two levels of branches, of which the first has convolutions that may merge.
+    """
+    import numpy as np
+    import tvm
+    from tvm import relay
+
+    def convolution(data: Any, name: str, channels: int, kernel: int, inputs: int) -> Any:
+        value = relay.nn.conv2d(
+            data,
+            relay.var(name, shape=(channels, inputs, kernel, kernel)),
+            padding=(kernel // 2, kernel // 2),
+            channels=channels,
+            kernel_size=(kernel, kernel),
+        )
+        return relay.nn.relu(value)
+
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    first = [
+        convolution(data, "left", 16, 1, 16),
+        convolution(data, "middle", 16, 3, 16),
+        convolution(data, "right", 16, 1, 16),
+        relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
+    ]
+    joined = relay.concatenate(first, axis=1)
+    second = [convolution(joined, "deep", 8, 3, 64), convolution(joined, "wide", 16, 1, 64)]
+    pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.concatenate(second, axis=1)))
+    dense = relay.nn.dense(pooled, relay.var("dense", shape=(10, 24)))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(dense))
+    random = np.random.default_rng(1)
+    params = {}
+    for var in mod["main"].params[1:]:
+        assert var.name_hint != "data"
+        shape = [int(extent) for extent in var.checked_type.shape]
+        params[var.name_hint] = tvm.nd.array(random.uniform(-0.5, 0.5, shape).astype("float32"))
+    return mod, params

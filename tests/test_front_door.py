@@ -12,6 +12,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 import tvm_ios
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
@@ -56,44 +57,9 @@ def make_net(mod: tvm.IRModule, params: dict[str, tvm.nd.NDArray], seed: int = 0
     return Net(mod, params, image, stock.get_output(0).numpy())
 
 
-def convolution(data: relay.Expr, name: str, channels: int, kernel: int, inputs: int) -> relay.Expr:
-    weight = relay.var(name, shape=(channels, inputs, kernel, kernel))
-    padding = (kernel // 2, kernel // 2)
-    size = (kernel, kernel)
-    value = relay.nn.conv2d(data, weight, padding=padding, channels=channels, kernel_size=size)
-    return relay.nn.relu(value)
-
-
-def module_of(output: relay.Expr) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """A module of an expression over ``data``, and random values for its weights."""
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(output))
-    random = np.random.default_rng(1)
-    params = {}
-    for var in mod["main"].params:
-        if var.name_hint != "data":
-            shape = [int(extent) for extent in var.checked_type.shape]
-            params[var.name_hint] = tvm.nd.array(random.uniform(-0.5, 0.5, shape).astype("float32"))
-    return mod, params
-
-
-def branching() -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """Two levels of branches, the first with convolutions that may merge; compiled in a second."""
-    data = relay.var("data", shape=(1, 16, 8, 8))
-    first = [
-        convolution(data, "left", 16, 1, 16),
-        convolution(data, "middle", 16, 3, 16),
-        convolution(data, "right", 16, 1, 16),
-        relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
-    ]
-    joined = relay.concatenate(first, axis=1)
-    second = [convolution(joined, "deep", 8, 3, 64), convolution(joined, "wide", 16, 1, 64)]
-    pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.concatenate(second, axis=1)))
-    return module_of(relay.nn.dense(pooled, relay.var("dense", shape=(10, 24))))
-
-
 @pytest.fixture(scope="module")
-def net() -> Net:
-    return make_net(*branching())
+def net(branching: tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]) -> Net:
+    return make_net(*branching)
 
 
 @pytest.fixture(scope="module")
@@ -230,36 +196,33 @@ def test_a_schedule_survives_its_json(net: Net, plain: tvm_ios.CompiledModel) ->
     assert compiled.schedule == stored
 
 
-def test_merged_stages_are_priced_compiled_and_right(tmp_path: Path) -> None:
-    data = relay.var("data", shape=(1, 16, 12, 12))
-    branches = [convolution(data, f"weight{size}", 16, size, 16) for size in (1, 3)]
-    mod, params = module_of(relay.concatenate(branches, 1))
-    net = make_net(mod, params)
+def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -> None:
     steps: list[Progress] = []
     tuned = tvm_ios.tune(
-        mod,
-        params,
+        net.mod,
+        net.params,
         TARGET,
         strategies=["merge"],
-        database=tmp_path / "prices.sqlite",
+        database=database,
         measure=MEASURE,
         compare_options=COMPARE,
         progress=steps.append,
     )
     assert {step.phase for step in steps} == {"build", "search", "compare"}
     # The price decides in tune; here the merge is asked for.
-    merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned))
-    compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=merged)
+    merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned.graph))
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=merged)
     assert any(stage.strategy is Strategy.MERGE for stage in compiled.schedule.stages)
     with compiled.executor() as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-4)
 
 
-def _merge_first_convolutions(tuned: tvm_ios.CompiledModel) -> tuple[tvm_ios.Stage, ...]:
-    names = tuned.graph.operators
-    members = [index for index, operator in enumerate(names) if operator.convolution is not None]
-    assert len(members) == 2
-    stages = [tvm_ios.Stage(((i,),)) for i in range(len(names)) if i not in members]
+def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]:
+    convolutions = [operator.convolution for operator in graph.operators]
+    first = next(convolution for convolution in convolutions if convolution is not None)
+    members = [i for i, c in enumerate(convolutions) if c and c.operand == first.operand]
+    assert len(members) == 3
+    stages = [tvm_ios.Stage(((i,),)) for i in range(len(graph)) if i not in members]
     position = sum(stage.operators[0] < members[0] for stage in stages)
     merged = tvm_ios.Stage(tuple((index,) for index in members), Strategy.MERGE)
     return (*stages[:position], merged, *stages[position:])
@@ -375,9 +338,8 @@ def test_an_unreadable_database_is_refused_before_any_work(net: Net, tmp_path: P
 
 
 def test_a_schedule_of_another_graph_is_refused(net: Net) -> None:
-    data = relay.var("data", shape=(1, 16, 12, 12))
-    mod, params = module_of(convolution(data, "weight", 16, 1, 16))
-    other = tvm_ios.compile_schedule(mod, params, TARGET).schedule
+    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("data", shape=(1, 16, 8, 8))))
+    other = tvm_ios.compile_schedule(mod, {}, TARGET).schedule
     with pytest.raises(ScheduleError, match="does not fit"):
         tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=other)
 

@@ -14,6 +14,7 @@ from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
+from tvm_ios.scheduling import measured_search_options
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 
@@ -42,7 +43,7 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     schedule = read_schedule(after)
     module, params = case.network()
     graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
-    assert schedule == search_ios(graph, prices).schedule
+    assert schedule == search_ios(graph, prices, measured_search_options()).schedule
     assert any(len(stage.groups) > 1 for stage in schedule.stages)
     assert all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages)
     np.testing.assert_array_equal(case.run(after), case.expected())

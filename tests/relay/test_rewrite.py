@@ -174,6 +174,8 @@ def test_before_and_expected(nets):
             "tvm_ios_scheduler": "test",
             "tvm_ios_latency_ns": "7",
             "tvm_ios_operators": "softmax_0, softmax_1, matmul_0",
+            "tvm_ios_operator_ns": "",
+            "tvm_ios_unsplit": "",
         },
     )
     tvm.ir.assert_structural_equal(after, relay.transform.InferType()(expected))

@@ -1,0 +1,50 @@
+"""The verb that shows what tuning brings: refusals before any work, and one whole run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tvm_ios.cli.main import main
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.host import default_lanes
+
+
+def demo(*words):
+    return main(["demo", *map(str, words)])
+
+
+def test_an_unknown_network_is_named(tmp_path, capsys):
+    assert demo("--networks", "resnet_9000", "--output", tmp_path / "out") == 2
+    assert "no network named 'resnet_9000'; choose one of" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert demo("--networks", "squeezenet", "--output", tmp_path / "file" / "out") == 2
+    errors = capsys.readouterr().err
+    assert "cannot write to" in errors
+    assert "--output" in errors
+
+
+@pytest.mark.parametrize("lanes", [0, default_lanes() + 1])
+def test_lanes_that_cannot_be_are_refused(lanes, tmp_path, capsys):
+    words = ["--networks", "squeezenet", "--output", tmp_path, "--database", tmp_path / "p.sqlite"]
+    assert demo(*words, "--lanes", lanes) == 2
+    assert f"lanes is {lanes}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
+    words = ["--networks", "randwire_small", "--output", tmp_path / "out"]
+    assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
+    shown = capsys.readouterr().out
+    assert "== randwire_small ==" in shown
+    assert "tune keeps" in shown
+    trace = json.loads((tmp_path / "out" / "randwire_small.trace.json").read_text())
+    assert trace
+    assert (tmp_path / "out" / "randwire_small.png").read_bytes().startswith(b"\x89PNG")
+    stored = (tmp_path / "out" / "randwire_small.schedule.json").read_text()
+    assert InterOpSchedule.from_json(stored).scheduler == "ios"
