@@ -41,10 +41,11 @@ def demonstrate(
         ) from error
     print(f"{processor_name()}, {lanes} lanes, target {host_target()}")
     for name, factory in factories:
-        progress = StderrProgress()
         mod, params = factory()
-        found = evaluate(mod, params, name=name, lanes=lanes, database=database, progress=progress)
-        progress.close()
+        with StderrProgress() as progress:
+            found = evaluate(
+                mod, params, name=name, lanes=lanes, database=database, progress=progress
+            )
         print(f"\n== {name} ==")
         print(found.as_text())
         print(_write_files(found, name, folder))
