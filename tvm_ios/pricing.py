@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,7 +30,7 @@ from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.native_runtime import runtime_digest
-from tvm_ios.runtime.stage_runner import NativeStageRunner
+from tvm_ios.runtime.stage_runner import NativeStageRunner, StageProgram
 
 __all__ = [
     "KernelPrices",
@@ -41,25 +41,19 @@ __all__ = [
     "with_kernel_identity",
 ]
 
-
 UNSPLIT = "@one-lane"
 """Ends the workload of an operator that idle lanes do not help with."""
 MOST_COPIES = 8
 """A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
 LONGEST_PROGRAM_NS = 400_000
+"""Fewer copies where they would take longer than this."""
 FETCHES_AT_ONCE = 10
 """Cache lines a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
 SLOWEST_HOP_NS = 200.0
+"""A core-to-core hand-off above this is the machine's slow mode."""
 MOST_BYTES_MOVED = 65536
 """The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Handle:
-    """A native stage; it belongs to the graph the runner was made for."""
-
-    native: Any
 
 
 class RelayStageRunner:
@@ -99,26 +93,27 @@ class RelayStageRunner:
         """Stop the lanes; a second call does nothing."""
         self._native.close()
 
-    def prepare(self, graph: OperatorGraph, stage: Stage) -> _Handle:
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> StageProgram:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
+        costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
+        copies = max(1, min(MOST_COPIES, round(LONGEST_PROGRAM_NS / max(1, sum(costs_ns)))))
         if stage.strategy is Strategy.MERGE and len(stage.operators) > 1:
             library, count = self._merged_library(graph, stage.operators)
-            return _Handle(self._native.prepare([[(library, i) for i in range(count)]]))
+            merged = [(library, index) for index in range(count)]
+            return self._native.prepare([merged], copies=copies)
         groups = [[(self._base_library, index) for index in group] for group in stage.groups]
         unsplit = {
             (self._base_library, index)
             for index in stage.operators
             if graph.operators[index].workload.endswith(UNSPLIT)
         }
-        costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
-        count = len(costs_ns)
-        homes = assign_lanes([0] * count, costs_ns, [{}] * count, lanes=self.lanes)
-        copies = max(1, min(MOST_COPIES, round(LONGEST_PROGRAM_NS / max(1, sum(costs_ns)))))
-        return _Handle(self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies))
+        nothing_read: list[dict[int, int]] = [{} for _ in groups]
+        homes = assign_lanes([0] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
+        return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
 
-    def time_ns(self, handle: _Handle, number: int) -> int:
+    def time_ns(self, handle: StageProgram, number: int) -> int:
         """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
-        return self._native.time_ns(handle.native, number)
+        return self._native.time_ns(handle, number)
 
     def ping_pong_ns(self) -> float:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""

@@ -112,7 +112,7 @@ def type_bytes(type_: tvm.ir.Type) -> int:
     if isinstance(type_, tvm.ir.TupleType):
         return sum(type_bytes(field) for field in type_.fields)
     bits = tvm.DataType(type_.dtype)
-    return _elements(type_) * max(1, (bits.bits * bits.lanes + 7) // 8)
+    return _elements(type_) * max(1, (int(bits.bits) * int(bits.lanes) + 7) // 8)
 
 
 def _operator_name(call: relay.Call) -> str:
