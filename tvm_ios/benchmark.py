@@ -91,9 +91,7 @@ def write_table(folder: Path, readme: Path) -> None:
     ArtifactError
         If there is no record, or the file has no markers.
     """
-    records = [
-        BenchmarkRecord.from_json(path.read_text()) for path in sorted(folder.glob("*.json"))
-    ]
+    records = [_read(path) for path in sorted(folder.glob("*.json"))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
     text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n"
