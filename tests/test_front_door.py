@@ -127,22 +127,16 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
     assert len(report.comparison.rounds) >= 6
 
 
-def test_a_second_tuning_measures_nothing(
-    net: Net, tuned: tvm_ios.CompiledModel, database: Path
-) -> None:
-    again = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
-        database=database,
-        # Prices of a busy machine are flagged and would be replaced in quiet times.
-        measure=replace(MEASURE, mode=ModeOptions(patience_s=0, slow_ratio=1e9, slow_ns=0)),
-        compare_options=COMPARE,
-    )
-    report = again.report()
-    flagged = any("slow mode" in note for note in tuned.report().notes)
-    assert report.measured == 0 or flagged
-    assert report.from_database > 0
+def test_a_second_tuning_measures_nothing(net: Net, tmp_path: Path) -> None:
+    """On one lane: with more, a race decides which operators are split, and may decide anew."""
+    options = {"lanes": 1, "database": tmp_path / "prices.sqlite"}
+    settings = {"measure": MEASURE, "compare_options": COMPARE}
+    first = tvm_ios.tune(net.mod, net.params, TARGET, **options, **settings).report()
+    again = tvm_ios.tune(net.mod, net.params, TARGET, **options, **settings).report()
+    assert first.measured > 0
+    assert first.from_database == 0
+    assert again.measured == 0
+    assert again.from_database == first.measured
 
 
 def test_the_partitioned_module_runs_with_plain_relay_build(

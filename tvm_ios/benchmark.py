@@ -34,7 +34,7 @@ from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
 from tvm_ios.scheduling import require_lanes, require_time_budget
 
-__all__ = ["BenchmarkSettings", "measure_networks", "write_table"]
+__all__ = ["BenchmarkSettings", "around_table", "measure_networks", "write_table"]
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -94,16 +94,31 @@ def write_table(folder: Path, readme: Path) -> None:
     records = [_read(path) for path in sorted(folder.glob("*.json"))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
-    text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n"
+    before, after = around_table(readme)
+    records.sort(key=lambda record: record.comparison.median_ns(IOS))
+    table = results_table(records).as_markdown()
+    _write(readme, f"{before}{BEGIN}\n{table}\n{END}{after}")
+
+
+def around_table(readme: Path) -> tuple[str, str]:
+    """What stands before and after the table of a Markdown file; nothing if there is no file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be read, or has no markers.
+    """
+    try:
+        text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n"
+    except OSError as error:
+        raise ArtifactError(f"cannot read {readme}: {error}; choose another --table") from error
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ArtifactError(
             f"{readme} has no lines {BEGIN!r} and {END!r}; add them where the table should go"
         )
-    records.sort(key=lambda record: record.comparison.median_ns(IOS))
-    table = results_table(records).as_markdown()
-    _write(readme, f"{before}{BEGIN}\n{table}\n{END}{after}")
+    return before, after
 
 
 def _read(path: Path) -> BenchmarkRecord:

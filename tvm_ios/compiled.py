@@ -51,6 +51,7 @@ __all__ = [
     "build_model",
     "lower_partitioned",
     "lower_schedule",
+    "require_cpu_target",
 ]
 
 
@@ -202,7 +203,7 @@ def build_model(
     """
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target())
-        _require_cpu_target(prepared.target)
+        require_cpu_target(prepared.target)
         staged = build(prepared.module, prepared.target, prepared.params)
     return BuiltModel(prepared, ModelKernels(staged), name)
 
@@ -255,7 +256,7 @@ def lower_partitioned(
         If the target is no CPU.
     """
     chosen = resolve_target(target if target is not None else host_target())
-    _require_cpu_target(chosen)
+    require_cpu_target(chosen)
     arrays = check_parameters(module["main"], params)
     with cached_libinfo():
         staged = build(module, chosen, arrays)
@@ -275,7 +276,7 @@ def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> E
     return plan
 
 
-def _require_cpu_target(target: tvm.target.Target) -> None:
+def require_cpu_target(target: tvm.target.Target) -> None:
     """Refuse a target other than the CPU this process runs on."""
     if target.kind.name != "llvm":
         raise OptionError(

@@ -15,6 +15,9 @@ from tvm_ios.report.figure import draw_schedule
 
 __all__ = ["demonstrate"]
 
+TIME_BUDGET_S = 60.0
+"""For each of the three searches of a network."""
+
 
 def demonstrate(
     networks: Sequence[str], *, lanes: int, folder: Path, database: Path | None = None
@@ -44,7 +47,13 @@ def demonstrate(
         mod, params = factory()
         with StderrProgress() as progress:
             found = evaluate(
-                mod, params, name=name, lanes=lanes, database=database, progress=progress
+                mod,
+                params,
+                name=name,
+                lanes=lanes,
+                database=database,
+                time_budget=TIME_BUDGET_S,
+                progress=progress,
             )
         print(f"\n== {name} ==")
         print(found.as_text())
@@ -55,7 +64,12 @@ def _write_files(found: Evaluation, name: str, folder: Path) -> str:
     trace, picture = folder / f"{name}.trace.json", folder / f"{name}.png"
     schedule = folder / f"{name}.schedule.json"
     ios = found.models[IOS]
-    write_chrome_trace(found.trace, trace, name=f"{name} {IOS}")
-    draw_schedule(ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns)
-    schedule.write_text(ios.schedule.to_json())
+    try:
+        schedule.write_text(ios.schedule.to_json())
+        write_chrome_trace(found.trace, trace, name=f"{name} {IOS}")
+        draw_schedule(ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error
     return f"wrote {trace} (open it in Perfetto), {picture}, {schedule}"

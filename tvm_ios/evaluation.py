@@ -34,6 +34,7 @@ from tvm_ios.scheduling import (
     race,
     require_lanes,
     require_time_budget,
+    resumable,
     search_schedule,
     settle_splits,
 )
@@ -159,15 +160,15 @@ def evaluate(
     searches: dict[str, SearchResult] = {}
     with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened)
-        settle_splits(prices)
-        schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
-        for contestant, strategies in IOS_STRATEGIES.items():
-            limits = measured_search_options(strategies=strategies)
-            found = search_schedule(prices, limits, clock, time_budget=time_budget)
-            searches[contestant] = found
-            schedules[contestant] = prices.annotate(found.schedule)
+        with resumable(prices):
+            settle_splits(prices)
+            schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
+            for contestant, strategies in IOS_STRATEGIES.items():
+                limits = measured_search_options(strategies=strategies)
+                found = search_schedule(prices, limits, clock, time_budget=time_budget)
+                searches[contestant] = found
+                schedules[contestant] = prices.annotate(found.schedule)
         stage_prices_ns = tuple(prices.price(built.graph, schedules[IOS].stages))
-        prices.save()
     with clock.phase("lower"):
         models = {
             contestant: lower_schedule(built, schedule, lanes=lanes)
@@ -188,10 +189,22 @@ def evaluate(
         phase_s=clock.phase_s,
         notes=(
             *built.prepared.notes,
+            *_thread_notes(lanes),
             *dict.fromkeys(note for found in searches.values() for note in found.notes),
             *prices.notes,
             *comparison.notes,
         ),
+    )
+
+
+def _thread_notes(lanes: int) -> tuple[str, ...]:
+    """A word where stock TVM cannot use all lanes: its pool is made once for the process."""
+    threads = int(tvm.get_global_func("runtime.NumThreads")())
+    if threads >= lanes:
+        return ()
+    return (
+        f"TVM's thread pool has {threads} threads for {lanes} lanes, so {STOCK_ALL!r} is not all; "
+        f"set TVM_NUM_THREADS={lanes} before Python starts",
     )
 
 

@@ -25,7 +25,7 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
@@ -36,6 +36,7 @@ from tvm_ios.scheduling import (
     race,
     require_lanes,
     require_time_budget,
+    resumable,
     search_schedule,
     settle_splits,
 )
@@ -88,7 +89,8 @@ def tune(
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted.
     time_budget
-        Seconds of search after which the best schedule found so far is taken.
+        Seconds of search, once the operators are priced, after which the best schedule found so
+        far is taken.
     database
         A profile database or its file; where omitted, ``profiles.sqlite`` in the cache folder.
     measure
@@ -107,8 +109,8 @@ def tune(
     DatabaseError
         If the profile database cannot be read.
     KeyboardInterrupt
-        On Ctrl-C; prices taken so far lie in the database, so the same call goes on from there,
-        and a note on the exception says so.
+        On Ctrl-C. Prices taken so far lie in the database, so the same call goes on from there;
+        if there are any, a note on the exception says so.
 
     Examples
     --------
@@ -132,17 +134,10 @@ def tune(
         built = build_model(mod, params, target)
     with RelayStageRunner(built, lanes=chosen_lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened, options=measure)
-        try:
+        with resumable(prices):
             settle_splits(prices)
             found = search_schedule(prices, options, clock, time_budget=time_budget)
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(
-                f"{prices.counters.priced} measured prices are kept in {opened.path}; "
-                "make the same call again to go on from there"
-            )
-            raise
         schedules = baseline_schedules(prices) | {Contestant.IOS: prices.annotate(found.schedule)}
-        prices.save()
     with clock.phase("compare"):
         models = _distinct(built, schedules, lanes=chosen_lanes)
         comparison = race({who.value: models[who] for who in models}, options=compare_options)
@@ -192,6 +187,13 @@ def compile_schedule(
         As :func:`tune`.
     """
     chosen_lanes = require_lanes(lanes)
+    if not isinstance(mod, tvm.IRModule):
+        raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
+    if not isinstance(schedule, InterOpSchedule | None):
+        raise OptionError(
+            f"schedule is a {type(schedule).__name__}; give an InterOpSchedule, such as "
+            "InterOpSchedule.from_json(text)"
+        )
     if is_partitioned(mod):
         if schedule is not None:
             raise OptionError(

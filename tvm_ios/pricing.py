@@ -7,6 +7,7 @@ search first asks for its price, once per workload.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,13 +17,13 @@ from typing import Any, Self
 
 import tvm
 
-from tvm_ios.compiled import BuiltModel, ModelKernels
+from tvm_ios.compiled import BuiltModel, ModelKernels, require_cpu_target
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.errors import CostError
+from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo, default_lanes, processor_name
 from tvm_ios.relay.build import StagedBuild, build
 from tvm_ios.relay.merge import merge_stage_module
@@ -47,6 +48,8 @@ MOST_COPIES = 8
 """A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
 LONGEST_PROGRAM_NS = 400_000
 """Fewer copies where they would take longer than this."""
+GUESSED_FLOPS_PER_NS = 50
+GUESSED_BYTES_PER_NS = 10
 FETCHES_AT_ONCE = 10
 """Cache lines a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
@@ -75,8 +78,14 @@ class RelayStageRunner:
         self._merged: dict[tuple[str, ...], tuple[int, int]] = {}
         self._native = NativeStageRunner(lanes)
         self._base_library = self._add(built.kernels)
-        self.operator_ns: tuple[int, ...] = (1,) * len(built.graph)
-        """What each operator costs alone on one lane; guides which lane gets which group."""
+        self.operator_ns: tuple[int, ...] = tuple(
+            1
+            + operator.flops // GUESSED_FLOPS_PER_NS
+            + operator.memory_bytes // GUESSED_BYTES_PER_NS
+            for operator in built.graph.operators
+        )
+        """What each operator costs alone on one lane, a guess until it was priced; decides which
+        lane gets which group, and how many copies are timed."""
 
     def __enter__(self) -> Self:
         return self
@@ -130,13 +139,25 @@ class RelayStageRunner:
             module = merge_stage_module(self.built.extraction, tuple(members))
             with cached_libinfo():
                 merged = ModelKernels(build(module, self.built.prepared.target))
-            self._merged[key] = (self._add(merged), len(merged.staged.operator_names))
+            library = self._add(merged, _without_outputs(merged.staged.graph_json))
+            self._merged[key] = (library, len(merged.staged.operator_names))
         return self._merged[key]
 
-    def _add(self, kernels: ModelKernels) -> int:
+    def _add(self, kernels: ModelKernels, graph_json: str | None = None) -> int:
         staged = kernels.staged
         views = [placement.view for placement in staged.placements]
-        return self._native.add_library(kernels.path, staged.graph_json, staged.params, views)
+        graph_json = graph_json or staged.graph_json
+        return self._native.add_library(kernels.path, graph_json, staged.params, views)
+
+
+def _without_outputs(graph_json: str) -> str:
+    """The graph of a merged stage with its input for an output.
+
+    Inside a network the slices of the merged convolution are views, which outputs cannot be.
+    """
+    graph = json.loads(graph_json)
+    graph["heads"] = [[graph["arg_nodes"][0], 0, 0]]
+    return json.dumps(graph)
 
 
 def with_kernel_identity(runner: RelayStageRunner) -> OperatorGraph:
@@ -210,6 +231,7 @@ class KernelPrices:
     ) -> None:
         self.runner = runner
         self.graph = runner.built.graph
+        self.database_path = None if database is None else database.path
         self.unsplit: tuple[int, ...] = ()
         """Operators found to run faster on one lane; set by :meth:`price_operators`."""
         self.operator_ns: tuple[int, ...] = ()
@@ -310,15 +332,22 @@ def measured_cost_model(
     ------
     ModelError
         If the module cannot be compiled.
+    OptionError
+        If its target is no CPU, or there are more lanes than cores.
     DatabaseError
         If the database cannot be read.
     """
+    require_cpu_target(prepared.target)
     opened = open_database(database)
     with cached_libinfo():
         base = build(prepared.module, prepared.target, prepared.params)
     built = BuiltModel(prepared, ModelKernels(base))
-    with RelayStageRunner(built, lanes=lanes or default_lanes()) as runner:
-        yield KernelPrices(runner, database=opened, options=options)
+    with RelayStageRunner(built, lanes=default_lanes() if lanes is None else lanes) as runner:
+        prices = KernelPrices(runner, database=opened, options=options)
+        try:
+            yield prices
+        finally:
+            prices.save()
 
 
 def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:
@@ -340,6 +369,8 @@ def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatab
     DatabaseError
         If the file is damaged, foreign, or not accessible.
     """
+    if not isinstance(database, ProfileDatabase | str | Path | None):
+        raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
     opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
     opened.count()
     return opened

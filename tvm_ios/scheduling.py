@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from tvm_ios.compiled import CompiledModel, lower_schedule
@@ -38,6 +38,7 @@ __all__ = [
     "race",
     "require_lanes",
     "require_time_budget",
+    "resumable",
     "search_schedule",
     "settle_splits",
 ]
@@ -116,6 +117,22 @@ def settle_splits(prices: KernelPrices) -> None:
     best = min(others, key=comparison.median_ns)
     if comparison.speedup(best, over=first).low > CLEARLY_FASTER:
         prices.keep_whole(choices[best])
+
+
+@contextmanager
+def resumable(prices: KernelPrices) -> Iterator[None]:
+    """Save prices on the way out; after Ctrl-C a note on the exception says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        prices.save()
+        counters = prices.counters
+        interrupt.add_note(
+            f"{counters.priced - counters.unsaved} measured prices are kept in "
+            f"{prices.database_path}; do the same again to go on from there"
+        )
+        raise
+    prices.save()
 
 
 def search_schedule(
@@ -266,13 +283,13 @@ def require_time_budget(time_budget: float | None) -> None:
 
 def _strategies(strategies: Iterable[Strategy | str] | Strategy | str) -> frozenset[Strategy]:
     names = ", ".join(repr(strategy.value) for strategy in Strategy)
-    given = [strategies] if isinstance(strategies, str | Strategy) else list(strategies)
-    if not given:
-        raise OptionError(f"strategies is empty; give at least one of {names}")
     try:
+        given = [strategies] if isinstance(strategies, str | Strategy) else list(strategies)
+        if not given:
+            raise OptionError(f"strategies is empty; give at least one of {names}")
         return frozenset(Strategy(strategy) for strategy in given)
-    except ValueError as error:
-        raise OptionError(f"strategies is {given!r}; choose from {names}") from error
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"strategies is {strategies!r}; choose from {names}") from error
 
 
 def _ending_rule(endings: EndingRule | str) -> EndingRule:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.host import default_lanes
+from tvm_ios.host import default_lanes, require_relay_tvm
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -76,8 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     lanes = default_lanes() if arguments.lanes is None else arguments.lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
     os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
+    require_relay_tvm()
     # Everything that imports TVM comes after that, and only for this verb.
-    from tvm_ios.benchmark import BenchmarkSettings, measure_networks, write_table  # noqa: PLC0415
+    from tvm_ios.benchmark import (  # noqa: PLC0415
+        BenchmarkSettings,
+        around_table,
+        measure_networks,
+        write_table,
+    )
 
     settings = BenchmarkSettings(
         batch_size=arguments.batch_size,
@@ -87,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         database=arguments.database,
         folder=arguments.output,
     )
+    around_table(arguments.table)  # refused before hours of work, not after
     if not arguments.only_table:
         measure_networks(arguments.networks, settings)
     write_table(arguments.output, arguments.table)

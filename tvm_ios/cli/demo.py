@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.host import default_lanes
+from tvm_ios.host import default_lanes, require_relay_tvm
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     lanes = default_lanes() if arguments.lanes is None else arguments.lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
     os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
+    require_relay_tvm()
     # Everything that imports TVM comes after that, and only for this verb.
     from tvm_ios.demonstration import demonstrate  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from tvm_ios.errors import CostError, OptionError
 
 __all__ = ["MEASUREMENT_PROTOCOL", "ProfileContext", "stage_profile_key"]
 
-MEASUREMENT_PROTOCOL = 3
+MEASUREMENT_PROTOCOL = 4
 """Goes up when the way stages are timed changes what a price means."""
 
 

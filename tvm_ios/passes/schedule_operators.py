@@ -9,7 +9,7 @@ flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tvm_ios.pricing import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.scheduling import measured_search_options, settle_splits
+from tvm_ios.scheduling import measured_search_options, require_lanes, settle_splits
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -53,7 +53,8 @@ class _Options:
     cost_model: CostModel | None = None
     """Prices stages for IOS; None measures them on this machine."""
     max_group_size: int = 3
-    """Most operators in a group, the paper's r; 0 means no limit."""
+    """Most units in a group, the paper's r; 0 means no limit. A unit is an operator or, with
+    measured prices, up to three that follow each other with no way round."""
     max_num_groups: int = 8
     """Most groups in a stage, the paper's s; 0 means no limit."""
     strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy)
@@ -80,6 +81,7 @@ class ScheduleOperators(_Options):
     def __post_init__(self) -> None:
         self.chosen_scheduler()
         self.search_options()
+        require_lanes(self.lanes)
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""
@@ -99,7 +101,9 @@ class ScheduleOperators(_Options):
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
         if self.cost_model is not None:
-            return search_ios(extraction.graph, self.cost_model, self.search_options()).schedule
+            # Chains and margins are for measured prices; these may be exact.
+            exact = replace(self.search_options(), max_chain_size=1, bound_margin_percent=0)
+            return search_ios(extraction.graph, self.cost_model, exact).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
             settle_splits(prices)
             found = search_ios(prices.graph, prices, self.search_options())

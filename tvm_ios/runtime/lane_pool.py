@@ -26,7 +26,13 @@ _CHUNK_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneOptions:
-    """How lanes share work and wait."""
+    """How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If a number is too small, or none.
+    """
 
     tasks_per_lane: int = 2
     """A parallel region is split into this many tasks a lane."""
@@ -39,6 +45,12 @@ class LaneOptions:
     """True allows more lanes than cores: for tests only, spinning lanes then steal time."""
     jitter_seed: int = 0
     """Not 0: random delays before launches, claims and tasks (for tests)."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("tasks_per_lane", 1), ("spin_us", 0), ("jitter_seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise OptionError(f"{name} is {value!r}; give a whole number of {least} or more")
 
 
 class LaunchFailedError(Exception):
@@ -149,6 +161,13 @@ class LanePool:
         poison, trace
             Debug data, kept alive by the program.
         """
+        if not all(groups):
+            waiting = {successor for row in successors for successor in row}
+            idle = [n for n, group in enumerate(groups) if not group and n not in waiting]
+            if idle:  # nobody would ever complete it
+                raise ExecutionError(
+                    f"group {idle[0]} has no launches and waits for nothing; leave it out"
+                )
         launches, rows = array("Q"), array("i", [0])
         for group in groups:
             launches.extend(group)
