@@ -25,7 +25,7 @@ from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
-from tvm_ios.runtime.stock_executor import StockExecutor
+from tvm_ios.runtime.stock_executor import StockExecutor, ask_for_threads
 from tvm_ios.runtime.trace import TraceEvent
 from tvm_ios.scheduling import (
     baseline_schedules,
@@ -199,6 +199,7 @@ def evaluate(
 
 def _thread_notes(lanes: int) -> tuple[str, ...]:
     """A word where stock TVM cannot use all lanes: its pool is made once for the process."""
+    ask_for_threads(lanes)
     threads = int(tvm.get_global_func("runtime.NumThreads")())
     if threads >= lanes:
         return ()

@@ -15,13 +15,18 @@ from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
 from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.native_runtime import NativeLaunch, address_of
 
-__all__ = ["StockExecutor"]
+__all__ = ["StockExecutor", "ask_for_threads"]
 
 SETTLE_S = 0.03
 """TVM's workers spin for some 15 ms after a run, and would slow down whoever is timed next."""
 
 _ONE_CORE_PER_THREAD = 1
 """TVM's affinity mode that its own thread pool starts with (``kBig``)."""
+
+
+def ask_for_threads(threads: int) -> None:
+    """Let TVM's pool use that many threads, or as many as it was made with if those are fewer."""
+    tvm.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, threads)
 
 
 class StockExecutor:
@@ -70,7 +75,7 @@ class StockExecutor:
             Threads TVM's pool may use; never more than the pool was made with, which
             ``TVM_NUM_THREADS`` decides.
         """
-        tvm.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, threads)
+        ask_for_threads(threads)
         timer = self.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
         elapsed_ns = int(timer().mean * number * 1e9)
         if threads > 1:
