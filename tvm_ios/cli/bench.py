@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.host import default_lanes, require_relay_tvm
+from tvm_ios.cli.measuring import add_measuring_options, prepare_process
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -32,13 +31,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Measure networks against stock TVM: every contestant in one interleaved run, "
         "raw rounds into OUTPUT/NETWORK.json, medians into the table file.",
     )
-    parser.add_argument(
-        "--networks",
-        nargs="+",
-        metavar="NAME",
-        default=list(NETWORKS),
-        help="networks of tvm_ios.models (default: all)",
-    )
+    add_measuring_options(parser, NETWORKS)
     parser.add_argument("--batch-size", type=int, default=1, help="images (default: 1)")
     parser.add_argument(
         "--output",
@@ -63,20 +56,13 @@ def add_parser(subparsers: Subparsers) -> None:
         help="seconds for each search; three a network (default: %(default)s)",
     )
     parser.add_argument(
-        "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
-    )
-    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
-    parser.add_argument(
         "--only-table", action="store_true", help="measure nothing, write the table anew"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and write; 0 when all is done."""
-    lanes = default_lanes() if arguments.lanes is None else arguments.lanes
-    # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
-    os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
-    require_relay_tvm()
+    lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
     from tvm_ios.benchmark import (  # noqa: PLC0415
         BenchmarkSettings,

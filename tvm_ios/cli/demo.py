@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.host import default_lanes, require_relay_tvm
+from tvm_ios.cli.measuring import add_measuring_options, prepare_process
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -24,13 +23,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Tune networks on this machine, compare with stock TVM, and write a trace "
         "and a picture of each schedule.",
     )
-    parser.add_argument(
-        "--networks",
-        nargs="+",
-        metavar="NAME",
-        default=list(NETWORKS),
-        help="networks of tvm_ios.models (default: %(default)s)",
-    )
+    add_measuring_options(parser, NETWORKS)
     parser.add_argument(
         "--output",
         type=Path,
@@ -38,18 +31,11 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="FOLDER",
         help="where traces, pictures and schedules go (default: %(default)s)",
     )
-    parser.add_argument(
-        "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
-    )
-    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
-    lanes = default_lanes() if arguments.lanes is None else arguments.lanes
-    # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
-    os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
-    require_relay_tvm()
+    lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
     from tvm_ios.demonstration import demonstrate  # noqa: PLC0415
 

@@ -1,0 +1,55 @@
+"""What the verbs that measure networks share: their options, and setting up the process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm_ios.host import default_lanes, require_relay_tvm
+
+__all__ = ["add_measuring_options", "prepare_process"]
+
+
+def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[str]) -> None:
+    """Declare which networks are measured, with what prices, and on how many lanes.
+
+    Parameters
+    ----------
+    parser
+        The verb's parser.
+    networks
+        What is measured where nothing is said.
+    """
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        metavar="NAME",
+        default=list(networks),
+        help="networks of tvm_ios.models (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
+    )
+    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+
+
+def prepare_process(lanes: int | None) -> int:
+    """Set TVM's threads and import it; return the lanes. Nothing may import TVM before.
+
+    Parameters
+    ----------
+    lanes
+        What the user gave; None for the usable cores.
+
+    Raises
+    ------
+    HostError
+        If there is no TVM with Relay.
+    """
+    chosen = default_lanes() if lanes is None else lanes
+    # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
+    os.environ.setdefault("TVM_NUM_THREADS", str(chosen))
+    require_relay_tvm()
+    return chosen
