@@ -117,7 +117,7 @@ class RelayStageRunner:
             if graph.operators[index].workload.endswith(UNSPLIT)
         }
         nothing_read: list[dict[int, int]] = [{} for _ in groups]
-        homes = assign_lanes([0] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
+        homes = assign_lanes([(0, 0)] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
         return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
 
     def time_ns(self, handle: StageProgram, number: int) -> int:

@@ -80,7 +80,7 @@ def with_group(plan: ExecutionPlan, number: int, **changes: object) -> Execution
     [
         (lambda p: with_group(p, 1, launches=(2,)), "rule 1: groups list"),
         (lambda p: with_group(p, 0, dependencies=(2,)), "rule 1: group 0 waits"),
-        (lambda p: with_group(p, 1, position=0), "rule 1: group 1 is at"),
+        (lambda p: with_group(p, 1, position=-1), "rule 1: group 1 is at"),
         (lambda p: with_buffer(p, 1, arena_offset=96), "rule 2: buffer 1"),
         (lambda p: with_buffer(p, 1, arena_offset=128), "rule 2: buffer 1"),
         (lambda p: with_buffer(p, 1, arena_offset=None), "rule 2: buffer 1"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches
@@ -16,6 +16,9 @@ from tvm_ios.runtime.poison import poison_data
 from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["LaneExecutor"]
+
+TRACE_RUNS = 20
+"""A trace describes the last of so many runs: in the first one caches are cold."""
 
 
 class LaneExecutor:
@@ -102,7 +105,7 @@ class LaneExecutor:
         return self._pool.ping_pong_ns()
 
     def trace(self) -> list[TraceEvent]:
-        """Run once and say who ran what, when, on which lane; by start time.
+        """Who ran what, when, on which lane, in the last of a few warm runs; by start time.
 
         Raises
         ------
@@ -111,7 +114,7 @@ class LaneExecutor:
         """
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
-            self._pool.run(self._make_program(rows), assemble=True)
+            self._pool.run(self._make_program(rows), number=TRACE_RUNS, assemble=True)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
         begin = min((row.start_ns for row in rows), default=0)
@@ -170,21 +173,22 @@ def _with_barriers(plan: ExecutionPlan) -> _Order:
     launches: list[Sequence[int]] = []
     successors: list[list[int]] = []
     lanes: list[int] = []
-    stage_groups: list[int] = []
-    barrier: int | None = None
+
+    def add(launch: Sequence[int], lane: int, after: Iterable[int]) -> int:
+        for earlier in after:
+            successors[earlier].append(len(launches))
+        launches.append(launch)
+        successors.append([])
+        lanes.append(lane)
+        return len(launches) - 1
+
+    place: list[int] = []  # of each group of the plan
+    barrier: list[int] = []
+    stage: list[int] = []
     for number, group in enumerate(plan.groups):
         if number and group.stage != plan.groups[number - 1].stage:
-            barrier = len(launches)
-            for earlier in stage_groups:
-                successors[earlier].append(barrier)
-            launches.append(())
-            successors.append([])
-            lanes.append(0)
-            stage_groups = []
-        if barrier is not None:
-            successors[barrier].append(len(launches))
-        stage_groups.append(len(launches))
-        launches.append(group.launches)
-        successors.append([])
-        lanes.append(group.lane)
+            barrier, stage = [add((), 0, stage)], []
+        inside = [place[dependency] for dependency in group.dependencies]
+        place.append(add(group.launches, group.lane, barrier + [p for p in inside if p in stage]))
+        stage.append(place[-1])
     return launches, successors, lanes

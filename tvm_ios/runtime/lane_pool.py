@@ -193,8 +193,8 @@ class LanePool:
             raise ExecutionError(f"no memory for a program of {len(groups)} groups; free some")
         return LaneProgram(self._runtime, handle, (poison, trace))
 
-    def run(self, program: LaneProgram, *, assemble: bool = False) -> None:
-        """Run a program once; with `assemble` it begins when every lane is awake.
+    def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
+        """Run a program `number` times; with `assemble` that begins when every lane is awake.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class LanePool:
             If the pool is closed or threads cannot be started.
         """
         self._require(
-            self._runtime.run(self._handle, program.handle, 1, 0, int(assemble), None, None)
+            self._runtime.run(self._handle, program.handle, number, 0, int(assemble), None, None)
         )
 
     def time_ns(self, program: LaneProgram, number: int) -> int:

@@ -1,8 +1,8 @@
-"""Which lane each group belongs to: its stream. No TVM here.
+"""Which lane each run of launches belongs to: its stream. No TVM here.
 
-Lanes are filled stage by stage, as list scheduling with communication does (HEFT, Topcuoglu et al.,
-2002): a group goes where it would be done first, and data that another lane wrote costs time to
-fetch. An idle lane may still take a group of another one, but only after waiting a little.
+Lanes are filled in the order of the schedule, as list scheduling with communication does (HEFT,
+Topcuoglu et al., 2002): a run goes where it would be done first, and reading what another lane
+wrote takes time. An idle lane may still take a run of another one, but only after waiting a little.
 """
 
 from __future__ import annotations
@@ -14,51 +14,46 @@ __all__ = ["assign_lanes"]
 HAND_OVER_NS = 300
 """One core learns that another is done, and reads the first line of what it wrote."""
 FETCH_NS_PER_KB = 200
-"""A core reads what lies dirty in another core's cache at about 5 GB/s."""
+"""A kernel reads what lies dirty in another core's cache at about 5 GB/s."""
 
 
 def assign_lanes(
-    stages: Sequence[int],
+    steps: Sequence[tuple[int, int]],
     costs_ns: Sequence[int],
     reads: Sequence[Mapping[int, int]],
     *,
     lanes: int,
 ) -> tuple[int, ...]:
-    """The lane of every group. O(lanes x (groups + reads)) and a sort.
+    """The lane of every run. O(lanes x (runs + reads)) and a sort.
 
     Parameters
     ----------
-    stages
-        The stage of each group, ascending.
+    steps
+        The stage of each run, and its place among the runs of its group.
     costs_ns
-        What each group costs on one lane, in nanoseconds.
+        What each run costs on one lane, in nanoseconds.
     reads
-        For each group the bytes it reads from each earlier group.
+        For each run the bytes it reads from each run before it: of an earlier stage, or at an
+        earlier place of its group.
     lanes
         How many lanes there are.
     """
-    homes = [0] * len(stages)
-    done_ns = [0.0] * len(stages)
+    homes = [0] * len(steps)
+    done_ns = [0.0] * len(steps)
     free_ns = [0.0] * lanes
-    # In a stage the longest groups choose first, so that what is left over fills the gaps.
-    order = sorted(range(len(stages)), key=lambda group: (stages[group], -costs_ns[group], group))
-    for group in order:
-        begin_ns = [
-            max([free_ns[lane], *_arrivals(reads[group], homes, done_ns, lane)])
-            for lane in range(lanes)
-        ]
-        home = min(range(lanes), key=lambda lane: (begin_ns[lane], lane))
-        homes[group] = home
-        done_ns[group] = free_ns[home] = begin_ns[home] + costs_ns[group]
+    # Of one step the longest runs choose first, so that what is left over fills the gaps.
+    for run in sorted(range(len(steps)), key=lambda run: (steps[run], -costs_ns[run], run)):
+        ends_ns = []
+        for lane in range(lanes):
+            begin_ns, fetch_ns = free_ns[lane], 0.0
+            for earlier, size in reads[run].items():
+                if homes[earlier] == lane:
+                    begin_ns = max(begin_ns, done_ns[earlier])
+                else:
+                    begin_ns = max(begin_ns, done_ns[earlier] + HAND_OVER_NS)
+                    fetch_ns += size * FETCH_NS_PER_KB / 1000
+            ends_ns.append(begin_ns + fetch_ns + costs_ns[run])
+        home = min(range(lanes), key=lambda lane: (ends_ns[lane], lane))
+        homes[run] = home
+        done_ns[run] = free_ns[home] = ends_ns[home]
     return tuple(homes)
-
-
-def _arrivals(
-    read: Mapping[int, int], homes: Sequence[int], done_ns: Sequence[float], lane: int
-) -> list[float]:
-    """When what a group reads would be on a lane."""
-    return [
-        done_ns[earlier]
-        + (0.0 if homes[earlier] == lane else HAND_OVER_NS + size * FETCH_NS_PER_KB / 1000)
-        for earlier, size in read.items()
-    ]

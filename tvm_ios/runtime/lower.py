@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
+from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
 from tvm_ios.runtime.graph_json import OperatorJson, read_graph_json
 from tvm_ios.runtime.lanes import assign_lanes
-from tvm_ios.runtime.memory import Access, Lifetime, pack_buffers, reuse_dependencies
+from tvm_ios.runtime.memory import Lifetime, pack_buffers
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import (
     Buffer,
@@ -21,10 +24,20 @@ from tvm_ios.runtime.plan import (
     PlanInput,
     Tensor,
     dtype_bytes,
+    launches_before,
 )
 from tvm_ios.runtime.views import Aliasing, resolve_views
 
 __all__ = ["lower_plan"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Access:
+    """One launch that touches a buffer."""
+
+    stage: int
+    group: int
+    launch: int
 
 
 def lower_plan(
@@ -68,22 +81,15 @@ def lower_plan(
     layout = _lay_out_groups(placements, aliasing.dropped)
     storage = _Storage(graph, aliasing, layout)
     storage.check_order(names)
-    lifetimes = [storage.lifetime(owner) for owner in storage.arena_owners]
+    costs_ns = [placements[index].cost_ns for index in layout.order]
+    if not any(costs_ns):
+        costs_ns = storage.bytes_touched()  # at 1 GB/s, as good a guess as any
+    groups = _groups(layout, storage.bytes_read(), costs_ns, lanes)
+    lifetimes = storage.lifetimes(launches_before(groups))
     if reuse:
         offsets, arena_bytes = pack_buffers(lifetimes)
     else:
         offsets, arena_bytes = _one_after_another(lifetimes)
-    pairs = storage.data_dependencies() | reuse_dependencies(lifetimes, offsets)
-    stages = [stage for stage, _ in layout.keys]
-    costs_ns = [sum(placements[index].cost_ns for index in row) for row in layout.members]
-    if not any(costs_ns):
-        costs_ns = storage.bytes_touched()  # at 1 GB/s, as good a guess as any
-    in_line = _in_line(stages)
-    reads = storage.bytes_read()
-    for earlier, later in in_line:
-        reads[later].setdefault(earlier, 0)
-    homes = assign_lanes(stages, costs_ns, reads, lanes=lanes)
-    pairs |= in_line
     buffers = storage.buffers(dict(zip(storage.arena_owners, offsets, strict=True)))
     tensors, arguments = storage.tensors()
     return ExecutionPlan(
@@ -101,7 +107,7 @@ def lower_plan(
             )
             for index in layout.order
         ),
-        groups=_groups(layout, pairs, homes),
+        groups=groups,
         inputs=tuple(PlanInput(name, tensor) for name, tensor in graph.inputs),
         outputs=graph.outputs,
         arena_bytes=arena_bytes,
@@ -117,7 +123,7 @@ class _Layout:
     """Operators of each group."""
     order: tuple[int, ...]
     """Operator of each launch."""
-    access: dict[int, Access]
+    access: dict[int, _Access]
     """By operator."""
 
 
@@ -127,10 +133,10 @@ def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) ->
         if index not in dropped:
             by_key.setdefault((placement.stage, placement.group), []).append(index)
     keys = tuple(sorted(by_key))
-    access: dict[int, Access] = {}
+    access: dict[int, _Access] = {}
     for number, key in enumerate(keys):
         for index in by_key[key]:
-            access[index] = Access(key[0], number, len(access))
+            access[index] = _Access(key[0], number, len(access))
     return _Layout(
         keys=keys,
         members=tuple(tuple(by_key[key]) for key in keys),
@@ -147,8 +153,8 @@ class _Storage:
         self._location = aliasing.location
         self._layout = layout
         self._size = [math.prod(t.shape) * dtype_bytes(t.dtype) for t in graph.tensors]
-        self._writes: dict[int, list[tuple[int, int, Access]]] = {}
-        self._reads: dict[int, list[tuple[int, int, Access]]] = {}
+        self._writes: dict[int, list[tuple[int, int, _Access]]] = {}
+        self._reads: dict[int, list[tuple[int, int, _Access]]] = {}
         for index in layout.order:
             operator, access = graph.operators[index], layout.access[index]
             for tensors, table in (
@@ -173,7 +179,7 @@ class _Storage:
             owner for owner in sorted(self._kinds) if self._kinds[owner] is BufferKind.ARENA
         ]
 
-    def _true_dependencies(self) -> list[tuple[Access, Access]]:
+    def _true_dependencies(self) -> list[tuple[_Access, _Access]]:
         return [
             (writer, reader)
             for owner, reads in self._reads.items()
@@ -198,37 +204,41 @@ class _Storage:
                 )
 
     def bytes_touched(self) -> list[int]:
-        """For each group the bytes it reads or writes."""
-        touched = [0] * len(self._layout.keys)
+        """For each launch the bytes it reads or writes."""
+        touched = [0] * len(self._layout.order)
         for table in (self._reads, self._writes):
             for accesses in table.values():
                 for begin, end, access in accesses:
-                    touched[access.group] += end - begin
+                    touched[access.launch] += end - begin
         return touched
 
     def bytes_read(self) -> list[dict[int, int]]:
-        """For each group the bytes it reads from each other group."""
-        read: list[dict[int, int]] = [{} for _ in self._layout.keys]
+        """For each launch the bytes it reads of what each other launch writes."""
+        read: list[dict[int, int]] = [{} for _ in self._layout.order]
         for owner, reads in self._reads.items():
             for begin, end, reader in reads:
                 for low, high, writer in self._writes.get(owner, ()):
                     size = min(end, high) - max(begin, low)
-                    if size > 0 and writer.group != reader.group:
-                        row = read[reader.group]
-                        row[writer.group] = row.get(writer.group, 0) + size
+                    if size > 0:
+                        row = read[reader.launch]
+                        row[writer.launch] = row.get(writer.launch, 0) + size
         return read
 
-    def data_dependencies(self) -> set[tuple[int, int]]:
-        return {
-            (writer.group, reader.group)
-            for writer, reader in self._true_dependencies()
-            if writer.group != reader.group
-        }
-
-    def lifetime(self, owner: int) -> Lifetime:
-        writers = sorted({access for _, _, access in self._writes[owner]})
-        readers = {access for _, _, access in self._reads.get(owner, ())}
-        return Lifetime(self._size[owner], tuple(writers), tuple(sorted(readers.union(writers))))
+    def lifetimes(self, before: Sequence[int]) -> list[Lifetime]:
+        """One for every buffer of the arena; ``before`` is what precedes each launch."""
+        lifetimes = []
+        for owner in self.arena_owners:
+            writers = {access.launch for _, _, access in self._writes[owner]}
+            readers = {access.launch for _, _, access in self._reads.get(owner, ())}
+            lifetimes.append(
+                Lifetime(
+                    size_bytes=self._size[owner],
+                    first_write=min(writers),
+                    accesses=mask_of(writers | readers),
+                    before=reduce(and_, (before[launch] for launch in writers)),
+                )
+            )
+        return lifetimes
 
     def buffers(self, offsets: dict[int, int]) -> tuple[Buffer, ...]:
         return tuple(
@@ -274,39 +284,82 @@ def _one_after_another(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     return offsets, cursor
 
 
-def _in_line(stages: Sequence[int]) -> set[tuple[int, int]]:
-    """Order between adjacent stages of one group each: a sequential schedule stays sequential."""
-    size = Counter(stages)
-    return {
-        (number, number + 1)
-        for number in range(len(stages) - 1)
-        if size[stages[number]] == size[stages[number + 1]] == 1
-    }
-
-
 def _groups(
-    layout: _Layout, pairs: set[tuple[int, int]], homes: Sequence[int]
+    layout: _Layout, reads: Sequence[Mapping[int, int]], costs_ns: Sequence[int], lanes: int
 ) -> tuple[Group, ...]:
-    """Groups with transitively reduced dependencies."""
-    before: list[set[int]] = [set() for _ in layout.keys]
-    for earlier, later in pairs:
-        before[later].add(earlier)
+    """The plan's groups: those of the schedule, cut so that nobody waits for more than data."""
+    keys, steps, runs = [], [], []
+    for key, members in zip(layout.keys, layout.members, strict=True):
+        pieces = _cut([layout.access[index].launch for index in members], reads)
+        keys += [key] * len(pieces)
+        steps += [(key[0], place) for place in range(len(pieces))]
+        runs += pieces
+    run_of = [number for number, run in enumerate(runs) for _ in run]
+    waits = _data_between(runs, run_of, reads)
+    # Stages of one group run in order: a sequential schedule stays on one lane.
+    width = Counter(stage for stage, _ in layout.keys)
+    for number in range(1, len(runs)):
+        if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
+            waits[number].setdefault(number - 1, 0)
+    run_ns = [sum(costs_ns[launch] for launch in run) for run in runs]
+    homes = assign_lanes(steps, run_ns, waits, lanes=lanes)
+    return tuple(
+        Group(
+            stage=stage,
+            position=position,
+            launches=tuple(run),
+            dependencies=dependencies,
+            lane=lane,
+        )
+        for (stage, position), run, dependencies, lane in zip(
+            keys, runs, _reduced(waits), homes, strict=True
+        )
+    )
+
+
+def _data_between(
+    runs: Sequence[Sequence[int]], run_of: Sequence[int], reads: Sequence[Mapping[int, int]]
+) -> list[dict[int, int]]:
+    """For each run the bytes it reads of what each other run writes."""
+    between: list[dict[int, int]] = [{} for _ in runs]
+    for number, run in enumerate(runs):
+        for launch in run:
+            for writer, size in reads[launch].items():
+                other = run_of[writer]
+                if other != number:
+                    between[number][other] = between[number].get(other, 0) + size
+    return between
+
+
+def _reduced(waits: Sequence[Mapping[int, int]]) -> list[tuple[int, ...]]:
+    """What each run waits for, transitively reduced."""
     ancestors: list[int] = []
-    groups = []
-    for number, (stage, position) in enumerate(layout.keys):
+    reduced = []
+    for row in waits:
         seen, kept = 0, []
-        for dependency in sorted(before[number], reverse=True):
+        for dependency in sorted(row, reverse=True):
             if not seen >> dependency & 1:
                 kept.append(dependency)
                 seen |= ancestors[dependency] | 1 << dependency
         ancestors.append(seen)
-        groups.append(
-            Group(
-                stage=stage,
-                position=position,
-                launches=tuple(layout.access[index].launch for index in layout.members[number]),
-                dependencies=tuple(reversed(kept)),
-                lane=homes[number],
-            )
-        )
-    return tuple(groups)
+        reduced.append(tuple(reversed(kept)))
+    return reduced
+
+
+def _cut(launches: Sequence[int], reads: Sequence[Mapping[int, int]]) -> list[list[int]]:
+    """Runs of launches: cut before whoever waits for more, and after whoever others wait for."""
+    readers: dict[int, set[int]] = {launch: set() for launch in launches}
+    for reader, row in enumerate(reads):
+        for writer in row.keys() & readers.keys():
+            readers[writer].add(reader)
+    runs: list[list[int]] = []
+    for launch in launches:
+        if (
+            runs
+            and readers[runs[-1][-1]] == {launch}
+            and reads[launch].keys() <= reads[runs[-1][0]].keys() | set(runs[-1])
+        ):
+            runs[-1].append(launch)
+        else:
+            runs.append([launch])
+    return runs

@@ -1,8 +1,8 @@
-"""The memory plan: packs buffers into one arena and names the order that the packing relies on.
+"""The memory plan: packs buffers into one arena without adding any order between launches.
 
-Packing uses the order of the stages: a buffer may take the bytes of another one if every access to
-the other comes in an earlier stage, or earlier in the same group. :func:`reuse_dependencies` then
-spells this out between groups, so an executor needs no barrier between stages. No TVM here.
+A buffer takes the bytes of another one only if every access to the other comes before every write
+of it in any order the data allows. Then no launch waits for memory, and a buffer is seldom written
+on another core than it was last used on. No TVM here.
 """
 
 from __future__ import annotations
@@ -12,35 +12,24 @@ from dataclasses import dataclass
 
 from tvm_ios.runtime.plan import ALIGNMENT_BYTES
 
-__all__ = ["Access", "Lifetime", "pack_buffers", "reuse_dependencies"]
+__all__ = ["Lifetime", "pack_buffers"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Access:
-    """One launch that touches a buffer."""
-
-    stage: int
-    group: int
-    launch: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """Who writes and who touches one buffer; writers are among the accesses, which ascend."""
+    """Which launches touch one buffer; sets of launches are bit masks."""
 
     size_bytes: int
-    writers: tuple[Access, ...]
-    accesses: tuple[Access, ...]
+    first_write: int
+    """The first launch that writes it."""
+    accesses: int
+    """Launches that write or read it."""
+    before: int
+    """Launches that are complete before any of its bytes is written."""
 
     def ends_before(self, other: Lifetime) -> bool:
-        """True if, stage after stage, every access here comes before every write of the other."""
-        last, first = self.accesses[-1].stage, other.writers[0].stage
-        if last != first:
-            return last < first
-        mine = [access for access in self.accesses if access.stage == last]
-        theirs = [writer for writer in other.writers if writer.stage == first]
-        one_group = {access.group for access in (*mine, *theirs)}
-        return len(one_group) == 1 and mine[-1].launch < theirs[0].launch
+        """True if every access here comes before every write of the other."""
+        return not self.accesses & ~other.before
 
 
 def pack_buffers(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
@@ -55,7 +44,7 @@ def pack_buffers(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     sizes = [_align(lifetime.size_bytes) for lifetime in lifetimes]
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
-    order = sorted(range(len(lifetimes)), key=lambda b: (-sizes[b], lifetimes[b].writers[0].launch))
+    order = sorted(range(len(lifetimes)), key=lambda b: (-sizes[b], lifetimes[b].first_write))
     for buffer in order:
         mine = lifetimes[buffer]
         taken = sorted(
@@ -68,38 +57,6 @@ def pack_buffers(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     return offsets, max(
         (offset + size for offset, size in zip(offsets, sizes, strict=True)), default=0
     )
-
-
-def reuse_dependencies(
-    lifetimes: Sequence[Lifetime], offsets: Sequence[int]
-) -> set[tuple[int, int]]:
-    """Pairs of groups (earlier, later) whose order keeps shared bytes safe.
-
-    Buffers are visited in the order of their first write; each waits for the last owner of each of
-    its bytes. Earlier owners are covered, since the last owner waited for them.
-    """
-    pairs: set[tuple[int, int]] = set()
-    owners: list[tuple[int, int, int]] = []
-    for buffer in sorted(range(len(lifetimes)), key=lambda b: lifetimes[b].writers[0].launch):
-        begin = offsets[buffer]
-        end = begin + _align(lifetimes[buffer].size_bytes)
-        kept = []
-        for low, high, owner in owners:
-            if high <= begin or end <= low:
-                kept.append((low, high, owner))
-                continue
-            pairs.update(
-                (access.group, writer.group)
-                for access in lifetimes[owner].accesses
-                for writer in lifetimes[buffer].writers
-                if access.group != writer.group
-            )
-            if low < begin:
-                kept.append((low, begin, owner))
-            if end < high:
-                kept.append((end, high, owner))
-        owners = [*kept, (begin, end, buffer)]
-    return pairs
 
 
 def _align(size: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = [
     "PlanInput",
     "Tensor",
     "dtype_bytes",
+    "launches_before",
 ]
 
 PLAN_VERSION = 2
@@ -118,6 +120,27 @@ class Group:
     """Groups that must be complete first, ascending, transitively reduced."""
     lane: int = 0
     """The stream it belongs to: this lane takes it first, any other may when it is idle."""
+
+
+def launches_before(groups: Sequence[Group]) -> list[int]:
+    """For every launch the launches that are complete before it starts, as a bit mask.
+
+    Parameters
+    ----------
+    groups
+        Each waits only for groups before it; their launches ascend from 0.
+    """
+    before: list[int] = []
+    through: list[int] = []  # by group: everything complete once it is
+    for group in groups:
+        mask = 0
+        for dependency in group.dependencies:
+            mask |= through[dependency]
+        for launch in group.launches:
+            before.append(mask)
+            mask |= 1 << launch
+        through.append(mask)
+    return before
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
+from tvm_ios.runtime.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan, launches_before
 
 __all__ = ["verify_plan"]
 
@@ -37,7 +37,7 @@ def verify_plan(plan: ExecutionPlan) -> None:
     """
     _check_structure(plan)
     _check_places(plan)
-    before = _launches_before(plan)
+    before = launches_before(plan.groups)
     uses = _collect_uses(plan)
     _check_values(plan, uses, before)
     _check_sharing(plan, uses, before)
@@ -73,10 +73,10 @@ def _check_structure(plan: ExecutionPlan) -> None:
                 f"rule 1: group {number} waits for groups {group.dependencies}; it may only wait "
                 "for groups before it; lower the module again"
             )
-        if number and not _key(plan, number - 1) < _key(plan, number):
+        if number and _key(plan, number - 1) > _key(plan, number):
             raise PlanError(
-                f"rule 1: group {number} is at (stage, position) {_key(plan, number)}, not after "
-                f"{_key(plan, number - 1)} of the group before; lower the module again"
+                f"rule 1: group {number} is at (stage, position) {_key(plan, number)}, before "
+                f"{_key(plan, number - 1)} of the group before it; lower the module again"
             )
 
 
@@ -124,21 +124,6 @@ def _check_places(plan: ExecutionPlan) -> None:
                     f"rule 2: {name} tensor {number} lies in the arena, where other tensors may "
                     "overwrite it; lower the module again"
                 )
-
-
-def _launches_before(plan: ExecutionPlan) -> list[int]:
-    """For every launch the launches that are complete before it starts, as a bit mask."""
-    before = [0] * len(plan.launches)
-    through: list[int] = []  # by group: everything complete once it is
-    for group in plan.groups:
-        mask = 0
-        for dependency in group.dependencies:
-            mask |= through[dependency]
-        for launch in group.launches:
-            before[launch] = mask
-            mask |= 1 << launch
-        through.append(mask)
-    return before
 
 
 def _collect_uses(plan: ExecutionPlan) -> list[_BufferUses]:
