@@ -9,9 +9,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import tvm
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import OptionError
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay import (
@@ -102,8 +103,8 @@ class BuiltModel:
 class CompiledModel:
     """A model with its inter-operator schedule, compiled."""
 
-    module: tvm.IRModule
-    """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
+    partition: Callable[[], tvm.IRModule]
+    """Writes :attr:`module`."""
     graph: OperatorGraph
     """What was scheduled; of a module that was partitioned before, what its kernels compute."""
     schedule: InterOpSchedule
@@ -112,6 +113,11 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
     """What a user should know of how the module was prepared."""
     tune_report: TuneReport | None = None
+
+    @property
+    def module(self) -> tvm.IRModule:
+        """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
+        return self.partition()
 
     def executor(
         self,
@@ -180,6 +186,7 @@ def build_model(
     target: Any = None,
     *,
     name: str = "main",
+    sink: bool = True,
 ) -> BuiltModel:
     """Prepare a model and compile its kernels once, every operator a stage of its own.
 
@@ -193,6 +200,8 @@ def build_model(
         A CPU target; the best for this processor where omitted.
     name
         Name of the operator graph, for pictures and reports.
+    sink
+        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would.
 
     Raises
     ------
@@ -202,7 +211,7 @@ def build_model(
         If the target is no CPU.
     """
     with cached_libinfo():
-        prepared = prepare(mod, params, target if target is not None else host_target())
+        prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
         require_cpu_target(prepared.target)
         staged = build(prepared.module, prepared.target, prepared.params)
     return BuiltModel(prepared, ModelKernels(staged), name)
@@ -218,19 +227,21 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     PlanError
         If no legal plan comes out of it.
     """
-    module = rewrite_extraction(built.extraction, schedule)
+    verify_schedule(schedule, built.graph)
+    # Seconds for a large network, and a race only runs it: written when somebody asks for it.
+    partition = cache(partial(rewrite_extraction, built.extraction, schedule))
     kernels = built.kernels
     placements: Sequence[Placement]
     if any(
         stage.strategy is Strategy.MERGE and len(stage.operators) > 1 for stage in schedule.stages
     ):
         with cached_libinfo():
-            kernels = ModelKernels(build(module, built.prepared.target, built.prepared.params))
+            kernels = ModelKernels(build(partition(), built.prepared.target, built.prepared.params))
         placements = kernels.staged.placements
     else:
         placements = placements_for(built.extraction, schedule)
     return CompiledModel(
-        module=module,
+        partition=partition,
         graph=built.graph,
         schedule=schedule,
         plan=_plan(kernels.staged, placements, lanes),
@@ -261,7 +272,7 @@ def lower_partitioned(
     with cached_libinfo():
         staged = build(module, chosen, arrays)
     return CompiledModel(
-        module=module,
+        partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=read_schedule(module),
         plan=_plan(staged, staged.placements, lanes),

@@ -18,6 +18,7 @@ from tvm import relay
 from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import PassContext
 
+from tvm_ios.relay.concatenation import sink_into_concatenations
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.simplify import adds_to_itself, may_simplify
@@ -43,6 +44,8 @@ class Optimized:
     params: Mapping[str, tvm.nd.NDArray]
     unshares: bool
     """Whether SimplifyExpr was left out because it would have duplicated operators."""
+    sunk: int = 0
+    """Element-wise operators that were moved in front of concatenations."""
 
 
 def optimize(
@@ -52,6 +55,7 @@ def optimize(
     *,
     opt_level: int,
     disabled: Iterable[str] = (),
+    sink: bool = False,
 ) -> Optimized:
     """What ``relay.optimize`` makes of a module, in less time.
 
@@ -59,6 +63,9 @@ def optimize(
     ----------
     opt_level, disabled
         As in :func:`tvm_ios.relay.context.pass_context`.
+    sink
+        Whether to move element-wise operators in front of concatenations, which TVM does not do;
+        left out where the pipeline has to run as it is.
 
     Raises
     ------
@@ -70,6 +77,7 @@ def optimize(
         with tvm_pipeline(opt_level=opt_level, disabled=disabled):
             fused, rest = relay.optimize(module, target=target, params=dict(params))
         return Optimized(module=fused, params=rest, unshares=False)
+    sunk = 0
     first = _UpToLayouts()
     with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[first]):
         fused, rest = relay.optimize(module, target=target, params=dict(params))
@@ -77,10 +85,12 @@ def optimize(
         laid_out = relay.transform.InferType()(fused)
         if first.folds:
             laid_out = fold_moved_constants(laid_out)
+        if sink:
+            laid_out, sunk = sink_into_concatenations(laid_out)
         second = _FromLayouts()
         with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):
             fused, _ = relay.optimize(laid_out, target=target, params={})
-    return Optimized(module=fused, params=rest, unshares=first.unshares)
+    return Optimized(module=fused, params=rest, unshares=first.unshares, sunk=sunk)
 
 
 def only_from_fusion() -> list[Any]:

@@ -36,6 +36,8 @@ class PreparedModule:
     params: dict[str, tvm.nd.NDArray]
     """Parameters that are still inputs of ``main``; empty where all were bound."""
     target: tvm.target.Target
+    sunk: int = 0
+    """Element-wise operators that were moved in front of concatenations."""
     notes: tuple[str, ...] = ()
     """What a user should know of how it was prepared."""
 
@@ -50,6 +52,7 @@ def prepare(
     target: Any,
     *,
     opt_level: int = 3,
+    sink: bool = True,
 ) -> PreparedModule:
     """Bind, simplify, fold, choose layouts and fuse.
 
@@ -65,6 +68,9 @@ def prepare(
         TVM's optimization level, where the caller has entered no PassContext. One that is entered
         is honoured: level, required and disabled passes, configuration, instruments. So are the
         tuning records of an ``ApplyHistoryBest`` around the call.
+    sink
+        Whether to move element-wise operators in front of concatenations
+        (:mod:`tvm_ios.relay.concatenation`), which TVM does not do.
 
     Raises
     ------
@@ -78,11 +84,11 @@ def prepare(
     notes: list[str] = []
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
-    fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [])
+    fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink)
     unshared = unshared or fused.unshares
     if not unshared and heavy_operators(fused.module) > heavy_operators(typed):
         unshared = True
-        fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER])
+        fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER], sink)
     if unshared:
         notes.append(
             f"TVM's pass {UNSHARER} would have duplicated shared operators of this model, "
@@ -98,6 +104,7 @@ def prepare(
         module=_portable(fused.module),
         params=dict(fused.params),
         target=chosen,
+        sunk=fused.sunk,
         notes=tuple(notes),
     )
 
@@ -148,9 +155,10 @@ def _optimize(
     target: tvm.target.Target,
     opt_level: int,
     disabled: list[str],
+    sink: bool,
 ) -> Optimized:
     try:
-        return optimize(module, params, target, opt_level=opt_level, disabled=disabled)
+        return optimize(module, params, target, opt_level=opt_level, disabled=disabled, sink=sink)
     except tvm.TVMError as error:
         raise ModelError(
             f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "

@@ -1,0 +1,165 @@
+"""Moving operators in front of concatenations: where it is done, and that no bit changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_ios.compiled import build_model, lower_schedule
+from tvm_ios.models import nasnet_small, squeezenet
+from tvm_ios.relay.concatenation import sink_into_concatenations
+from tvm_ios.relay.prepare import prepare
+from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.search.baselines import greedy_schedule
+
+SHAPE = (1, 16, 8, 8)
+TARGET = "llvm -mcpu=core-avx2"
+
+
+def names(module):
+    found = []
+
+    def visit(expression):
+        if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
+            found.append(expression.op.name)
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return found
+
+
+def operand(name="data", shape=SHAPE):
+    return relay.var(name, shape=shape)
+
+
+def conv(nets, data, name, activation=None):
+    return nets.conv(data, name, 16, (1, 1), (0, 0), activation=activation)
+
+
+def sunk(nets, output, *inputs):
+    module, params = nets.finish(output, *inputs)
+    bound = tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(module["main"], params))
+    typed = relay.transform.InferType()(bound)
+    after, count = sink_into_concatenations(typed)
+    check_same_bits(typed, after)
+    return names(after), count
+
+
+def check_same_bits(before, after):
+    inputs = [
+        np.random.default_rng(number).uniform(-1, 1, [int(e) for e in var.checked_type.shape])
+        for number, var in enumerate(before["main"].params)
+    ]
+    results = []
+    for module in (before, after):
+        # Level 0 fuses nothing, so both compute every operator by itself.
+        with tvm.transform.PassContext(opt_level=0):
+            library = relay.build(module, "llvm")
+        run = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        run.run(
+            **{
+                var.name_hint: value.astype("float32")
+                for var, value in zip(before["main"].params, inputs, strict=True)
+            }
+        )
+        results.append(run.get_output(0).numpy())
+    np.testing.assert_array_equal(results[0].view(np.uint32), results[1].view(np.uint32))
+
+
+def test_an_activation_goes_to_the_producers(nets):
+    data = operand()
+    joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)
+    found, count = sunk(nets, relay.nn.relu(joined), data)
+    assert count == 1
+    assert found.count("nn.relu") == 2
+    assert found[-1] == "concatenate"
+    assert "annotation.stop_fusion" not in found
+
+
+def test_a_chain_of_activations_follows(nets):
+    data = operand()
+    joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)
+    found, count = sunk(nets, relay.sigmoid(relay.clip(joined, -1, 1)), data)
+    assert count == 2
+    assert (found.count("clip"), found.count("sigmoid"), found[-1]) == (2, 2, "concatenate")
+
+
+def test_a_sum_reads_slices_of_the_other_side(nets):
+    data = operand()
+    joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)
+    other = nets.conv(data, "c", 32, (1, 1), (0, 0), activation=None)
+    for output in (relay.add(joined, other), relay.subtract(other, joined)):
+        found, count = sunk(nets, output, data)
+        assert count == 1
+        assert found.count("strided_slice") == 2
+        assert found[-1] == "concatenate"
+
+
+def test_what_cannot_fuse_is_kept_apart(nets):
+    """A piece that others read becomes a kernel of its own, or the concatenation would be one."""
+    data = operand()
+    shared = conv(nets, data, "a")
+    joined = relay.concatenate([shared, conv(nets, data, "b")], axis=1)
+    output = relay.Tuple([relay.nn.relu(joined), shared])
+    found, count = sunk(nets, output, data)
+    assert count == 1
+    assert found.count("annotation.stop_fusion") == 2
+
+
+@pytest.mark.parametrize(
+    "case", ["read twice", "a result", "inputs", "most shared", "odd pieces", "constant", "batch"]
+)
+def test_left_alone(nets, case):
+    data = operand(shape=(2, *SHAPE[1:]) if case == "batch" else SHAPE)
+    left, right = conv(nets, data, "a"), conv(nets, data, "b")
+    joined = relay.concatenate([left, right], axis=1)
+    output = relay.nn.relu(joined)
+    if case == "read twice":
+        output = relay.Tuple([output, relay.sigmoid(joined)])
+    elif case == "a result":
+        output = relay.Tuple([output, joined])
+    elif case == "inputs":
+        output = relay.nn.relu(relay.concatenate([data, data], axis=1))
+    elif case == "most shared":
+        third = conv(nets, data, "c")
+        joined = relay.concatenate([left, right, third], axis=1)
+        output = relay.Tuple([relay.nn.relu(joined), left, right])
+    elif case == "odd pieces":  # 3 channels of 3 x 3 floats: the second slice would not be aligned
+        small = operand("small", (1, 16, 3, 3))
+        pieces = [nets.conv(small, f"s{i}", 3, (1, 1), (0, 0), activation=None) for i in range(2)]
+        other = nets.conv(small, "o", 6, (1, 1), (0, 0), activation=None)
+        _, count = sunk(nets, relay.add(relay.concatenate(pieces, axis=1), other), small)
+        assert count == 0
+        return
+    elif case == "constant":
+        output = relay.add(joined, relay.const(np.ones((1, 32, 8, 8), "float32")))
+    elif case == "batch":
+        other = nets.conv(data, "o", 32, (1, 1), (0, 0), activation=None)
+        output = relay.add(joined, other)
+    _, count = sunk(nets, output, data)
+    assert count == 0
+
+
+@pytest.mark.parametrize(
+    ("factory", "size", "concatenations"),
+    [(nasnet_small, {"size": 8}, 4), (squeezenet, {"image_size": 64}, 8)],
+    ids=["nasnet", "squeezenet"],
+)
+def test_networks_keep_no_kernel_that_concatenates(factory, size, concatenations):
+    mod, params = factory(**size)
+    built = build_model(mod, params, TARGET)
+    assert built.prepared.sunk == concatenations
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=2)
+    verify_plan(model.plan)
+    kept = [launch for launch in model.plan.launches if "concatenate" in launch.kernel]
+    joined = [operator for operator in built.graph.operators if operator.kind == "concatenate"]
+    assert len(joined) == concatenations
+    assert not kept
+
+
+def test_it_can_be_left_out():
+    mod, params = nasnet_small(size=8, num_cells=1)
+    assert prepare(mod, params, "llvm").sunk == 1
+    assert prepare(mod, params, "llvm", sink=False).sunk == 0

@@ -1,0 +1,210 @@
+"""Moves element-wise operators from behind a concatenation to in front of it.
+
+TVM fuses a concatenation with the activation or the addition behind it, and then it is a kernel
+that reads and writes everything once more. Moved in front, the activation becomes part of whoever
+computes the piece, and what is left is a concatenation that only lays pieces side by side, for
+which the memory plan needs no kernel (:mod:`tvm_ios.relay.views`). No bit of a result changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+from tvm_ios.relay.primitive import call_attribute, type_bytes
+from tvm_ios.runtime.plan import ALIGNMENT_BYTES
+
+__all__ = ["sink_into_concatenations"]
+
+ELEMENT_WISE, BROADCAST, FUSES_WHAT_FOLLOWS = 0, 1, 4
+"""TVM's operator patterns; the last one is that of convolutions, products and poolings."""
+
+
+def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
+    """Apply an element-wise operator that alone reads a concatenation to its pieces.
+
+    Done where it saves memory traffic: pieces that hold at least half of the bytes must be computed
+    by something the operator fuses with, and where the pieces cannot be views, all of them.
+
+    Parameters
+    ----------
+    module
+        Straight-line code with types inferred, layouts chosen, nothing fused yet.
+
+    Returns
+    -------
+    module, sunk
+        The module, and how many operators were moved.
+    """
+    sunk = 0
+    while True:
+        main = module["main"]
+        readers = _count_readers(main.body)
+        found = {
+            call: sinking
+            for call in graph_order(main.body)
+            if isinstance(call, relay.Call) and (sinking := _find_sinking(call, readers))
+        }
+        if not found:
+            return module, sunk
+        sunk += len(found)
+        body = rebuild(main.body, {}, _Rewriter(found).call)
+        new = tvm.IRModule(module.functions, module.type_definitions)
+        function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
+        new[module.get_global_var("main")] = function
+        # Once more, with types: what follows may now read the concatenation alone.
+        module = relay.transform.InferType()(new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sinking:
+    """How one call is moved in front of the concatenation it reads."""
+
+    position: int
+    """Which argument is the concatenation."""
+    fuses: tuple[bool, ...]
+    """For each piece whether its producer fuses with the operator."""
+    ranges: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    """For each piece where it begins and ends on every axis."""
+
+    def apply(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        """The concatenation that takes the place of the call."""
+        whole = arguments[self.position]
+        pieces = []
+        for piece, (begin, end), fuses in zip(
+            whole.args[0].fields, self.ranges, self.fuses, strict=True
+        ):
+            # What fuses with nothing is kept apart: fused with the concatenation it would make that
+            # a kernel, and TVM would fuse it with `p + p` of a pooling, five times slower.
+            operands = [
+                (piece if fuses else relay.annotation.stop_fusion(piece))
+                if position == self.position
+                else relay.strided_slice(argument, begin, end)
+                for position, argument in enumerate(arguments)
+            ]
+            made: relay.Expr = copy_call(call, operands)
+            pieces.append(made if fuses else relay.annotation.stop_fusion(made))
+        return copy_call(whole, [relay.Tuple(pieces)])
+
+
+class _Rewriter:
+    def __init__(self, found: Mapping[relay.Call, _Sinking]) -> None:
+        self._found = found
+
+    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        sinking = self._found.get(call)
+        return sinking.apply(call, arguments) if sinking else copy_call(call, arguments)
+
+
+def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinking | None:
+    position = _concatenation_read(call, readers)
+    if position is None:
+        return None
+    whole = call.args[position]
+    pieces = list(whole.args[0].fields)
+    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
+    axis = int(call_attribute(whole, "axis", 0)) % len(shapes[0])
+    edges = list(itertools.accumulate((shape[axis] for shape in shapes), initial=0))
+    fuses = tuple(_fuses_with_what_follows(piece, readers) for piece in pieces)
+    if _are_views(pieces, shapes, axis):
+        sizes = [type_bytes(piece.checked_type) for piece in pieces]
+        fusing = sum(size for size, fused in zip(sizes, fuses, strict=True) if fused)
+        if 2 * fusing < sum(sizes):
+            return None
+    elif len(call.args) > 1 or not all(fuses):
+        return None
+    return _Sinking(
+        position=position,
+        fuses=fuses,
+        ranges=tuple(
+            (
+                tuple(begin if a == axis else 0 for a in range(len(shape))),
+                tuple(end if a == axis else extent for a, extent in enumerate(shape)),
+            )
+            for shape, (begin, end) in zip(shapes, itertools.pairwise(edges), strict=True)
+        ),
+    )
+
+
+def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> int | None:
+    """Which argument of an element-wise operator is a concatenation that nobody else reads."""
+    if not isinstance(call.op, tvm.ir.Op) or len(call.args) not in (1, 2):
+        return None
+    pattern = call.op.get_attr("TOpPattern")
+    if pattern is None or int(pattern) > (BROADCAST if len(call.args) > 1 else ELEMENT_WISE):
+        return None
+    for position, argument in enumerate(call.args):
+        if not _is_call_of(argument, "concatenate") or readers[argument] != 1:
+            continue
+        if not isinstance(argument.args[0], relay.Tuple):
+            continue
+        shape = [int(extent) for extent in argument.checked_type.shape]
+        if [int(extent) for extent in call.checked_type.shape] != shape:
+            continue
+        others = [other for other in call.args if other is not argument]
+        if all(_can_be_sliced(other, shape) for other in others):
+            return position
+    return None
+
+
+def _can_be_sliced(operand: relay.Expr, shape: list[int]) -> bool:
+    """Whether pieces of an operand are views: it is computed, and of the same shape."""
+    return (
+        isinstance(operand, relay.Call)
+        and isinstance(operand.checked_type, relay.TensorType)
+        and [int(extent) for extent in operand.checked_type.shape] == shape
+    )
+
+
+def _are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: int) -> bool:
+    """Whether the pieces lie one after another, each on an aligned byte."""
+    ends = itertools.accumulate(type_bytes(piece.checked_type) for piece in pieces)
+    return (
+        all(extent == 1 for extent in shapes[0][:axis])
+        and len(set(pieces)) == len(pieces)
+        and all(end % ALIGNMENT_BYTES == 0 for end in list(ends)[:-1])
+    )
+
+
+def _fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
+    """Whether a piece is the result of a convolution or its like, or of a light tail behind one."""
+    waiting = [piece]
+    while waiting:
+        expression = waiting.pop()
+        if not isinstance(expression, relay.Call) or readers[expression] != 1:
+            continue
+        if not isinstance(expression.op, tvm.ir.Op):
+            continue
+        pattern = expression.op.get_attr("TOpPattern")
+        if pattern is not None and int(pattern) == FUSES_WHAT_FOLLOWS:
+            return not _is_call_of(expression, "nn.softmax")
+        if pattern is not None and int(pattern) <= BROADCAST:
+            waiting.extend(expression.args)
+    return False
+
+
+def _count_readers(body: relay.Expr) -> Counter[relay.Expr]:
+    """How often each expression is read; being the result is being read."""
+    readers: Counter[relay.Expr] = Counter([body])
+    for expression in graph_order(body):
+        if isinstance(expression, relay.Call):
+            readers.update(expression.args)
+        elif isinstance(expression, relay.Tuple):
+            readers.update(expression.fields)
+        elif isinstance(expression, relay.TupleGetItem):
+            readers[expression.tuple_value] += 1
+    return readers
+
+
+def _is_call_of(expression: relay.Expr, name: str) -> bool:
+    return (
+        isinstance(expression, relay.Call)
+        and isinstance(expression.op, tvm.ir.Op)
+        and expression.op.name == name
+    )
