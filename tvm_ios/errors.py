@@ -14,7 +14,9 @@
     ├── ExecutionError        an operator failed while a plan ran
     ├── ArtifactError         an exported file is unreadable or made for something else
     ├── ModelError            a module cannot be prepared or lowered
-    └── HostError             TVM, the C compiler or a device is missing or unfit
+    ├── HostError             TVM, the C compiler or a device is missing or unfit
+    ├── RecordError           a log of tuning records cannot be read or written
+    └── TuningError           a kernel cannot be tuned: a tuner, worker or tracker is missing or fails
 
 A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
 """
@@ -32,8 +34,10 @@ __all__ = [
     "OptionError",
     "PlanError",
     "ProblemError",
+    "RecordError",
     "ScheduleError",
     "SearchError",
+    "TuningError",
     "TvmIosError",
 ]
 
@@ -88,3 +92,11 @@ class ModelError(TvmIosError):
 
 class HostError(TvmIosError):
     """TVM, the C compiler or a device is missing or unfit."""
+
+
+class RecordError(TvmIosError):
+    """A log of tuning records cannot be read or written."""
+
+
+class TuningError(TvmIosError):
+    """A kernel cannot be tuned: a tuner, worker or tracker is missing or fails."""
