@@ -26,6 +26,7 @@ from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo, default_lanes, processor_name
 from tvm_ios.relay.build import StagedBuild, build
+from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.runtime.graph_json import read_graph_json
@@ -356,7 +357,7 @@ def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:
         device=processor_name(),
         lanes=lanes,
         tvm_version=tvm.__version__,
-        kernels=str(target),
+        kernels=f"{target} {applied_records_digest()}".rstrip(),
         executor=runtime_digest(),
     )
 

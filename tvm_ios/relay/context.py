@@ -8,6 +8,7 @@ it, and then without the instruments: TVM would tell them of a second context's 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -15,11 +16,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import tvm
+from tvm import auto_scheduler, autotvm
 from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
 
-__all__ = ["offline_tophub", "pass_context", "reason_of", "tvm_pipeline"]
+__all__ = ["applied_records_digest", "offline_tophub", "pass_context", "reason_of", "tvm_pipeline"]
 
 DEFAULT_OPT_LEVEL = 2
 """The level of the context TVM has when nobody entered one."""
@@ -101,6 +103,35 @@ def offline_tophub() -> Iterator[None]:
         yield
     finally:
         os.environ.pop("TOPHUB_LOCATION", None)
+
+
+def applied_records_digest() -> str:
+    """Digest of the tuning records in force, AutoTVM's and auto_scheduler's; empty without any.
+
+    What is compiled later on, such as a merged convolution, depends on them.
+    """
+    parts = []
+    for current in (
+        autotvm.task.DispatchContext.current,
+        auto_scheduler.dispatcher.DispatchContext.current,
+    ):
+        context = current
+        while context is not None:
+            for key, best in getattr(context, "best_by_targetkey", {}).items():
+                parts += _choices(str(key), best)
+            context = getattr(context, "_old_ctx", None)
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16] if parts else ""
+
+
+def _choices(key: str, best: Any) -> list[str]:
+    """AutoTVM keeps a record for each key, auto_scheduler all workloads of a kind of target."""
+    if isinstance(best, tuple):
+        return [f"{key} {best[0].config}"]
+    return [
+        f"{key} {kind} {arguments} {cost!r}"
+        for kind, entries in best.items()
+        for arguments, (_, cost) in entries.items()
+    ]
 
 
 def reason_of(error: BaseException) -> str:

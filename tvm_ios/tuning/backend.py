@@ -1,0 +1,62 @@
+"""What every way of tuning kernels offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import tvm
+
+from tvm_ios.progress import ProgressListener
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.outcome import TuningOutcome
+
+__all__ = ["TuningBackend"]
+
+
+class TuningBackend(Protocol):
+    """Tunes the kernels of a model, and applies what was found."""
+
+    name: str
+    """What users call it."""
+
+    def tune(
+        self,
+        mod: tvm.IRModule,
+        params: Mapping[str, Any],
+        target: tvm.target.Target,
+        records: Path,
+        options: TuningOptions,
+        progress: ProgressListener | None = None,
+    ) -> TuningOutcome:
+        """Measure candidates for the model's kernels until the budget is spent.
+
+        Parameters
+        ----------
+        mod, params, target
+            The user's model, as for :func:`tvm_ios.tune`.
+        records
+            The log: what it holds is not measured again, what is measured is appended.
+        options
+            Budgets.
+        progress
+            Told after every batch.
+
+        Raises
+        ------
+        TuningError
+            If a tuner or a tracker is missing.
+        RecordError
+            If the log cannot be read or written.
+        """
+
+    def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
+        """What a model is prepared and compiled under, so that it gets the best kernels.
+
+        Parameters
+        ----------
+        records
+            Logs, without rejected lines.
+        """

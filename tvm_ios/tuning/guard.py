@@ -1,0 +1,107 @@
+"""Sees to it that no process of a tuning run outlives it.
+
+TVM's builders and runners start processes that start processes, trackers and servers among them,
+and after a kill -9 of the tuner they go on for good. All of them inherit a mark in their
+environment. It is looked for when the run ends, however that happens: by this process, or by a
+small guard process once this one is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["guarded_workers", "marked_processes"]
+
+MARK = "TVM_IOS_TUNING_RUN"
+POLL_S = 0.5
+GRACE_S = 5.0
+_GUARD = """
+import os, sys
+sys.path[:0] = {path!r}
+from tvm_ios.tuning.guard import watch
+watch({parent}, {mark!r})
+"""
+
+
+@contextlib.contextmanager
+def guarded_workers() -> Iterator[None]:
+    """Every process started inside is gone afterwards, also after kill -9 of this process."""
+    mark = uuid.uuid4().hex
+    before = os.environ.get(MARK)
+    guard = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", _guard_code(mark)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us; the guard goes when we say so
+    )
+    os.environ[MARK] = mark
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[MARK]
+        else:
+            os.environ[MARK] = before
+        end_processes(mark)
+        guard.terminate()
+        guard.wait()
+
+
+def watch(parent: int, mark: str) -> None:
+    """Wait until this process has another parent, then end what carries the mark."""
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    end_processes(mark)
+
+
+def end_processes(mark: str) -> None:
+    """Kill all that carries a mark, until nothing is left that does."""
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline:
+        found = marked_processes(mark)
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        _reap(found)
+        time.sleep(0.02)
+
+
+def marked_processes(mark: str) -> list[int]:
+    """Live processes that were started with a mark in their environment, this one excepted."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):  # it ended, or belongs to somebody else
+            marked = wanted in (folder / "environ").read_bytes().split(b"\0")
+            if marked and not _is_zombie(folder):
+                found.append(int(folder.name))
+    return found
+
+
+def _is_zombie(folder: Path) -> bool:
+    return (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def _reap(children: list[int]) -> None:
+    """Take the exit status of those that are children of ours and that nobody waits for."""
+    for child in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+
+
+def _guard_code(mark: str) -> str:
+    package = str(Path(__file__).resolve().parents[2])
+    return _GUARD.format(path=[package], parent=os.getpid(), mark=mark)

@@ -1,0 +1,79 @@
+"""How kernels are tuned: budgets, measuring, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from tvm_ios.errors import OptionError
+
+__all__ = ["TUNERS", "TuningOptions"]
+
+TUNERS = ("layout", "grid", "random", "xgb")
+"""``layout`` tries all schedules that keep the data layout the untuned network has; the others are
+AutoTVM's tuners over the whole space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOptions:
+    """Budgets and measuring options; names and meanings are those of TVM's tuners.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    trials: int | None = None
+    """Candidates to measure: for each task with AutoTVM, in all with auto_scheduler. What a log
+    already holds counts. None: AutoTVM tries every candidate of the ``layout`` tuner and 1000 a
+    task of others; auto_scheduler 64 a task."""
+    early_stopping: int | None = None
+    """Stop a task (auto_scheduler: everything) after so many candidates without a better one."""
+    time_budget_s: float | None = None
+    """Stop tuning after so many seconds; what was measured is used."""
+    timeout_s: float = 20.0
+    """One candidate may run so long."""
+    build_timeout_s: float = 20.0
+    """One candidate may compile so long."""
+    number: int = 1
+    """Runs averaged in one measurement; more where they take less than ``min_repeat_ms``."""
+    repeat: int = 3
+    """Measurements of a candidate; the best counts, since noise only adds."""
+    min_repeat_ms: int = 10
+    """A measurement takes at least so long."""
+    tuner: str = "layout"
+    """One of :data:`TUNERS`; auto_scheduler has its own."""
+    rpc_tracker: str | None = None
+    """Measure on devices of this tracker, ``HOST:PORT``, in place of this machine."""
+    rpc_key: str | None = None
+    """The key its devices are registered under."""
+    threads: int | None = None
+    """Threads a kernel is measured on; where omitted, one or all, whatever its operators run on."""
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "early_stopping", "number", "repeat", "threads"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if value is not None and (not whole or value < 1):
+                raise OptionError(f"{name} is {value!r}; give a whole number from 1 on")
+        for name in ("time_budget_s", "timeout_s", "build_timeout_s"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and (not number or not value > 0):
+                raise OptionError(f"{name} is {value!r}; give seconds above 0")
+        if not isinstance(self.min_repeat_ms, int) or self.min_repeat_ms < 0:
+            raise OptionError(
+                f"min_repeat_ms is {self.min_repeat_ms!r}; give milliseconds from 0 on"
+            )
+        if self.tuner not in TUNERS:
+            raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
+        if self.rpc_tracker is not None and not self.rpc_key:
+            raise OptionError(
+                f"rpc_tracker is {self.rpc_tracker!r} without rpc_key; give the key that its "
+                "devices were registered under"
+            )
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """All options, in order."""
+        return tuple(field.name for field in fields(cls))

@@ -1,0 +1,76 @@
+"""What tuning did: one row a task, as Ansor's task table has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.report.table import Table
+
+__all__ = ["TaskOutcome", "TuningOutcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """One kernel that was tuned, or could have been."""
+
+    name: str
+    """For people."""
+    workload: str
+    """The key its records carry."""
+    weight: int = 1
+    """How often the network runs it."""
+    trials: int = 0
+    """Candidates measured now."""
+    known: int = 0
+    """Candidates found in the log."""
+    failed: int = 0
+    """Of both, those that did not compile or run."""
+    latency_ns: int | None = None
+    """The best candidate; None where none ran."""
+    gflops: float | None = None
+    """Of the best candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOutcome:
+    """All tasks of one network."""
+
+    backend: str
+    tasks: tuple[TaskOutcome, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    """What a user should know: tasks without a record, rejected lines, an early end."""
+
+    @property
+    def trials(self) -> int:
+        """Candidates measured now."""
+        return sum(task.trials for task in self.tasks)
+
+    @property
+    def total_ns(self) -> int:
+        """The best kernels, one after another, as often as the network runs them."""
+        return sum(task.weight * (task.latency_ns or 0) for task in self.tasks)
+
+    def as_text(self) -> str:
+        """The table: task, how often it runs, latency, GFLOPS, trials."""
+        rows = tuple(
+            (
+                task.name,
+                str(task.weight),
+                "-" if task.latency_ns is None else f"{task.latency_ns / 1e6:.4f}",
+                "-" if task.gflops is None else f"{task.gflops:.1f}",
+                str(task.trials),
+                str(task.known),
+                str(task.failed),
+            )
+            for task in self.tasks
+        )
+        header = ("task", "uses", "best ms", "GFLOPS", "measured", "known", "failed")
+        return "\n".join(
+            [
+                Table(header=header, rows=rows).as_text(),
+                f"{self.backend}: {self.trials} candidates of {len(self.tasks)} tasks measured in "
+                f"{self.seconds:.0f} s; the best kernels in a row take {self.total_ns / 1e6:.3f} ms",
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
