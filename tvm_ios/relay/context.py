@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,7 +49,11 @@ def _caller_entered_a_context() -> bool:
 
 @contextmanager
 def pass_context(
-    *, opt_level: int = 3, disabled: Iterable[str] = (), instruments: Iterable[Any] = ()
+    *,
+    opt_level: int = 3,
+    disabled: Iterable[str] = (),
+    instruments: Iterable[Any] = (),
+    config: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
     """Run under the caller's PassContext, with a few passes more disabled.
 
@@ -61,6 +65,8 @@ def pass_context(
         Passes to disable beyond the caller's. A pass that the caller requires stays.
     instruments
         Instruments of our own, for a nested context; the caller's do not watch that one.
+    config
+        Configuration to add to the caller's.
     """
     current = PassContext.current()
     entered = _caller_entered_a_context()
@@ -68,7 +74,7 @@ def pass_context(
     already = [str(name) for name in current.disabled_pass]
     extra = [name for name in disabled if name not in already and name not in required]
     own = list(instruments)
-    if entered and not extra and not own:
+    if entered and not extra and not own and not config:
         yield
         return
     nested = PassContext(
@@ -76,7 +82,7 @@ def pass_context(
         required_pass=required,
         instruments=own,
         disabled_pass=already + extra,
-        config=dict(current.config.items()),
+        config=dict(current.config.items()) | dict(config or {}),
     )
     with nested:
         yield

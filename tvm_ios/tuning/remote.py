@@ -1,0 +1,137 @@
+"""TVM's RPC tracker: its address, and whether it has a device, before anything waits for one.
+
+TVM itself retries a refused connection for a minute, and waits without end for a key that no server
+has registered. Asked first, the tracker answers within seconds, and so does this file.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from tvm.rpc import base
+
+from tvm_ios.errors import OptionError, TuningError
+
+__all__ = ["parse_tracker", "require_tracker"]
+
+TIMEOUT_S = 5.0
+"""For one answer. A tracker answers in a millisecond; somebody else's server may never do."""
+SERVER = "server:"
+"""What stands before the key where a tracker lists its servers."""
+
+
+def parse_tracker(text: str) -> tuple[str, int]:
+    """Host and port of a tracker's address.
+
+    Parameters
+    ----------
+    text
+        ``HOST:PORT``; an IPv6 address in brackets, ``[::1]:9190``.
+
+    Raises
+    ------
+    OptionError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> parse_tracker("127.0.0.1:9190")
+    ('127.0.0.1', 9190)
+    >>> parse_tracker("[::1]:9190")
+    ('::1', 9190)
+    """
+    host, _, port = text.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    name = host[1:-1] if bracketed else host
+    bare_v6 = ":" in host and not bracketed
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if not name or bare_v6 or not is_port:
+        raise OptionError(
+            f"rpc_tracker is {text!r}; give HOST:PORT, such as 127.0.0.1:9190, and an IPv6 "
+            "address in brackets, such as [::1]:9190"
+        )
+    return name, int(port)
+
+
+def require_tracker(text: str, key: str) -> int:
+    """Ask a tracker for devices of a key.
+
+    Parameters
+    ----------
+    text
+        Its address, as for :func:`parse_tracker`.
+    key
+        What the devices were registered under.
+
+    Returns
+    -------
+    devices
+        How many there are, busy ones included.
+
+    Raises
+    ------
+    OptionError
+        If the address is none.
+    TuningError
+        If nobody listens there, it is no tracker, or no device has that key. The message has the
+        commands that start a tracker and a server.
+    """
+    host, port = parse_tracker(text)
+    try:
+        servers = _servers(host, port)
+    except OSError as error:
+        raise TuningError(
+            f"no RPC tracker answers at host {host!r}, port {port} (key {key!r}): {_why(error)}; "
+            f"{_commands(host, port, key)}"
+        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        raise TuningError(
+            f"what listens at host {host!r}, port {port} (key {key!r}) is no RPC tracker: "
+            f"{error}; {_commands(host, port, key)}"
+        ) from error
+    keys = [server.removeprefix(SERVER) for server in servers if server.startswith(SERVER)]
+    if key in keys:
+        return keys.count(key)
+    others = f"only {', '.join(sorted(set(keys)))}" if keys else "and none of another"
+    raise TuningError(
+        f"the RPC tracker at host {host!r}, port {port} has no device with key {key!r}, {others}; "
+        f"register one: {_server_command(host, port, key)}"
+    )
+
+
+def _servers(host: str, port: int) -> list[str]:
+    """The keys of all servers, as the tracker lists them."""
+    with socket.create_connection((host, port), timeout=TIMEOUT_S) as connection:
+        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
+        connection.sendall(magic)
+        answer = base.recvall(connection, len(magic))
+        if answer != magic:
+            raise ValueError(f"its first four bytes are {answer.hex()}, not {magic.hex()}")
+        base.sendjson(connection, [base.TrackerCode.SUMMARY])
+        code, summary = base.recvjson(connection)
+    if code != base.TrackerCode.SUCCESS:
+        raise ValueError(f"asked for a summary, it answers with code {code}")
+    return [_key(server) for server in summary["server_info"]]
+
+
+def _key(server: dict[str, Any]) -> str:
+    return str(server.get("key", ""))
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} s"
+    return error.strerror or str(error)
+
+
+def _commands(host: str, port: int, key: str) -> str:
+    return (
+        f"start one: python -m tvm.exec.rpc_tracker --host {host} --port {port}, and a server for "
+        f"it: {_server_command(host, port, key)}"
+    )
+
+
+def _server_command(host: str, port: int, key: str) -> str:
+    return f"python -m tvm.exec.rpc_server --tracker {host}:{port} --key {key}"
