@@ -9,14 +9,19 @@ fit each other, so a search that keeps them changes kernels only, never the grap
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import autotvm, relay
+from tvm import autotvm, relay, topi
 from tvm.autotvm.task.dispatcher import FallbackContext
+from tvm.autotvm.task.topi_integration import TaskExtractEnv
+from tvm.ir.transform import PassContext
 
+from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
+from tvm_ios.relay.pipeline import UNSHARER
 
 __all__ = ["KernelTask", "extract_tasks", "layout_candidates"]
 
@@ -54,18 +59,33 @@ def extract_tasks(
     target
         For one device.
     """
-    found: dict[Any, autotvm.task.Task] = {}
-    for module in modules:
-        # Weights stay variables: shapes are all a task needs, and folding takes a minute.
-        with offline_tophub():
-            for task in autotvm.task.extract_from_program(module["main"], {}, target):
-                found.setdefault(task.workload, task)
+    environment = TaskExtractEnv.get()
+    environment.reset(None)
+    with environment:
+        for module in modules:
+            # Lowering calls no template whose result it remembers.
+            relay.backend.te_compiler.get().clear()
+            _lower(module, target)
+    relay.backend.te_compiler.get().clear()
     uses = _count_uses(modules)
-    tasks = [
-        KernelTask(task=task, weight=max(1, uses.get(_signature_of_task(task), 1)))
-        for task in found.values()
-    ]
+    tasks = []
+    for name, arguments in environment.get_tasks():
+        with suppress(topi.InvalidShapeError):  # what the template cannot do has no task
+            task = autotvm.task.create(name, arguments, target=target)
+            tasks.append(KernelTask(task=task, weight=uses.get(_signature_of_task(task), 1)))
     return tuple(sorted(tasks, key=lambda one: -one.weight * one.task.flop))
+
+
+def _lower(module: tvm.IRModule, target: tvm.target.Target) -> None:
+    """Call every template of a module, as ``autotvm.task.extract_from_program`` does.
+
+    Without SimplifyExpr, whose fault unshares a graph until it is too large. Weights stay
+    variables: shapes are all a task needs, and folding constants takes a minute. Tasks are those
+    of layouts nobody has altered; that is what TVM looks records up by.
+    """
+    context = PassContext(opt_level=3, disabled_pass=["AlterOpLayout", UNSHARER])
+    with context, offline_tophub(), cached_libinfo():
+        relay.vm.VMCompiler().lower(module, target=target)
 
 
 def layout_candidates(task: autotvm.task.Task) -> list[int]:
