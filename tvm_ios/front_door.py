@@ -5,7 +5,8 @@ Prepare and build, search with measured prices, then race the winner against seq
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ from tvm_ios.scheduling import (
 )
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tune_report import Contestant, TuneReport
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.session import TuningRequest, tuned_kernels
 
 __all__ = ["compile_schedule", "tune"]
 
@@ -61,6 +64,13 @@ def tune(
     measure: MeasureOptions | None = None,
     compare_options: CompareOptions | None = None,
     progress: ProgressListener | None = None,
+    tuning: str | None = None,
+    tuning_records: str | Path | Sequence[str | Path] | None = None,
+    trials: int | None = None,
+    early_stopping: int | None = None,
+    rpc_tracker: str | None = None,
+    rpc_key: str | None = None,
+    tuning_options: TuningOptions | None = None,
 ) -> CompiledModel:
     """Find and compile the fastest inter-operator schedule of a model on this machine.
 
@@ -99,9 +109,20 @@ def tune(
         How the final race is timed.
     progress
         Called with a :class:`~tvm_ios.progress.Progress` now and then.
+    tuning
+        ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
+    tuning_records
+        A log of either, or several: what they hold is used, and the first one gets what is
+        measured. Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
+    trials, early_stopping, rpc_tracker, rpc_key
+        As in :class:`~tvm_ios.tuning.options.TuningOptions`, which has more.
+    tuning_options
+        All options of tuning.
 
     Raises
     ------
+    TuningError, RecordError
+        If a tuner, a tracker or a log of tuning records is missing or unfit.
     ModelError
         If the model cannot be prepared or compiled, or nothing of it can be scheduled.
     OptionError
@@ -129,19 +150,44 @@ def tune(
     require_time_budget(time_budget)
     chosen_lanes = require_lanes(lanes)
     opened = open_database(database)
+    request = TuningRequest.of(
+        tuning,
+        tuning_records,
+        tuning_options,
+        trials=trials,
+        early_stopping=early_stopping,
+        rpc_tracker=rpc_tracker,
+        rpc_key=rpc_key,
+    )
     clock = PhaseClock(progress)
     with clock.phase("build"):
         built = build_model(mod, params, target)
-    with RelayStageRunner(built, lanes=chosen_lanes) as runner, clock.phase("search"):
-        prices = KernelPrices(runner, database=opened, options=measure)
-        with resumable(prices):
-            settle_splits(prices)
-            found = search_schedule(prices, options, clock, time_budget=time_budget)
-        schedules = baseline_schedules(prices) | {Contestant.IOS: prices.annotate(found.schedule)}
-    with clock.phase("compare"):
-        models = _distinct(built, schedules, lanes=chosen_lanes)
-        comparison = race({who.value: models[who] for who in models}, options=compare_options)
-        kept, reason = choose(comparison, {who: who.value for who in models})
+    with ExitStack() as stack:
+        tuned = None
+        if request is not None:
+            tuned = stack.enter_context(
+                tuned_kernels(
+                    built,
+                    mod,
+                    params,
+                    request,
+                    clock,
+                    lanes=chosen_lanes,
+                    compare_options=compare_options,
+                )
+            )
+            built = tuned.built
+        with RelayStageRunner(built, lanes=chosen_lanes) as runner, clock.phase("search"):
+            prices = KernelPrices(runner, database=opened, options=measure)
+            with resumable(prices):
+                settle_splits(prices)
+                found = search_schedule(prices, options, clock, time_budget=time_budget)
+            schedules = baseline_schedules(prices)
+            schedules[Contestant.IOS] = prices.annotate(found.schedule)
+        with clock.phase("compare"):
+            models = _distinct(built, schedules, lanes=chosen_lanes)
+            comparison = race({who.value: models[who] for who in models}, options=compare_options)
+            kept, reason = choose(comparison, {who: who.value for who in models})
     report = TuneReport.of(
         kept=kept,
         reason=reason,
@@ -151,7 +197,14 @@ def tune(
         search=found,
         comparison=comparison,
         phase_s=clock.phase_s,
-        notes=(*built.prepared.notes, *found.notes, *prices.notes, *comparison.notes),
+        tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
+        notes=(
+            *built.prepared.notes,
+            *(() if tuned is None else tuned.notes),
+            *found.notes,
+            *prices.notes,
+            *comparison.notes,
+        ),
     )
     return replace(models[kept], tune_report=report)
 

@@ -62,6 +62,8 @@ class TuneReport:
     phase_s: Mapping[str, float]
     """Seconds by phase, in order."""
     notes: tuple[str, ...]
+    tuning: str = ""
+    """The task table of kernel tuning; empty without any."""
 
     @classmethod
     def of(
@@ -76,6 +78,7 @@ class TuneReport:
         comparison: Comparison,
         phase_s: Mapping[str, float],
         notes: tuple[str, ...],
+        tuning: str = "",
     ) -> TuneReport:
         """Gather the facts of a tuning that kept ``model``."""
         wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
@@ -101,6 +104,7 @@ class TuneReport:
             arena_bytes=model.plan.arena_bytes,
             phase_s=dict(phase_s),
             notes=notes,
+            tuning=tuning,
         )
 
     def as_text(self) -> str:
@@ -111,6 +115,7 @@ class TuneReport:
             for name in self.comparison.names
         )
         lines = [
+            *([self.tuning] if self.tuning else []),
             f"kept {self.kept.value}: {self.reason}",
             self.coverage,
             f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "

@@ -1,0 +1,176 @@
+"""A network as plain data: what crosses from TVM's environment to the one of the peers.
+
+A folder holds one network: its nodes (``network.json``), weights (``weights.npz``), one fixed
+input (``input.npy``) and what TVM computes from it (``reference.npy``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers.errors import PeerError
+
+__all__ = ["Case", "Network", "Node", "Operator", "read_case", "relative_error", "write_case"]
+
+Floats = NDArray[np.float32]
+
+_EXPORT = "export it again: python -m benchmarks.peers.export"
+
+
+class Operator(str, Enum):
+    """What a node computes; tensors are float32 NCHW."""
+
+    CONVOLUTION = "convolution"
+    """With bias."""
+    RELU = "relu"
+    ADD = "add"
+    CONCATENATE = "concatenate"
+    """Along the channels."""
+    MAX_POOL = "max_pool"
+    AVERAGE_POOL = "average_pool"
+    """Counts the padding."""
+    GLOBAL_AVERAGE_POOL = "global_average_pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operator; its window is 1x1, unpadded, where it has none."""
+
+    operator: Operator
+    output: str
+    """Name of the tensor it makes; every tensor is made once."""
+    inputs: tuple[str, ...]
+    """Tensors it reads."""
+    shape: tuple[int, ...]
+    """Of the output."""
+    weight: str = ""
+    """Name of the weight, (out channels, in channels / groups, height, width); or empty."""
+    bias: str = ""
+    kernel: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    """Rows above and below, columns left and right."""
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Nodes in an order in which they can run; the last one makes the output."""
+
+    name: str
+    batch_size: int
+    input: str
+    input_shape: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def output(self) -> str:
+        """Name of the tensor the network makes."""
+        return self.nodes[-1].output
+
+    def macs(self, weights: Mapping[str, Floats]) -> int:
+        """Multiply-accumulates of the convolutions, and nothing else."""
+        return sum(
+            math.prod(node.shape) * math.prod(weights[node.weight].shape[1:])
+            for node in self.nodes
+            if node.operator is Operator.CONVOLUTION
+        )
+
+    def to_json(self) -> str:
+        """What :meth:`from_json` reads back."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Network:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        PeerError
+            If it is something else.
+        """
+        try:
+            data = json.loads(text)
+            return cls(
+                name=data["name"],
+                batch_size=data["batch_size"],
+                input=data["input"],
+                input_shape=tuple(data["input_shape"]),
+                nodes=tuple(_node(record) for record in data["nodes"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PeerError(
+                f"not the description of a network: {type(error).__name__}: {error}; {_EXPORT}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A network, its weights, one input, and TVM's output for it."""
+
+    network: Network
+    weights: Mapping[str, Floats]
+    input: Floats
+    reference: Floats
+
+
+def write_case(case: Case, folder: Path) -> None:
+    """Write a network to its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "weights.npz", **dict(case.weights))
+    np.save(folder / "input.npy", case.input)
+    np.save(folder / "reference.npy", case.reference)
+    (folder / "network.json").write_text(case.network.to_json() + "\n")
+
+
+def read_case(folder: Path) -> Case:
+    """Read a network's folder.
+
+    Raises
+    ------
+    PeerError
+        If something is missing or unreadable.
+    """
+    try:
+        with np.load(folder / "weights.npz") as archive:
+            weights = {name: archive[name] for name in archive.files}
+        return Case(
+            network=Network.from_json((folder / "network.json").read_text()),
+            weights=weights,
+            input=np.load(folder / "input.npy"),
+            reference=np.load(folder / "reference.npy"),
+        )
+    except (OSError, ValueError) as error:
+        raise PeerError(f"{folder} holds no exported network: {error}; {_EXPORT}") from error
+
+
+def relative_error(output: Floats, reference: Floats) -> float:
+    """Largest absolute difference over the reference's largest value; infinite if shapes differ.
+
+    Something that is no number differs infinitely from every number.
+    """
+    if output.shape != reference.shape:
+        return math.inf
+    error = float(np.max(np.abs(output - reference)) / np.max(np.abs(reference)))
+    return math.inf if math.isnan(error) else error
+
+
+def _node(record: dict[str, Any]) -> Node:
+    pairs = {name: tuple(record[name]) for name in ("inputs", "shape", "kernel", "strides")}
+    return Node(
+        **{
+            **record,
+            **pairs,
+            "padding": tuple(record["padding"]),
+            "operator": Operator(record["operator"]),
+        }
+    )

@@ -1,0 +1,244 @@
+"""Tunes a model's kernels and decides, on the whole network, whether they are used.
+
+A kernel that wins alone may lose in its network, so the tuned build is timed against the untuned
+one, both in sequential order on our lanes, interleaved. It is used only where it wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
+from tvm_ios.core.c_compiler import cache_directory
+from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.comparison import Verdict
+from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.progress import PhaseClock
+from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.scheduling import race
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
+from tvm_ios.tuning.backend import TuningBackend
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.outcome import TuningOutcome
+from tvm_ios.tuning.records import RecordFormat, mend_records, read_records
+
+__all__ = ["BACKENDS", "TunedKernels", "TuningRequest", "default_records_path", "tuned_kernels"]
+
+BACKENDS = ("autotvm", "auto_scheduler")
+UNTUNED, TUNED = "untuned", "tuned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRequest:
+    """What kind of tuning a caller wants.
+
+    Raises
+    ------
+    OptionError
+        If the back end is unknown, or there is nothing to do.
+    """
+
+    backend: str | None = None
+    """One of :data:`BACKENDS`; None tunes nothing and uses the records there are."""
+    records: tuple[Path, ...] = ()
+    """Logs that are applied; the first one is appended to. :func:`default_records_path` where
+    there is none."""
+    options: TuningOptions = TuningOptions()
+
+    def __post_init__(self) -> None:
+        if self.backend is not None and self.backend not in BACKENDS:
+            raise OptionError(
+                f"tuning is {self.backend!r}; choose from {', '.join(map(repr, BACKENDS))}, or None"
+            )
+        if self.backend is None and not self.records:
+            raise OptionError("neither a tuning back end nor records were given; give one")
+
+    @classmethod
+    def of(
+        cls,
+        backend: str | None,
+        records: str | Path | Sequence[str | Path] | None,
+        options: TuningOptions | None = None,
+        **changes: Any,
+    ) -> TuningRequest | None:
+        """From the arguments of ``tune``; None where no tuning is asked for.
+
+        Parameters
+        ----------
+        changes
+            Options by name that go over those of ``options``, None for no change.
+        """
+        given = {name: value for name, value in changes.items() if value is not None}
+        if backend is None and records is None:
+            if given:
+                raise OptionError(
+                    f"{', '.join(given)} given without tuning; give tuning='autotvm' or "
+                    "'auto_scheduler' as well"
+                )
+            return None
+        paths = (
+            ()
+            if records is None
+            else (Path(records),)
+            if isinstance(records, str | Path)
+            else tuple(map(Path, records))
+        )
+        return cls(
+            backend=backend, records=paths, options=replace(options or TuningOptions(), **given)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedKernels:
+    """The kernels that tuning left us with."""
+
+    built: BuiltModel
+    """What to schedule: the tuned build, or the untuned one where that is not slower."""
+    used: bool
+    """Whether it is the tuned one."""
+    speedup: float
+    """How many times as fast the tuned network is, in sequential order."""
+    outcome: TuningOutcome | None
+    """None where nothing was to be tuned."""
+    notes: tuple[str, ...]
+
+
+def default_records_path(backend: str) -> Path:
+    """``autotvm.log`` or ``auto_scheduler.log`` in the cache folder of tvm-ios."""
+    return cache_directory() / f"{backend}.log"
+
+
+@contextmanager
+def tuned_kernels(
+    untuned: BuiltModel,
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    request: TuningRequest,
+    clock: PhaseClock,
+    *,
+    lanes: int,
+    compare_options: CompareOptions | None = None,
+) -> Iterator[TunedKernels]:
+    """Tune, build, and keep what is faster; the records stay in force inside.
+
+    Parameters
+    ----------
+    untuned
+        The model, built without these records.
+    mod, params
+        The user's model.
+    request
+        How it is tuned.
+    clock
+        Told of the phases ``tune`` and ``build tuned``.
+    lanes
+        Lanes the network is timed on.
+    compare_options
+        How it is timed.
+
+    Raises
+    ------
+    TuningError, RecordError, OptionError
+        If a tuner, a tracker or a log is missing or unfit.
+    """
+    target = untuned.prepared.target
+    notes: list[str] = []
+    logs = list(request.records)
+    if not logs and request.backend is not None:
+        logs = [default_records_path(request.backend)]
+    for log in logs if request.backend is None else logs[1:]:
+        if not log.exists():
+            raise RecordError(f"there are no tuning records at {log}; tune first, or mend the path")
+    for log in logs:
+        moved = mend_records(log)
+        if moved:
+            notes.append(f"{moved} unreadable lines of {log} were moved to {log}.rejected")
+    outcome = None
+    if request.backend is not None:
+        with clock.phase("tune"):
+            backend = _backend(request.backend, _merged_modules(untuned))
+            outcome = backend.tune(
+                mod,
+                params or {},
+                target,
+                logs[0],
+                request.options,
+                lambda step: clock.say(step.detail, done=step.done),
+            )
+        notes += outcome.notes
+    present = [log for log in logs if log.exists()]
+    with ExitStack() as stack:
+        with clock.phase("build tuned"):
+            for backend in _backends_in(present):
+                stack.enter_context(backend.applied(present))
+            tuned = build_model(mod, params, target, name=untuned.name)
+        with clock.phase("check tuned"):
+            comparison = race(
+                {
+                    name: lower_schedule(built, sequential_schedule(built.graph), lanes=lanes)
+                    for name, built in ((UNTUNED, untuned), (TUNED, tuned))
+                },
+                options=compare_options,
+            )
+        speedup = comparison.speedup(TUNED, over=UNTUNED)
+        used = speedup.verdict is Verdict.WINS
+        text = f"{speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f})"
+        notes.append(
+            f"tuned kernels make the network {text} times as fast in sequential order"
+            + ("" if used else ", so the untuned ones are used")
+        )
+        if not used:
+            stack.close()
+        yield TunedKernels(
+            built=tuned if used else untuned,
+            used=used,
+            speedup=speedup.ratio,
+            outcome=outcome,
+            notes=tuple(notes),
+        )
+
+
+def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBackend:
+    if name == "autotvm":
+        return AutoTvmBackend(extra_modules=extra_modules)
+    from tvm_ios.tuning.ansor import AnsorBackend
+
+    return AnsorBackend(extra_modules=extra_modules)
+
+
+def _merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
+    """The widest merges of the convolutions that read one tensor: each needs a kernel of its own."""
+    by_operand: dict[str, list[int]] = {}
+    operators = built.graph.operators
+    for index, operator in enumerate(operators):
+        if operator.convolution is not None and operator.convolution.plain_operand:
+            by_operand.setdefault(operator.convolution.operand, []).append(index)
+    modules: dict[tuple[str, ...], tvm.IRModule] = {}
+    for readers in by_operand.values():
+        while len(readers) > 1:
+            members = readers[:1]
+            for index in readers[1:]:
+                wider = [operators[member].convolution for member in (*members, index)]
+                if why_not_merge(wider) is None:
+                    members.append(index)
+            readers = [index for index in readers if index not in members]
+            key = tuple(operators[member].workload for member in members)
+            if len(members) > 1 and key not in modules:
+                modules[key] = merge_stage_module(built.extraction, tuple(members))
+    return tuple(modules.values())
+
+
+def _backends_in(logs: Sequence[Path]) -> list[TuningBackend]:
+    """A back end for each format that occurs."""
+    formats = {record.format for record in read_records(*logs).records} if logs else set()
+    return [
+        _backend(each.value, ()) for each in RecordFormat if each in formats
+    ]
