@@ -5,7 +5,9 @@ Weights of the benchmark networks are random and shrink their signal layer by la
 biases are left, and every wrong network would look right. So the fixed input is scaled until it
 outweighs the biases in the output.
 
-    python -m benchmarks.peers.export --folder FOLDER [--networks NAME ...]
+::
+
+    python -m benchmarks.peers.export [--networks NAME ...]
 """
 
 from __future__ import annotations
@@ -20,9 +22,18 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from benchmarks.peers.errors import PeerError
-from benchmarks.peers.network import Case, Floats, Network, Node, Operator, write_case
+from benchmarks.peers.network import (
+    EXPORTED,
+    NETWORKS,
+    Case,
+    Floats,
+    Network,
+    Node,
+    Operator,
+    write_case,
+)
 from tvm_ios.host import host_target
-from tvm_ios.models import MODEL_NAMES, by_name
+from tvm_ios.models import by_name
 
 __all__ = ["describe", "export_case", "main"]
 
@@ -117,9 +128,14 @@ def export_case(name: str, folder: Path) -> Case:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Export networks, each to a folder of its name."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.export", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--networks", nargs="+", default=list(MODEL_NAMES), metavar="NAME")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.export",
+        description="Write networks, an input each and what TVM makes of it, for the peers.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--folder", type=Path, default=EXPORTED, help="gets one folder a network")
+    add("--networks", nargs="+", default=list(NETWORKS), metavar="NAME", help="which of them")
     options = parser.parse_args(arguments)
     for name in options.networks:
         case = export_case(name, options.folder / name)
@@ -179,8 +195,8 @@ def _convolution(biased: relay.Call, names: Mapping[relay.Expr, str]) -> Node:
 def _name(expr: relay.Expr, names: Mapping[relay.Expr, str]) -> str:
     if expr not in names:
         raise PeerError(
-            f"an operator reads {type(expr).__name__} {expr.checked_type}, which is no input, weight "
-            "or biased convolution; extend export.py"
+            f"an operator reads {type(expr).__name__} {expr.checked_type}, which is no input, "
+            "weight or biased convolution; extend export.py"
         )
     return names[expr]
 

@@ -3,53 +3,38 @@
 All contestants of a network have a process of their own and take turns in interleaved rounds. Their
 outputs are compared with TVM's before anything is timed.
 
-    FOLDER/bin/python -m benchmarks.peers.measure --folder EXPORTED [--networks NAME ...]
+::
+
+    FOLDER/bin/python -m benchmarks.peers.measure [--networks NAME ...]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 
 from benchmarks.peers.errors import PeerError
-from benchmarks.peers.network import Case, read_case
-from benchmarks.peers.peak import Peak, floor_ns, measure_peak
+from benchmarks.peers.network import EXPORTED, NETWORKS, TOLERANCE, Case, read_case
+from benchmarks.peers.peak import measure_peak
 from benchmarks.peers.peer import Contestant, Peer, contestants
+from benchmarks.peers.record import peer_record
 from benchmarks.peers.worker import Prepared, Worker
-from tvm_ios.cost.compare import CompareOptions, Comparison, compare
+from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.errors import TvmIosError
-from tvm_ios.host import core_to_core_ns, default_lanes, processor_name
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.host import core_to_core_ns, default_lanes
+from tvm_ios.report.records import BenchmarkRecord
 
-__all__ = ["TOLERANCE", "Settings", "main", "measure_network", "require_agreement"]
+__all__ = ["Settings", "main", "measure_network", "require_agreement"]
 
-TOLERANCE = 1e-3
-"""Largest error of an output that still counts as the same network (see ``relative_error``)."""
-NETWORKS = (
-    "randwire_small",
-    "nasnet_small",
-    "nasnet_small_c44",
-    "squeezenet",
-    "inception_v3",
-    "randwire",
-    "nasnet_large",
-)
-PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
-PAUSE_S = 0.1
+_PAUSE_S = 0.1
 """Between turns, until the threads of the last contestant have stopped spinning."""
-COMPILE_LIMIT_S = 120.0
-LOAD_LIMIT_S = 300.0
+_LOAD_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +43,6 @@ class Settings:
 
     folder: Path
     """Holds one folder a network."""
-    output: Path
-    """Where the JSON files go."""
     peers: tuple[Peer, ...]
     options: CompareOptions
 
@@ -74,19 +57,18 @@ class Turns:
         """Nanoseconds of back-to-back runs, after a pause if another one had the machine."""
         changed = worker is not self._last
         if changed:
-            self.rest()
+            self._rest()
         self._last = worker
         return worker.time_ns(number, warm_up=changed)
 
     def ping_pong_ns(self) -> float:
         """Core-to-core latency, in ns; 0 where there is a single core."""
-        self.rest()
+        self._rest()
         return core_to_core_ns() or 0.0
 
-    def rest(self) -> None:
-        """Wait for idle cores."""
+    def _rest(self) -> None:
         self._last = None
-        time.sleep(PAUSE_S)
+        time.sleep(_PAUSE_S)
 
 
 def measure_network(name: str, settings: Settings) -> BenchmarkRecord:
@@ -99,7 +81,7 @@ def measure_network(name: str, settings: Settings) -> BenchmarkRecord:
     """
     folder = settings.folder / name
     case = read_case(folder)
-    write_onnx_file(case, folder)
+    _write_onnx_file(case, folder)
     turns = Turns()
     peak = measure_peak()
     with _workers(contestants(settings.peers, default_lanes()), folder) as (workers, notes):
@@ -110,7 +92,7 @@ def measure_network(name: str, settings: Settings) -> BenchmarkRecord:
             options=settings.options,
             ping_pong_ns=turns.ping_pong_ns,
         )
-    return _record(case, comparison, prepared, peak, notes)
+    return peer_record(case, comparison, prepared, peak, notes)
 
 
 def require_agreement(network: str, errors: Mapping[str, float]) -> None:
@@ -137,14 +119,55 @@ def require_agreement(network: str, errors: Mapping[str, float]) -> None:
         )
 
 
-def write_onnx_file(case: Case, folder: Path) -> None:
-    """Write what onnxruntime and OpenVINO read, unless it lies there.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure networks, each into a JSON file of its own; 0 when all is done."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = Settings(
+            folder=options.folder,
+            peers=tuple(options.peers),
+            options=CompareOptions(
+                number=options.number, rounds=options.rounds, min_repeat_ms=options.min_repeat_ms
+            ),
+        )
+        options.output.mkdir(parents=True, exist_ok=True)
+        for name in options.networks:
+            record = measure_network(name, settings)
+            print(f"\n== {name} ==\n{record.comparison.as_text()}", flush=True)
+            path = options.output / f"{name}_bs{record.batch_size}.json"
+            path.write_text(record.to_json() + "\n")
+    except (OSError, TvmIosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
-    Raises
-    ------
-    PeerError
-        If onnx is not installed.
-    """
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.measure",
+        description="Measure peers against each other: every contestant in one interleaved run, "
+        "raw rounds into OUTPUT/NETWORK.json.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--folder", type=Path, default=EXPORTED, help="what export wrote")
+    add("--networks", nargs="+", default=list(NETWORKS), metavar="NAME", help="which of them")
+    add(
+        "--peers",
+        nargs="+",
+        type=Peer,
+        default=list(Peer),
+        metavar="PEER",
+        help=f"some of: {', '.join(repr(peer.value) for peer in Peer)}",
+    )
+    add("--output", type=Path, default=Path("benchmarks/results/peers"), help="for the JSON files")
+    add("--rounds", type=int, default=12, help="rounds that count")
+    add("--number", type=int, default=3, help="least runs of a contestant in a round")
+    add("--min-repeat-ms", type=float, default=20.0, help="least length of its sample")
+    return parser
+
+
+def _write_onnx_file(case: Case, folder: Path) -> None:
     try:
         from benchmarks.peers.onnx_file import write_onnx  # noqa: PLC0415 - names what is missing
     except ModuleNotFoundError as error:
@@ -157,52 +180,6 @@ def write_onnx_file(case: Case, folder: Path) -> None:
         write_onnx(case, path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure networks, each into a JSON file of its own; 0 when all is done."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.measure", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="what export wrote")
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), metavar="NAME")
-    parser.add_argument(
-        "--peers",
-        nargs="+",
-        type=Peer,
-        default=list(Peer),
-        metavar="PEER",
-        help=f"of: {', '.join(repr(peer.value) for peer in Peer)} (default: all)",
-    )
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/peers"))
-    parser.add_argument("--rounds", type=int, default=12, help="default: %(default)s")
-    parser.add_argument(
-        "--number", type=int, default=3, help="least runs in a round (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--min-repeat-ms", type=float, default=20.0, help="least length of a sample"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        settings = Settings(
-            folder=options.folder,
-            output=options.output,
-            peers=tuple(options.peers),
-            options=CompareOptions(
-                warmup=1,
-                number=options.number,
-                rounds=options.rounds,
-                min_repeat_ms=options.min_repeat_ms,
-            ),
-        )
-        settings.output.mkdir(parents=True, exist_ok=True)
-        for name in options.networks:
-            record = measure_network(name, settings)
-            print(f"\n== {name} ==\n{record.comparison.as_text()}", flush=True)
-            path = settings.output / f"{name}_bs{record.batch_size}.json"
-            path.write_text(record.to_json() + "\n")
-    except TvmIosError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 @contextmanager
 def _workers(
     who: Sequence[Contestant], folder: Path
@@ -213,64 +190,17 @@ def _workers(
     try:
         for contestant in who:
             worker = Worker(contestant, folder)
-            compiles = contestant.peer is Peer.TORCH_COMPILE
             try:
-                prepared[worker] = worker.prepared(COMPILE_LIMIT_S if compiles else LOAD_LIMIT_S)
+                prepared[worker] = worker.prepared(_LOAD_LIMIT_S)
             except PeerError as error:
                 worker.close()
-                if not compiles:
+                if contestant.peer is not Peer.TORCH_COMPILE:
                     raise PeerError(f"{folder.name}: {error}") from error
                 notes.append(f"left out: {error}")
         yield prepared, notes
     finally:
         for worker in prepared:
             worker.close()
-
-
-def _record(
-    case: Case,
-    comparison: Comparison,
-    prepared: Mapping[str, Prepared],
-    peak: Peak,
-    notes: Sequence[str],
-) -> BenchmarkRecord:
-    network = case.network
-    macs = network.macs(case.weights)
-    facts = {
-        "macs": str(macs),
-        "peak GFLOPS, all cores": f"{peak.of_all_cores:.1f}",
-        "peak GFLOPS, each core alone": " ".join(f"{core:.1f}" for core in peak.of_each_core),
-        "vector bits": str(peak.vector_bits),
-        "floor ms": f"{floor_ns(macs, peak.of_all_cores) / 1e6:.4f}",
-        "error allowed": f"{TOLERANCE:g}",
-        **{f"error of {who}": f"{found.relative_error:.2e}" for who, found in prepared.items()},
-        **{f"load s of {who}": f"{found.seconds:.1f}" for who, found in prepared.items()},
-    }
-    return BenchmarkRecord(
-        network=network.name,
-        batch_size=network.batch_size,
-        target="none: every peer has kernels of its own",
-        lanes=default_lanes(),
-        command=shlex.join(["python", "-m", "benchmarks.peers.measure", *sys.argv[1:]]),
-        machine=(
-            NamedValue("processor", processor_name()),
-            NamedValue("cores", str(default_lanes())),
-            NamedValue("memory GiB", f"{_memory_bytes() / 2**30:.0f}"),
-            NamedValue("kernel", platform.release()),
-        ),
-        versions=(
-            *(NamedValue(package, metadata.version(package)) for package in PACKAGES),
-            NamedValue("python", platform.python_version()),
-        ),
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        comparison=comparison,
-        facts=tuple(NamedValue(key, value) for key, value in facts.items()),
-        notes=(*notes, *comparison.notes),
-    )
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 if __name__ == "__main__":

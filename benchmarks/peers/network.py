@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,40 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.errors import PeerError
 
-__all__ = ["Case", "Network", "Node", "Operator", "read_case", "relative_error", "write_case"]
+__all__ = [
+    "EXPORTED",
+    "NETWORKS",
+    "TOLERANCE",
+    "Case",
+    "Network",
+    "Node",
+    "Operator",
+    "read_case",
+    "relative_error",
+    "write_case",
+]
+
+EXPORTED = Path("out/peers")
+"""Where the networks lie unless another folder is given."""
+NETWORKS = (
+    "randwire_small",
+    "nasnet_small",
+    "nasnet_small_c44",
+    "squeezenet",
+    "inception_v3",
+    "randwire",
+    "nasnet_large",
+)
+"""Those of tvm_ios.models, the fast ones first."""
+TOLERANCE = 1e-3
+"""Largest :func:`relative_error` of an output that still counts as the same network."""
 
 Floats = NDArray[np.float32]
 
 _EXPORT = "export it again: python -m benchmarks.peers.export"
 
 
-class Operator(str, Enum):
+class Operator(StrEnum):
     """What a node computes; tensors are float32 NCHW."""
 
     CONVOLUTION = "convolution"

@@ -22,7 +22,7 @@ class Peer(Enum):
     """One operator after the other, each on all threads."""
     ONNXRUNTIME_PARALLEL = "onnxruntime parallel"
     """``ORT_PARALLEL``: as many operators at a time as there are threads, each on one thread."""
-    ONNXRUNTIME_PARALLEL_BOTH = "onnxruntime parallel, operators too"
+    ONNXRUNTIME_PARALLEL_WIDE = "onnxruntime parallel wide"
     """``ORT_PARALLEL`` with as many threads again inside operators."""
     OPENVINO = "openvino"
     """Latency hint, float32."""
@@ -34,11 +34,11 @@ class Peer(Enum):
     """``torch.compile`` with frozen weights."""
 
 
-_PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_BOTH})
+_PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE})
 _HOMES = {
     Peer.ONNXRUNTIME: "onnxruntime_peer",
     Peer.ONNXRUNTIME_PARALLEL: "onnxruntime_peer",
-    Peer.ONNXRUNTIME_PARALLEL_BOTH: "onnxruntime_peer",
+    Peer.ONNXRUNTIME_PARALLEL_WIDE: "onnxruntime_peer",
     Peer.OPENVINO: "openvino_peer",
     Peer.TORCH: "torch_peer",
     Peer.TORCH_CHANNELS_LAST: "torch_peer",
@@ -72,7 +72,7 @@ class Contestant:
 
 
 def contestants(peers: tuple[Peer, ...], cores: int) -> tuple[Contestant, ...]:
-    """Every peer with one thread and with all; those that run operators in parallel need several."""
+    """Every peer with one thread and with all; parallel modes need several."""
     return tuple(
         Contestant(peer, threads)
         for peer in peers

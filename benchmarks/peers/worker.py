@@ -61,6 +61,11 @@ class Worker:
         self._process.start()
         theirs.close()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return self._process.pid
+
     def prepared(self, limit_s: float) -> Prepared:
         """Wait until the network is loaded.
 

@@ -1,0 +1,314 @@
+"""How networks cross to the peers, and what is computed from their results; no peer is needed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.models import by_name, count
+from tvm_ios.models.builder import NetworkBuilder, Pooling
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def small_network():
+    net = NetworkBuilder(batch_size=1, channels=3, height=9, width=9, seed=0)
+    value = net.convolution("wide", net.input, 8, kernel=(3, 3), stride=2, padding=(1, 1))
+    other = net.relu_separable_convolution("separable", [value], 8)
+    pooled = net.pool("average", value, Pooling.AVERAGE, padding=1)
+    joined = net.combine("join", [[value, other], [pooled]])
+    return net.finish(net.global_average("mean", joined))
+
+
+def small_case(folder):
+    from benchmarks.peers.export import describe
+    from benchmarks.peers.network import Case, write_case
+
+    module, params = small_network()
+    case = Case(
+        network=describe(module, name="small"),
+        weights={name: value.numpy() for name, value in params.items()},
+        input=np.ones((1, 3, 9, 9), dtype="float32"),
+        reference=np.ones((1, 16, 1, 1), dtype="float32"),
+    )
+    write_case(case, folder)
+    return case
+
+
+def test_description_has_every_operator():
+    from benchmarks.peers.export import describe
+
+    network = describe(small_network()[0], name="small")
+    # One line a node: operator, output, inputs, shape.
+    lines = [
+        f"{node.operator.value} {node.output} <- {' '.join(node.inputs)} {node.shape}"
+        for node in network.nodes
+    ]
+    assert lines == [
+        "convolution t0 <- data (1, 8, 5, 5)",
+        "relu t1 <- t0 (1, 8, 5, 5)",
+        "relu t2 <- t1 (1, 8, 5, 5)",
+        "convolution t3 <- t2 (1, 8, 5, 5)",
+        "convolution t4 <- t3 (1, 8, 5, 5)",
+        "add t5 <- t1 t4 (1, 8, 5, 5)",
+        "average_pool t6 <- t1 (1, 8, 5, 5)",
+        "concatenate t7 <- t5 t6 (1, 16, 5, 5)",
+        "global_average_pool t8 <- t7 (1, 16, 1, 1)",
+    ]
+    wide, _, _, depthwise, pointwise, _, pool, *_ = network.nodes
+    assert (wide.kernel, wide.strides, wide.padding) == ((3, 3), (2, 2), (1, 1))
+    assert (wide.weight, wide.bias) == ("wide.weight", "wide.bias")
+    assert (depthwise.groups, depthwise.kernel) == (8, (3, 3))
+    assert (pointwise.groups, pointwise.padding) == (1, (0, 0))
+    assert (pool.kernel, pool.padding) == ((3, 3), (1, 1))
+    assert network.output == "t8"
+
+
+@pytest.mark.parametrize("name", ["randwire_small", "nasnet_small", "squeezenet", "inception_v3"])
+def test_description_counts_the_networks_arithmetic(name):
+    from benchmarks.peers.export import describe
+
+    module, params = by_name(name)()
+    weights = {key: value.numpy() for key, value in params.items()}
+    assert describe(module, name=name).macs(weights) == count(module, params).macs
+
+
+def test_networks_are_those_of_the_catalog():
+    from benchmarks.peers.network import NETWORKS
+    from tvm_ios.models import MODEL_NAMES
+
+    assert sorted(NETWORKS) == sorted(MODEL_NAMES)
+
+
+def refused(body):
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.export import describe
+
+    function = relay.Function(relay.analysis.free_vars(body), body)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    with pytest.raises(PeerError) as caught:
+        describe(module, name="odd")
+    return str(caught.value)
+
+
+def test_what_the_description_has_no_word_for_is_refused():
+    data = relay.var("data", shape=(1, 4, 8, 8))
+    weight, bias = relay.var("weight", shape=(4, 4, 3, 3)), relay.var("bias", shape=(4,))
+    assert "nn.softmax" in refused(relay.nn.softmax(data))
+    lopsided = relay.nn.conv2d(data, weight, padding=(0, 1, 1, 0), channels=4, kernel_size=(3, 3))
+    assert "[0, 1, 1, 0]" in refused(relay.nn.bias_add(lopsided, bias))
+    dilated = relay.nn.conv2d(data, weight, dilation=2, channels=4, kernel_size=(3, 3))
+    assert "dilation (2, 2)" in refused(relay.nn.bias_add(dilated, bias))
+    assert "no input" in refused(
+        relay.nn.relu(relay.nn.conv2d(data, weight, channels=4, kernel_size=(3, 3)))
+    )
+    assert "count_include_pad" in refused(relay.nn.avg_pool2d(data, (3, 3), padding=(1, 1)))
+
+
+def test_case_is_read_as_it_was_written(tmp_path):
+    from benchmarks.peers.network import read_case
+
+    written = small_case(tmp_path)
+    found = read_case(tmp_path)
+    assert found.network == written.network
+    assert found.weights.keys() == written.weights.keys()
+    for name, value in written.weights.items():
+        np.testing.assert_array_equal(found.weights[name], value)
+    np.testing.assert_array_equal(found.input, written.input)
+    np.testing.assert_array_equal(found.reference, written.reference)
+
+
+def test_unreadable_cases_say_what_to_do(tmp_path):
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.network import Network, read_case
+
+    with pytest.raises(PeerError, match="python -m benchmarks.peers.export"):
+        read_case(tmp_path / "nowhere")
+    small_case(tmp_path)
+    record = json.loads((tmp_path / "network.json").read_text())
+    record["nodes"][0]["operator"] = "fft"
+    with pytest.raises(PeerError, match="'fft'"):
+        Network.from_json(json.dumps(record))
+
+
+def test_relative_error_is_over_the_largest_value():
+    from benchmarks.peers.network import relative_error
+
+    reference = np.array([4.0, -8.0], dtype="float32")
+    assert relative_error(reference, reference) == 0
+    assert relative_error(reference + np.float32(0.5), reference) == 0.5 / 8
+    assert relative_error(reference * np.float32("nan"), reference) == math.inf
+    assert relative_error(reference[:1], reference) == math.inf
+
+
+def test_disagreement_names_network_and_peer():
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.measure import require_agreement
+
+    require_agreement("squeezenet", {"openvino, 1 thread": 1e-6})
+    with pytest.raises(PeerError, match=r"squeezenet: .*torch, 2 threads by 0.02") as caught:
+        require_agreement("squeezenet", {"openvino, 1 thread": 1e-6, "torch, 2 threads": 0.02})
+    assert "openvino" not in str(caught.value)
+    with pytest.raises(PeerError):
+        require_agreement("squeezenet", {"torch, 1 thread": math.nan})
+
+
+def test_floor_is_two_operations_a_multiply_accumulate():
+    from benchmarks.peers.peak import floor_ns
+
+    assert floor_ns(1_000_000, 100.0) == 20_000
+
+
+def test_peak_is_measured_on_each_core_and_all():
+    from benchmarks.peers.peak import measure_peak
+
+    peak = measure_peak(samples=1)
+    assert len(peak.of_each_core) == len(os.sched_getaffinity(0))
+    assert min(*peak.of_each_core, peak.of_all_cores) > 0
+    assert peak.vector_bits in (128, 256, 512)
+
+
+def test_contestants_have_one_thread_or_all():
+    from benchmarks.peers.peer import Peer, contestants
+
+    some = (Peer.ONNXRUNTIME, Peer.ONNXRUNTIME_PARALLEL)
+    assert [who.name for who in contestants(some, 2)] == [
+        "onnxruntime, 1 thread",
+        "onnxruntime, 2 threads",
+        "onnxruntime parallel, 2 threads",
+    ]
+    assert [who.name for who in contestants(some, 1)] == ["onnxruntime, 1 thread"]
+
+
+def test_every_peer_has_a_home():
+    from benchmarks.peers.peer import _HOMES, Peer
+
+    assert _HOMES.keys() == set(Peer)
+    for home in _HOMES.values():
+        assert (ROOT / "benchmarks" / "peers" / f"{home}.py").exists()
+
+
+@pytest.mark.skipif(find_spec("openvino") is not None, reason="openvino is installed here")
+def test_missing_peer_names_itself_and_the_command(tmp_path):
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.peer import Contestant, Peer
+    from benchmarks.peers.worker import Worker
+
+    small_case(tmp_path)
+    worker = Worker(Contestant(Peer.OPENVINO, 1), tmp_path)
+    with pytest.raises(PeerError, match=r"openvino, 1 thread: .*setup\.sh"):
+        worker.prepared(60)
+    worker.close()
+
+
+def test_killed_worker_is_named(tmp_path):
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.peer import Contestant, Peer
+    from benchmarks.peers.worker import Worker
+
+    worker = Worker(Contestant(Peer.TORCH, 1), tmp_path)
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(PeerError, match=r"torch, 1 thread: its process ended with -9"):
+        worker.prepared(60)
+    worker.close()
+
+
+def record(network, run_ns, **facts):
+    return BenchmarkRecord(
+        network=network,
+        batch_size=1,
+        target="t",
+        lanes=2,
+        command="c",
+        machine=(),
+        versions=(),
+        taken_at="2026-01-01",
+        comparison=Comparison(
+            names=tuple(run_ns),
+            rounds=tuple(
+                CompareRound(run_ns=tuple(run_ns.values()), ping_pong_ns=50.0, slow=False)
+                for _ in range(6)
+            ),
+            confidence=0.95,
+            notes=(),
+        ),
+        facts=tuple(NamedValue(name.replace("_", " "), value) for name, value in facts.items()),
+    )
+
+
+def test_table_has_the_better_thread_count_and_ours():
+    from benchmarks.peers.table import peer_table
+
+    slow = record("slow", {"openvino, 1 thread": 9e6, "openvino, 2 threads": 5e6}, floor_ms="2.5")
+    fast = record(
+        "fast",
+        {"onnxruntime, 1 thread": 1e6, "onnxruntime, 2 threads": 2e6, "torch, 2 threads": 3e6},
+        floor_ms="0.25",
+    )
+    ours = {"fast": record("fast", {"IOS": 4e5, "sequential": 9e5}, kept="IOS")}
+    table = peer_table([slow, fast], ours)
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [row["network"] for row in rows] == ["fast", "slow"]
+    assert rows[0]["onnxruntime"] == "1.000 (1)"
+    assert rows[0]["onnxruntime parallel"] == "-"
+    assert rows[0]["torch"] == "3.000 (2)"
+    assert (rows[0]["floor"], rows[0]["best peer"]) == ("0.250", "1.000")
+    assert (rows[0]["tvm-ios"], rows[0]["best peer / tvm-ios"]) == ("0.400", "2.50")
+    assert (rows[1]["openvino"], rows[1]["tvm-ios"]) == ("5.000 (2)", "-")
+
+
+def test_table_without_results_names_the_command(tmp_path, capsys):
+    from benchmarks.peers.table import main
+
+    assert main(["--folder", str(tmp_path)]) == 1
+    assert "python -m benchmarks.peers.measure" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], [".venv"]])
+def test_setup_refuses_to_touch_the_projects_environment(arguments, tmp_path):
+    script = ROOT / "benchmarks" / "peers" / "setup.sh"
+    done = subprocess.run(
+        [str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "folder" in done.stderr.lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_exported_reference_is_what_optimised_tvm_computes(tmp_path):
+    from benchmarks.peers.export import export_case
+    from benchmarks.peers.network import read_case, relative_error
+
+    export_case("randwire_small", tmp_path)
+    case = read_case(tmp_path)
+    module, params = by_name("randwire_small")()
+    with tvm.transform.PassContext(opt_level=3):
+        built = relay.build(module, target="llvm", params=params)
+    executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
+
+    def run(image):
+        executor.run(data=image)
+        return executor.get_output(0).numpy()
+
+    assert relative_error(run(case.input), case.reference) < 1e-4
+    # The input shows: without it the output would be another one.
+    assert relative_error(run(case.input * 0), case.reference) > 0.4
