@@ -1,0 +1,137 @@
+"""A file of lines that several processes append to, and that one may replace meanwhile.
+
+Whoever writes holds an flock on the file itself. After waiting for it he makes sure that the file
+still bears its name: if another one was put in its place, he opens that. So a line goes to the file
+that everybody sees, or to none, and no lock file lies around.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["append_bytes", "end_line", "locked", "read_on", "replace_file"]
+
+CHUNK_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def locked(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of the file that bears this name, which nobody else holds locked.
+
+    Parameters
+    ----------
+    path
+        The file.
+    flags
+        Those of ``os.open``.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened or locked.
+    """
+    while True:
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _bears_name(descriptor, path):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def append_bytes(path: Path, data: bytes) -> None:
+    """Append whole lines in one write; half a line at the end of the file stays alone.
+
+    Parameters
+    ----------
+    path
+        Made, with its folders, if missing.
+    data
+        Ends with a newline.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. A line is in it as a whole, in part at its end, or not.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        _write(descriptor, b"\n" + data if torn else data)
+
+
+def end_line(path: Path) -> None:
+    """Add the newline that is missing at the end; the caller holds the lock.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        _write(descriptor, b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, descriptor: int, data: bytes) -> None:
+    """Put a file with this content in place of a locked one, which nobody ever sees half done.
+
+    Parameters
+    ----------
+    path
+        The file; a link stays a link.
+    descriptor
+        Of the locked file, at the end of what the caller has read. Whatever stands behind that
+        later was written without the lock, as stock TVM does, and goes to the end of the new file.
+    data
+        The new content.
+
+    Raises
+    ------
+    OSError
+        If the new file cannot be written; the old one is still there.
+    """
+    place = path.resolve()
+    new_name = place.with_name(f".{place.name}.mending")
+    new = os.open(new_name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        fcntl.flock(new, fcntl.LOCK_EX)
+        os.fchmod(new, stat.S_IMODE(os.fstat(descriptor).st_mode))
+        _write(new, data)
+        os.fsync(new)
+        os.replace(new_name, place)
+        _write(new, read_on(descriptor))
+    except BaseException:
+        new_name.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(new)
+
+
+def read_on(descriptor: int) -> bytes:
+    """From where the descriptor stands to the end of the file."""
+    return b"".join(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
+
+
+def _bears_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """One write, so that lines of several processes do not mix, be they locked out or not."""
+    written = os.write(descriptor, data) if data else 0
+    if written < len(data):
+        raise OSError(f"only {written} of {len(data)} bytes could be written")

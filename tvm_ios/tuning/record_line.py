@@ -1,0 +1,249 @@
+"""One line of a tuning log: a record of AutoTVM or auto_scheduler, or the reason why it is none.
+
+Accepted is what stock TVM reads, of any version that writes JSON, since one line that it cannot
+read makes it refuse the whole log.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tvm_ios.errors import RecordError
+
+__all__ = [
+    "FAILURE_COST_S",
+    "RecordFormat",
+    "RejectedLine",
+    "TuningRecord",
+    "parse_line",
+    "parse_record",
+]
+
+FAILURE_COST_S = 1e9
+"""From here on a cost stands for a failure: AutoTVM writes 1e9 seconds, auto_scheduler 1e10."""
+HARDWARE_PARAMETERS = 8
+_BEGINNING = re.compile(r'(?=\{"i(?:nput)?": ?\[)')
+"""Where a record begins, as TVM writes it."""
+
+_Fields: TypeAlias = "tuple[str, str, tuple[float, ...], int]"
+
+
+class RecordFormat(StrEnum):
+    """Whose records they are."""
+
+    AUTOTVM = "autotvm"
+    AUTO_SCHEDULER = "auto_scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRecord:
+    """One candidate that was measured, or failed."""
+
+    format: RecordFormat
+    line: str
+    """As it stands in the log, without the newline."""
+    workload: str
+    """What was computed, with no name of a kernel in it: for AutoTVM the JSON of template and
+    arguments, for auto_scheduler its workload key."""
+    target: str
+    """As TVM prints it."""
+    costs_s: tuple[float, ...]
+    """Seconds of each measurement; empty if the candidate failed."""
+    error: int
+    """TVM's ``MeasureErrorNo``, 0 for none; the same numbers in both formats."""
+    path: Path
+    line_number: int
+    """From 1 on."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it compiled and ran."""
+        return bool(self.costs_s)
+
+    @property
+    def mean_s(self) -> float:
+        """What TVM compares candidates by; infinite if it failed."""
+        return math.fsum(self.costs_s) / len(self.costs_s) if self.ok else math.inf
+
+    def candidate(self) -> str:
+        """The schedule that was measured, equal for equal ones of a workload."""
+        data = json.loads(self.line)
+        tried = data["config"]["entity"] if self.format is RecordFormat.AUTOTVM else data["i"][1]
+        return json.dumps(tried)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedLine:
+    """A line, or a part of one, that is no record."""
+
+    path: Path
+    line_number: int
+    line: str
+    """Bytes that are no UTF-8 are kept as by ``errors="surrogateescape"``."""
+    reason: str
+
+
+def parse_line(text: str, *, path: Path, line_number: int) -> list[TuningRecord | RejectedLine]:
+    """The records of a line, and what is none in it.
+
+    A writer that was killed leaves half a record without a newline, and the next one goes on behind
+    it: that one is found. Records that share a line are kept, and the line is rejected as well.
+
+    Parameters
+    ----------
+    text
+        Without the newline.
+    path, line_number
+        Where it stands.
+    """
+
+    def one(part: str) -> TuningRecord | RejectedLine:
+        try:
+            return parse_record(part, path=path, line_number=line_number)
+        except RecordError as error:
+            return rejected(part, str(error))
+
+    def rejected(part: str, reason: str) -> RejectedLine:
+        return RejectedLine(path=path, line_number=line_number, line=part, reason=reason)
+
+    whole = one(text)
+    if isinstance(whole, TuningRecord):
+        return [whole]
+    parts = [one(part) for part in _BEGINNING.split(text) if part]
+    if not any(isinstance(part, TuningRecord) for part in parts):
+        return [whole]
+    if all(isinstance(part, TuningRecord) for part in parts):
+        parts.append(rejected(text, f"{len(parts)} records without a newline between them"))
+    return parts
+
+
+def parse_record(text: str, *, path: Path, line_number: int) -> TuningRecord:
+    """Read one record.
+
+    Raises
+    ------
+    RecordError
+        If it is none; the message is the reason alone.
+    """
+    data = _parse_json(text)
+    parts: _Fields
+    if "input" in data:
+        kind, parts = RecordFormat.AUTOTVM, _read_autotvm(data)
+    elif data.get("v") == 0.1:
+        raise RecordError("AutoTVM's log version 0.1, which TVM no longer reads")
+    elif "i" in data:
+        kind, parts = RecordFormat.AUTO_SCHEDULER, _read_auto_scheduler(data)
+    else:
+        raise RecordError("JSON, but no tuning record: it has neither 'input' nor 'i'")
+    workload, target, costs_s, error = parts
+    return TuningRecord(
+        format=kind,
+        line=text.strip(),
+        workload=workload,
+        target=target,
+        costs_s=costs_s,
+        error=error,
+        path=path,
+        line_number=line_number,
+    )
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _parse_json(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise RecordError("the line is empty")
+    try:
+        text.encode()
+        data = _DECODER.decode(text)
+    except UnicodeEncodeError as error:
+        raise RecordError(f"not UTF-8 from character {error.start + 1} on") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"no JSON, perhaps torn: {error}") from error
+    if not isinstance(data, dict):
+        raise RecordError(f"JSON, but no tuning record: a {type(data).__name__}")
+    return data
+
+
+def _read_autotvm(data: dict[str, Any]) -> _Fields:
+    match data["input"]:
+        case [str(target), str(name), list(arguments), _]:
+            workload = json.dumps([name, arguments])
+        case _:
+            raise RecordError("AutoTVM: 'input' is not [target, template, [arguments], {}]")
+    match data.get("config"):
+        case {"index": int(), "code_hash": str() | None, "entity": list(knobs)}:
+            if not all(map(_is_knob, knobs)):
+                raise RecordError("AutoTVM: a knob in 'config' is not [name, kind, value]")
+        case _:
+            raise RecordError("AutoTVM: 'config' is not {index, code_hash, entity}")
+    return workload, target, *_read_result(data.get("result"), "AutoTVM: 'result'")
+
+
+def _is_knob(knob: object) -> bool:
+    match knob:
+        case [str(), "sp" | "re" | "an", list()] | [str(), "ot", _]:
+            return True
+    return False
+
+
+def _read_auto_scheduler(data: dict[str, Any]) -> _Fields:
+    match data["i"]:
+        case [[str(workload), str(target), *others], [[], list(steps)]]:
+            if not _are_task_fields(others):
+                raise RecordError(
+                    "auto_scheduler: the task in 'i' is not [workload, target, [8 hardware "
+                    "parameters], host, layout rewriting, [inputs]], or a beginning of it"
+                )
+            if not all(isinstance(step, list) and step[:1] and _is_text(step[0]) for step in steps):
+                raise RecordError("auto_scheduler: a transform step in 'i' is not [kind, ...]")
+        case _:
+            raise RecordError("auto_scheduler: 'i' is not [[workload, target, ...], [[], [steps]]]")
+    foreign = data.keys() - {"i", "r", "v"}
+    if foreign:
+        raise RecordError(f"auto_scheduler: unknown key {min(foreign)!r}")
+    if not _is_text(data.get("v", "")):
+        raise RecordError(f"auto_scheduler: the version 'v' is {data['v']!r}, no text")
+    return workload, target, *_read_result(data.get("r"), "auto_scheduler: 'r'")
+
+
+def _are_task_fields(others: list[Any]) -> bool:
+    """Whether these follow workload and target; TVM 0.7 wrote none, 0.8 and later five fields."""
+    match others:
+        case [] | [list()] | [list(), str(), int()] | [list(), str(), int(), list()]:
+            hardware = others[0] if others else [0] * HARDWARE_PARAMETERS
+            inputs = others[3] if len(others) == 4 else []
+            whole = all(isinstance(value, int) for value in hardware)
+            return whole and len(hardware) == HARDWARE_PARAMETERS and all(map(_is_text, inputs))
+    return False
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _read_result(result: object, where: str) -> tuple[tuple[float, ...], int]:
+    """Costs in seconds, none if it failed, and the number of the error."""
+    match result:
+        case [list(costs), int(error), int() | float(), int() | float()]:
+            pass
+        case _:
+            raise RecordError(f"{where} is not [[costs], error, seconds, timestamp]")
+    if not costs or not all(isinstance(cost, int | float) for cost in costs):
+        raise RecordError(f"{where} has costs that are no numbers")
+    if error or any(cost >= FAILURE_COST_S for cost in costs):
+        return (), error
+    if any(cost <= 0 for cost in costs):
+        raise RecordError(f"{where} has a cost of {min(costs)} seconds")
+    return tuple(map(float, costs)), error
