@@ -16,7 +16,7 @@
     ├── ModelError            a module cannot be prepared or lowered
     ├── HostError             TVM, the C compiler or a device is missing or unfit
     ├── RecordError           a log of tuning records cannot be read or written
-    └── TuningError           a kernel cannot be tuned: a tuner, worker or tracker is missing or fails
+    └── TuningError           a tuner, a worker or a tracker is missing or fails
 
 A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
 """
@@ -99,4 +99,4 @@ class RecordError(TvmIosError):
 
 
 class TuningError(TvmIosError):
-    """A kernel cannot be tuned: a tuner, worker or tracker is missing or fails."""
+    """A tuner, a worker or a tracker is missing or fails."""

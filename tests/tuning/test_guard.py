@@ -38,10 +38,12 @@ def await_none(mark):
 
 @pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
 def test_workers_and_their_children_end_with_the_run(error):
+    workers = []
+
     def run():
         with guarded_workers():
             mark = os.environ[MARK]
-            start_worker()
+            workers.append(start_worker())
             await_marked(mark, 2)
             if error is not None:
                 raise error(mark)
@@ -53,6 +55,7 @@ def test_workers_and_their_children_end_with_the_run(error):
         with pytest.raises(error) as caught:
             run()
         mark = str(caught.value)
+    workers[0].wait()
     assert not marked_processes(mark)
     assert MARK not in os.environ
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 import os
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import autotvm
-from tvm.autotvm.tuner import RandomTuner, Tuner
+from tvm.autotvm.tuner import RandomTuner, Tuner, XGBTuner
 
 from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
@@ -73,15 +74,15 @@ class AutoTvmBackend:
             rows=[_row(task, history.get(task.task.workload, [])) for task in tasks],
         )
         pending = [
-            (place, task, tuner)
+            (place, tuner)
             for place, task in enumerate(tasks)
             if (tuner := _tuner_for(task, history.get(task.task.workload, []), options))
         ]
-        run.total = sum(tuner.left for _, _, tuner in pending)
+        run.total = sum(tuner.left for _, tuner in pending)
         if pending:
             with guarded_workers(), _threads(options.threads or 1), _quiet():
-                for place, task, tuner in pending:
-                    run.tune(place, task, tuner)
+                for place, tuner in pending:
+                    run.tune(place, tuner)
                     if run.is_late():
                         break
         return TuningOutcome(
@@ -142,14 +143,13 @@ class _Run:
     late: bool = False
     _place: int = field(default=0)
 
-    def tune(self, place: int, task: KernelTask, tuner: _OpenTuner) -> None:
+    def tune(self, place: int, tuner: _OpenTuner) -> None:
         self._place = place
-        runner = _runner(self.options)
         measure = autotvm.measure_option(
             builder=autotvm.LocalBuilder(
                 timeout=self.options.build_timeout_s, n_parallel=default_lanes(), do_fork=True
             ),
-            runner=runner,
+            runner=_runner(self.options),
         )
         tuner.tuner.tune(
             n_trial=tuner.left,
@@ -215,29 +215,21 @@ def _tuner_for(
     if options.tuner == "grid":
         waiting = [index for index in range(space) if index not in known][:left]
         return _OpenTuner(_ListTuner(task.task, waiting), len(waiting))
-    tuner = _learning_tuner(task.task) if options.tuner == "xgb" else RandomTuner(task.task)
+    tuner = (
+        XGBTuner(task.task, loss_type="reg") if options.tuner == "xgb" else RandomTuner(task.task)
+    )
     if options.tuner == "xgb" and history:
         tuner.load_history(list(history), min_seed_records=1)
     tuner.visited = type(tuner.visited)(known)
     return _OpenTuner(tuner, left)
 
 
-def _learning_tuner(task: autotvm.task.Task) -> Tuner:
-    from tvm.autotvm.tuner import XGBTuner
-
-    return XGBTuner(task, loss_type="reg")
-
-
 def _require_tuner(name: str) -> None:
-    if name != "xgb":
-        return
-    try:
-        import xgboost  # noqa: F401
-    except ImportError as error:
+    if name == "xgb" and importlib.util.find_spec("xgboost") is None:
         raise TuningError(
-            f"tuner 'xgb' needs the package xgboost, which cannot be imported ({error}); "
-            "run: python -m pip install xgboost — or choose the tuner 'layout'"
-        ) from error
+            "tuner 'xgb' needs the package xgboost, which is not installed; "
+            "run: python -m pip install xgboost, or choose the tuner 'layout'"
+        )
 
 
 def _runner(options: TuningOptions) -> Any:
@@ -254,9 +246,7 @@ def _runner(options: TuningOptions) -> Any:
     return autotvm.RPCRunner(options.rpc_key, host, port, **common)
 
 
-def _read_history(
-    records: Path, workloads: set[Any]
-) -> dict[Any, list[tuple[Any, Any]]]:
+def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[Any, Any]]]:
     """What a log holds of these workloads, without candidates that occur twice."""
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
@@ -278,9 +268,7 @@ def _row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
     return replace(counted, trials=0)
 
 
-def _counted(
-    row: TaskOutcome, task: autotvm.task.Task, results: Sequence[Any]
-) -> TaskOutcome:
+def _counted(row: TaskOutcome, task: autotvm.task.Task, results: Sequence[Any]) -> TaskOutcome:
     good = [float(np.mean(result.costs)) for result in results if result.error_no == 0]
     best_s = min([*good, math.inf if row.latency_ns is None else row.latency_ns / 1e9])
     return replace(
@@ -330,5 +318,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-

@@ -29,6 +29,8 @@ class TuningOptions:
     task of others; auto_scheduler 64 a task."""
     early_stopping: int | None = None
     """Stop a task (auto_scheduler: everything) after so many candidates without a better one."""
+    task_early_stopping: int | None = None
+    """With auto_scheduler: stop a task after so many candidates without a better one."""
     time_budget_s: float | None = None
     """Stop tuning after so many seconds; what was measured is used."""
     timeout_s: float = 20.0
@@ -51,7 +53,14 @@ class TuningOptions:
     """Threads a kernel is measured on; where omitted, one or all, whatever its operators run on."""
 
     def __post_init__(self) -> None:
-        for name in ("trials", "early_stopping", "number", "repeat", "threads"):
+        for name in (
+            "trials",
+            "early_stopping",
+            "task_early_stopping",
+            "number",
+            "repeat",
+            "threads",
+        ):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and (not whole or value < 1):

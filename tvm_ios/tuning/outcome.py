@@ -70,7 +70,8 @@ class TuningOutcome:
             [
                 Table(header=header, rows=rows).as_text(),
                 f"{self.backend}: {self.trials} candidates of {len(self.tasks)} tasks measured in "
-                f"{self.seconds:.0f} s; the best kernels in a row take {self.total_ns / 1e6:.3f} ms",
+                f"{self.seconds:.0f} s; the best kernels in a row take "
+                f"{self.total_ns / 1e6:.3f} ms",
                 *(f"note: {note}" for note in self.notes),
             ]
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,21 @@ from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.tuning.ansor import AnsorBackend
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.backend import TuningBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records import RecordFormat, mend_records, read_records
 
-__all__ = ["BACKENDS", "TunedKernels", "TuningRequest", "default_records_path", "tuned_kernels"]
+__all__ = [
+    "BACKENDS",
+    "TunedKernels",
+    "TuningRequest",
+    "default_records_path",
+    "merged_modules",
+    "tuned_kernels",
+]
 
 BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED, TUNED = "untuned", "tuned"
@@ -51,7 +59,7 @@ class TuningRequest:
     records: tuple[Path, ...] = ()
     """Logs that are applied; the first one is appended to. :func:`default_records_path` where
     there is none."""
-    options: TuningOptions = TuningOptions()
+    options: TuningOptions = field(default_factory=TuningOptions)
 
     def __post_init__(self) -> None:
         if self.backend is not None and self.backend not in BACKENDS:
@@ -164,7 +172,7 @@ def tuned_kernels(
     outcome = None
     if request.backend is not None:
         with clock.phase("tune"):
-            backend = _backend(request.backend, _merged_modules(untuned))
+            backend = _backend(request.backend, merged_modules(untuned))
             outcome = backend.tune(
                 mod,
                 params or {},
@@ -207,15 +215,12 @@ def tuned_kernels(
 
 
 def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBackend:
-    if name == "autotvm":
-        return AutoTvmBackend(extra_modules=extra_modules)
-    from tvm_ios.tuning.ansor import AnsorBackend
-
-    return AnsorBackend(extra_modules=extra_modules)
+    kind = AutoTvmBackend if name == "autotvm" else AnsorBackend
+    return kind(extra_modules=extra_modules)
 
 
-def _merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
-    """The widest merges of the convolutions that read one tensor: each needs a kernel of its own."""
+def merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
+    """The widest merges of convolutions that read one tensor: each needs a kernel of its own."""
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):
@@ -223,13 +228,14 @@ def _merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
             by_operand.setdefault(operator.convolution.operand, []).append(index)
     modules: dict[tuple[str, ...], tvm.IRModule] = {}
     for readers in by_operand.values():
-        while len(readers) > 1:
-            members = readers[:1]
-            for index in readers[1:]:
+        left = readers
+        while len(left) > 1:
+            members = left[:1]
+            for index in left[1:]:
                 wider = [operators[member].convolution for member in (*members, index)]
                 if why_not_merge(wider) is None:
                     members.append(index)
-            readers = [index for index in readers if index not in members]
+            left = [index for index in left if index not in members]
             key = tuple(operators[member].workload for member in members)
             if len(members) > 1 and key not in modules:
                 modules[key] = merge_stage_module(built.extraction, tuple(members))
@@ -239,6 +245,4 @@ def _merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
 def _backends_in(logs: Sequence[Path]) -> list[TuningBackend]:
     """A back end for each format that occurs."""
     formats = {record.format for record in read_records(*logs).records} if logs else set()
-    return [
-        _backend(each.value, ()) for each in RecordFormat if each in formats
-    ]
+    return [_backend(each.value, ()) for each in RecordFormat if each in formats]

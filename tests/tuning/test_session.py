@@ -1,0 +1,135 @@
+"""Tuning under the front door: the network that comes out is right, and says what was done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+import tvm_ios
+from tvm_ios.compiled import build_model
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.models import nasnet_small
+from tvm_ios.relay.context import applied_records_digest
+from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.session import TuningRequest
+
+TARGET = "llvm -mcpu=core-avx2"
+QUICK = TuningOptions(number=1, repeat=1, min_repeat_ms=0)
+BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
+
+
+@pytest.fixture(scope="module")
+def network():
+    return nasnet_small(size=8, num_cells=1)
+
+
+@pytest.fixture(scope="module")
+def log(network, tmp_path_factory):
+    """Two candidates of every kernel, and a torn line."""
+    path = tmp_path_factory.mktemp("session") / "autotvm.log"
+    mod, params = network
+    options = TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2)
+    AutoTvmBackend().tune(mod, params, tvm.target.Target(TARGET), path, options)
+    return path
+
+
+def tune(network, tmp_path, **arguments):
+    mod, params = network
+    return tvm_ios.tune(
+        mod,
+        params,
+        TARGET,
+        lanes=1,
+        database=tmp_path / "prices.sqlite",
+        compare_options=BRIEF,
+        time_budget=5,
+        **arguments,
+    )
+
+
+def outputs(model, network):
+    mod, params = network
+    data = np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype("float32")
+    with model.executor() as executor:
+        executor.run(data=data)
+        actual = executor.get_output(0).numpy()
+    with tvm.transform.PassContext(opt_level=3, disabled_pass=["SimplifyExpr"]):
+        library = relay.build(mod, "llvm", params=params)
+    stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    stock.run(data=data)
+    return actual, stock.get_output(0).numpy()
+
+
+def test_tuned_networks_compute_the_same_and_report_their_tasks(network, log, tmp_path):
+    model = tune(
+        network,
+        tmp_path,
+        tuning="autotvm",
+        tuning_records=log,
+        trials=2,
+        tuning_options=QUICK,
+    )
+    np.testing.assert_allclose(*outputs(model, network), rtol=1e-4, atol=1e-5)
+    report = model.report()
+    assert "conv2d_NCHWc" in report.tuning
+    assert report.tuning in report.as_text()
+    assert any("tuned kernels make the network" in note for note in report.notes)
+    assert {"tune", "build tuned", "check tuned"} <= report.phase_s.keys()
+
+
+@pytest.mark.slow
+def test_records_alone_are_used_without_tuning(network, log, tmp_path):
+    before = log.read_bytes()
+    model = tune(network, tmp_path, tuning_records=[log])
+    np.testing.assert_allclose(*outputs(model, network), rtol=1e-4, atol=1e-5)
+    assert model.report().tuning == ""
+    assert log.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_lines_that_cannot_be_read_are_kept_aside(network, log, tmp_path):
+    torn = tmp_path / "torn.log"
+    torn.write_bytes(b'{"input": ["llvm"\n' + log.read_bytes())
+    model = tune(network, tmp_path, tuning_records=torn)
+    assert any("1 unreadable line" in note for note in model.report().notes)
+    assert (tmp_path / "torn.log.rejected").read_text().startswith('{"input"')
+    assert torn.read_bytes() == log.read_bytes()
+
+
+def test_the_records_in_force_are_part_of_a_price(network, log):
+    mod, params = network
+    assert applied_records_digest() == ""
+    with AutoTvmBackend().applied([log]):
+        digest = applied_records_digest()
+        built = build_model(mod, params, TARGET)
+        assert applied_records_digest() == digest
+    assert digest
+    assert len(built.graph) == len(build_model(mod, params, TARGET).graph)
+
+
+def test_missing_records_are_named(network, tmp_path):
+    with pytest.raises(RecordError, match=r"absent\.log"):
+        tune(network, tmp_path, tuning_records=tmp_path / "absent.log")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tuning": "ansor"}, "tuning is 'ansor'; choose from 'autotvm', 'auto_scheduler'"),
+        ({"trials": 3}, "trials given without tuning"),
+        ({"tuning": "autotvm", "trials": -1}, "trials is -1"),
+    ],
+)
+def test_requests_nobody_can_honour_are_refused(network, tmp_path, arguments, message):
+    with pytest.raises(OptionError, match=message):
+        tune(network, tmp_path, **arguments)
+
+
+def test_no_tuning_is_no_request():
+    assert TuningRequest.of(None, None) is None
