@@ -1,0 +1,139 @@
+"""How Ansor's candidates are built and run, and how what was measured gets into the log."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
+from tvm.auto_scheduler.measure_record import dump_record_to_string
+
+from tvm_ios.errors import TuningError
+from tvm_ios.host import default_lanes
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.remote import parse_tracker
+
+__all__ = [
+    "Batches",
+    "Interruption",
+    "builder",
+    "lines_of",
+    "lost_device",
+    "runner",
+    "worker_threads",
+]
+
+
+class Batches(PythonBasedMeasureCallback):  # type: ignore[misc]
+    """Hands every measured batch to a function; what that raises ends the search.
+
+    A batch is what TVM builds and runs at a time: twice as many candidates as there are builders.
+    """
+
+    def __init__(self, keep: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        self._keep = keep
+        super().__init__()
+
+    def callback(self, _policy: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Called by TVM."""
+        self._keep(inputs, results)
+
+
+class Interruption:
+    """Ctrl-C during a search, kept until TVM's C++ code, which loses exceptions of it, asks."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Remember Ctrl-C inside, and raise it at the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals go to the main thread
+            return
+
+        def remember(_signal: int, _frame: FrameType | None) -> None:
+            self.seen = True
+
+        before = signal.signal(signal.SIGINT, remember)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self.seen:
+            raise KeyboardInterrupt
+
+
+def builder(options: TuningOptions) -> auto_scheduler.LocalBuilder:
+    """TVM's builder: processes of their own, as many as cores, each candidate with a limit."""
+    return auto_scheduler.LocalBuilder(
+        timeout=math.ceil(options.build_timeout_s), n_parallel=default_lanes()
+    )
+
+
+def runner(options: TuningOptions) -> Any:
+    """TVM's runner: a process here, or a device of an RPC tracker.
+
+    The cache is not flushed between runs: that would set ``number`` to 1 and ``min_repeat_ms`` to
+    0, and the weights of an operator lie in the cache when a network runs again and again.
+
+    Raises
+    ------
+    TuningError
+        If the tracker gives no device.
+    """
+    common = {
+        "timeout": math.ceil(options.timeout_s),
+        "number": options.number,
+        "repeat": options.repeat,
+        "min_repeat_ms": options.min_repeat_ms,
+    }
+    if options.rpc_tracker is None:
+        return auto_scheduler.LocalRunner(**common)
+    host, port = parse_tracker(options.rpc_tracker)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it says there that it got a device
+            return auto_scheduler.RPCRunner(options.rpc_key, host, port, **common)
+    except RuntimeError as error:
+        raise TuningError(
+            f"the RPC tracker at host {host!r}, port {port} has devices with key "
+            f"{options.rpc_key!r}, but gave none within {common['timeout']} s; see who uses them "
+            f"with: python -m tvm.exec.query_rpc_tracker --host {host} --port {port}"
+        ) from error
+
+
+def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
+    """What stock TVM would write into a log, a line a candidate."""
+    return [
+        dump_record_to_string(measured, result).strip()
+        for measured, result in zip(inputs, results, strict=True)
+    ]
+
+
+def lost_device(results: Sequence[Any]) -> bool:
+    """Whether a batch failed as it does where no device is left: nothing could even be loaded."""
+    return bool(results) and all(
+        int(result.error_no) == MeasureErrorNo.COMPILE_DEVICE for result in results
+    )
+
+
+@contextlib.contextmanager
+def worker_threads(count: int) -> Iterator[None]:
+    """Processes started inside run kernels on so many threads."""
+    before = os.environ.get("TVM_NUM_THREADS")
+    os.environ["TVM_NUM_THREADS"] = str(count)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TVM_NUM_THREADS"]
+        else:
+            os.environ["TVM_NUM_THREADS"] = before

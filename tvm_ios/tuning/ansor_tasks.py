@@ -1,0 +1,184 @@
+"""Ansor's tasks of a model: the fused functions that will be scheduled, each workload once.
+
+Kernels keep the layouts they have untuned, blocked data and constant weights: so the tuned graph is
+the untuned one, its views and merges included, and every task may keep TVM's schedule where that is
+faster. What TVM's tutorials do instead (NHWC, and weights laid out anew for each schedule) takes
+the graph apart: its pass forgets where fusion was stopped, and concatenations become copies.
+
+Tasks are read from prepared modules. ``auto_scheduler.extract_tasks`` would simplify what is inside
+their functions once more, and nobody would ever look up what was measured for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import auto_scheduler, autotvm, relay
+from tvm.auto_scheduler.compute_dag import LayoutRewriteOption
+from tvm.auto_scheduler.relay_integration import TracingEnvironment, TracingMode
+
+from tvm_ios.errors import TuningError
+from tvm_ios.relay import is_prepared, prepare
+from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
+from tvm_ios.relay.pipeline import UNSHARER
+
+__all__ = ["KernelTask", "ansor_context", "extract_tasks", "hardware_params"]
+
+SWITCH = "relay.backend.use_auto_scheduler"
+"""The configuration that makes TVM ask Ansor for schedules."""
+LAYOUT_REWRITE = "AutoSchedulerLayoutRewrite"
+"""The pass that lays weights out as the best records want them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTask:
+    """A task of Ansor, and how often the model runs its kernel."""
+
+    task: auto_scheduler.SearchTask
+    weight: int
+
+    @property
+    def workload(self) -> str:
+        """The key its records carry."""
+        return str(self.task.workload_key)
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one run."""
+        return float(self.task.compute_dag.flop_ct)
+
+    @property
+    def name(self) -> str:
+        """The fused operators, and the shapes of the first two tensors they read."""
+        operators = str(self.task.desc).rpartition("fused_")[2].replace("nn_", "")
+        shapes = [
+            "x".join(str(int(extent)) for extent in tensor.shape)
+            for tensor in list(self.task.compute_dag.tensors)[:2]
+        ]
+        return f"{operators.replace('contrib_', '')} {' * '.join(shapes)}"
+
+
+@contextmanager
+def ansor_context() -> Iterator[None]:
+    """TVM asks Ansor for schedules, and the graph stays as it is; the caller's context goes on."""
+    logger, scope = logging.getLogger("auto_scheduler"), autotvm.GLOBAL_SCOPE
+    level, silent = logger.level, scope.silent
+    # They tell of every workload without a record, by the page; the outcome's notes count them.
+    logger.setLevel(logging.ERROR)
+    scope.silent = True
+    try:
+        with pass_context(disabled=[LAYOUT_REWRITE], config={SWITCH: True}):
+            yield
+    finally:
+        logger.setLevel(level)
+        scope.silent = silent
+
+
+def extract_tasks(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: tvm.target.Target,
+    *,
+    extra_modules: Sequence[tvm.IRModule] = (),
+    cores: int,
+) -> tuple[KernelTask, ...]:
+    """The tasks of a model, the most work first.
+
+    Parameters
+    ----------
+    mod, params
+        The user's model, or one that is prepared already.
+    target
+        For one device, which need not be present.
+    extra_modules
+        Further modules, such as merged stages; what only they have counts as they run it.
+    cores
+        Cores a kernel will be tuned for, on a CPU.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be prepared.
+    TuningError
+        If TVM cannot lower one of its functions.
+    """
+    uses: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    with ansor_context():
+        fused = mod if is_prepared(mod) else prepare(mod, params or None, target).module
+        uses.update(_workloads(fused, target, names))
+        for module in extra_modules:
+            extra = module if is_prepared(module) else prepare(module, None, target).module
+            for workload, count in _workloads(extra, target, names).items():
+                uses.setdefault(workload, count)
+    hardware = hardware_params(target, cores)
+    tasks = [
+        KernelTask(
+            task=auto_scheduler.SearchTask(
+                workload_key=workload,
+                target=target,
+                hardware_params=hardware,
+                layout_rewrite_option=LayoutRewriteOption.NO_REWRITE,
+                desc=names[workload],
+            ),
+            weight=count,
+        )
+        for workload, count in uses.items()
+    ]
+    return tuple(sorted(tasks, key=lambda one: -one.weight * one.flop))
+
+
+def hardware_params(target: tvm.target.Target, cores: int) -> auto_scheduler.HardwareParams:
+    """What Ansor has to know of a device; for a GPU that is absent, what its target says.
+
+    Parameters
+    ----------
+    cores
+        Cores a kernel will run on; of a CPU only.
+    """
+    if target.kind.name == "llvm":
+        return auto_scheduler.HardwareParams(num_cores=cores, target=target)
+    if tvm.device(str(target.kind.name)).exist:
+        return auto_scheduler.HardwareParams(target=target)
+    warp = _limit(target, "thread_warp_size", 32)
+    return auto_scheduler.HardwareParams(
+        num_cores=-1,
+        vector_unit_bytes=16,
+        cache_line_bytes=64,
+        max_shared_memory_per_block=_limit(target, "max_shared_memory_per_block", 48 << 10),
+        max_local_memory_per_block=2**31 - 1,
+        max_threads_per_block=_limit(target, "max_threads_per_block", 1024),
+        max_vthread_extent=warp // 4,
+        warp_size=warp,
+    )
+
+
+def _limit(target: tvm.target.Target, name: str, default: int) -> int:
+    return int(target.attrs.get(name, default))
+
+
+def _workloads(
+    fused: tvm.IRModule, target: tvm.target.Target, names: dict[str, str]
+) -> Counter[str]:
+    """How often each workload with a reduction is run; ``names`` gets a name for each."""
+    environment = TracingEnvironment(TracingMode.EXTRACT_COMPLEX_TASK_ONLY)
+    # As extract_tasks does, but for the pass that rewrites what is inside of fused functions.
+    with tvm_pipeline(disabled=[UNSHARER]), environment:
+        try:
+            relay.vm.VMCompiler().lower(fused, target)
+        except tvm.TVMError as error:
+            raise TuningError(
+                f"TVM cannot lower this model for target {str(target)!r}: {reason_of(error)}; "
+                "see whether tvm.relay.build accepts it"
+            ) from error
+    uses: Counter[str] = Counter()
+    for workload, (count, functions) in environment.wkl_key_to_weight.items():
+        uses[str(workload)] = int(count)
+        names.setdefault(str(workload), str(min(functions)))
+    return uses
