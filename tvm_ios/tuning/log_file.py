@@ -8,13 +8,14 @@ that everybody sees, or to none, and no lock file lies around.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["append_bytes", "end_line", "locked", "read_on", "replace_file"]
+__all__ = ["append_bytes", "end_line", "locked", "make_folder", "read_on", "replace_file"]
 
 CHUNK_BYTES = 1 << 20
 
@@ -46,6 +47,20 @@ def locked(path: Path, flags: int) -> Iterator[int]:
             os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make the folders that a file lies in.
+
+    Raises
+    ------
+    OSError
+        If one cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # it would be taken for the file itself
+        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder") from error
+
+
 def append_bytes(path: Path, data: bytes) -> None:
     """Append whole lines in one write; half a line at the end of the file stays alone.
 
@@ -61,7 +76,7 @@ def append_bytes(path: Path, data: bytes) -> None:
     OSError
         If the file cannot be written. A line is in it as a whole, in part at its end, or not.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     with locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

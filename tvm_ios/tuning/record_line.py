@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +31,7 @@ FAILURE_COST_S = 1e9
 HARDWARE_PARAMETERS = 8
 _BEGINNING = re.compile(r'(?=\{"i(?:nput)?": ?\[)')
 """Where a record begins, as TVM writes it."""
+_ESCAPE = re.compile(r"\\(.)")
 
 _Fields: TypeAlias = "tuple[str, str, tuple[float, ...], int]"
 
@@ -139,6 +141,7 @@ def parse_record(text: str, *, path: Path, line_number: int) -> TuningRecord:
         raise RecordError("AutoTVM's log version 0.1, which TVM no longer reads")
     elif "i" in data:
         kind, parts = RecordFormat.AUTO_SCHEDULER, _read_auto_scheduler(data)
+        _require_known_escapes(text)
     else:
         raise RecordError("JSON, but no tuning record: it has neither 'input' nor 'i'")
     workload, target, costs_s, error = parts
@@ -218,30 +221,55 @@ def _read_auto_scheduler(data: dict[str, Any]) -> _Fields:
     return workload, target, *_read_result(data.get("r"), "auto_scheduler: 'r'")
 
 
+def _require_known_escapes(text: str) -> None:
+    """TVM's own reader of JSON knows few of them."""
+    unknown = set(_ESCAPE.findall(text)) - set('"\\nrt')
+    if unknown:
+        raise RecordError(f"auto_scheduler: TVM does not know the escape \\{min(unknown)}")
+
+
 def _are_task_fields(others: list[Any]) -> bool:
     """Whether these follow workload and target; TVM 0.7 wrote none, 0.8 and later five fields."""
     match others:
-        case [] | [list()] | [list(), str(), int()] | [list(), str(), int(), list()]:
-            hardware = others[0] if others else [0] * HARDWARE_PARAMETERS
-            inputs = others[3] if len(others) == 4 else []
-            whole = all(isinstance(value, int) for value in hardware)
-            return whole and len(hardware) == HARDWARE_PARAMETERS and all(map(_is_text, inputs))
+        case []:
+            return True
+        case [hardware]:
+            return _is_hardware(hardware)
+        case [hardware, str(), rewriting]:
+            return _is_hardware(hardware) and _is_whole(rewriting)
+        case [hardware, str(), rewriting, list(inputs)]:
+            return _is_hardware(hardware) and _is_whole(rewriting) and all(map(_is_text, inputs))
     return False
+
+
+def _is_hardware(value: Any) -> bool:
+    whole = isinstance(value, list) and all(map(_is_whole, value))
+    return whole and len(value) == HARDWARE_PARAMETERS
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _read_result(result: object, where: str) -> tuple[tuple[float, ...], int]:
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 31
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max
+
+
+def _read_result(result: Any, where: str) -> tuple[tuple[float, ...], int]:
     """Costs in seconds, none if it failed, and the number of the error."""
     match result:
-        case [list(costs), int(error), int() | float(), int() | float()]:
-            pass
+        case [[_, *_], error, seconds, timestamp]:
+            costs = result[0]
+            sound = _is_whole(error) and all(map(_is_number, [*costs, seconds, timestamp]))
         case _:
-            raise RecordError(f"{where} is not [[costs], error, seconds, timestamp]")
-    if not costs or not all(isinstance(cost, int | float) for cost in costs):
-        raise RecordError(f"{where} has costs that are no numbers")
+            sound = False
+    if not sound:
+        raise RecordError(f"{where} is not [[costs], error, seconds, timestamp]")
     if error or any(cost >= FAILURE_COST_S for cost in costs):
         return (), error
     if any(cost <= 0 for cost in costs):

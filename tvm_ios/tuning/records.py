@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.tuning.log_file import append_bytes, end_line, locked, read_on, replace_file
+from tvm_ios.tuning.log_file import (
+    append_bytes,
+    end_line,
+    locked,
+    make_folder,
+    read_on,
+    replace_file,
+)
 from tvm_ios.tuning.record_line import RecordFormat, RejectedLine, TuningRecord, parse_line
 
 __all__ = [
@@ -140,12 +147,14 @@ def write_records(
     log = Path(path)
     data = _encoded(record.line for record in records)
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(log)
         with locked(log, os.O_RDONLY | os.O_CREAT | (0 if force else os.O_EXCL)) as descriptor:
             os.lseek(descriptor, 0, os.SEEK_END)
             replace_file(log, descriptor, data)
     except FileExistsError as error:
-        raise RecordError(f"{log} is there already; name a new file, or force it") from error
+        raise RecordError(
+            f"{log} is there already; name a new file, or replace it with force (--force)"
+        ) from error
     except OSError as error:
         raise _failure("write", log, error) from error
 
