@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import logging
 import math
 import os
@@ -10,8 +11,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tvm
@@ -21,7 +23,15 @@ from tvm.autotvm.tuner import RandomTuner, Tuner, XGBTuner
 from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
 from tvm_ios.progress import Progress, ProgressListener
-from tvm_ios.tuning.autotvm_tasks import KernelTask, extract_tasks, layout_candidates
+from tvm_ios.tuning.autotvm_tasks import (
+    KernelTask,
+    Layout,
+    blocks_of,
+    config_blocks,
+    extract_tasks,
+    layout_candidates,
+)
+from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome, TuningOutcome
@@ -94,13 +104,60 @@ class AutoTvmBackend:
 
     def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
         """Everything inside is compiled with the best records of these logs."""
-        return _applied([str(path) for path in records])
+        return _itself(autotvm.apply_history_best([str(path) for path in records]))
+
+    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+        """Ways to apply the records of logs: all of them, and those of one layout at a time.
+
+        Ways that choose the same candidates are there once.
+
+        """
+        pairs = [
+            pair
+            for path in records
+            for pair in autotvm.record.load_from_file(str(path))
+            if pair[1].error_no == 0
+        ]
+        # A task that comes out of a log has no space of candidates.
+        tasks = {
+            workload: autotvm.task.create(task.name, task.args, target=task.target)
+            for workload, task in {m.task.workload: m.task for m, _ in pairs}.items()
+        }
+        choices: dict[str, list[Any]] = {"the fastest of each task": _best(pairs)}
+        for layout in Layout:
+            blocks = {workload: blocks_of(task, layout) for workload, task in tasks.items()}
+            fitting = [
+                (measured, result)
+                for measured, result in pairs
+                if config_blocks(measured.config) == blocks[measured.task.workload]
+                or not blocks[measured.task.workload]
+            ]
+            choices[f"layout {layout.value}"] = _best(fitting)
+        distinct = {
+            tuple(sorted((str(m.task.workload), m.config.index) for m, _ in best)): (name, best)
+            for name, best in choices.items()
+            if best
+        }
+        # The very same context each time: preparing adds to it what compiling looks up.
+        return {
+            name: partial(_itself, autotvm.apply_history_best(best))
+            for name, best in distinct.values()
+        }
 
 
-@contextmanager
-def _applied(records: list[str]) -> Iterator[None]:
-    with autotvm.apply_history_best(records):
-        yield
+def _itself(context: Any) -> AbstractContextManager[None]:
+    """A context of TVM's may be entered again."""
+    return cast(AbstractContextManager[None], context)
+
+
+def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The fastest candidate of each workload."""
+    best: dict[Any, tuple[Any, Any]] = {}
+    for measured, result in pairs:
+        known = best.get(measured.task.workload)
+        if known is None or np.mean(result.costs) < np.mean(known[1].costs):
+            best[measured.task.workload] = (measured, result)
+    return list(best.values())
 
 
 class _OpenTuner:
@@ -206,7 +263,8 @@ def _tuner_for(
     known = {measured.config.index for measured, _ in history}
     space = len(task.task.config_space)
     if options.tuner == "layout":
-        candidates = layout_candidates(task.task)[: options.trials]
+        each = [layout_candidates(task.task, layout) for layout in Layout]
+        candidates = list(dict.fromkeys(itertools.chain(*each)))[: options.trials]
         waiting = [index for index in candidates if index not in known]
         return _OpenTuner(_ListTuner(task.task, waiting), len(waiting)) if waiting else None
     left = min(options.trials or WHOLE_SPACE_TRIALS, space) - len(known)

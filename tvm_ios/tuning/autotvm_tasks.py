@@ -1,9 +1,9 @@
-"""AutoTVM's tasks of a model, and the candidates of a task that keep the network's data layouts.
+"""AutoTVM's tasks of a model, and the candidates of a task that fit its neighbours' data layouts.
 
 Tuned alone over its whole space, every convolution picks a channel block of its own, and the
-network then spends what it gained on layout transforms between them. The blocks of the default
-schedules fit each other, so a search that keeps them changes kernels only, never the graph; and it
-is small: 8 to 22 candidates for a convolution.
+network then spends what it gained on layout transforms between them. So the choice of blocks is
+made for the whole graph: a *layout* gives every number of channels one block, and a task is tuned
+for each layout. That is also small: 4 to 20 candidates for a convolution and layout.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import tvm
@@ -18,15 +19,25 @@ from tvm import autotvm, relay, topi
 from tvm.autotvm.task.dispatcher import FallbackContext
 from tvm.autotvm.task.topi_integration import TaskExtractEnv
 from tvm.ir.transform import PassContext
+from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
 from tvm_ios.relay.pipeline import UNSHARER
 
-__all__ = ["KernelTask", "extract_tasks", "layout_candidates"]
+__all__ = [
+    "KernelTask",
+    "Layout",
+    "blocks_of",
+    "config_blocks",
+    "extract_tasks",
+    "layout_candidates",
+]
 
 BLOCKS = ("tile_ic", "tile_oc")
 """Knobs of the CPU convolutions that are data layouts."""
+USUAL = range(4, 31)
+"""Accumulators a good candidate has: enough to hide latency, and no more than registers hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,24 +99,71 @@ def _lower(module: tvm.IRModule, target: tvm.target.Target) -> None:
         relay.vm.VMCompiler().lower(module, target=target)
 
 
-def layout_candidates(task: autotvm.task.Task) -> list[int]:
-    """Indices of the candidates with the channel blocks of the default schedule; that one first.
+class Layout(StrEnum):
+    """Which channel block tensors have."""
 
-    All indices where the template has no such knobs.
+    DEFAULT = "default"
+    """That of TVM's default schedules: the largest divisor up to one vector."""
+    WIDE = "wide"
+    """Two vectors where the channels allow: a loaded input then serves two multiplications."""
+
+
+def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
+    """Indices of the candidates of a layout, the default schedule first if it is one.
+
+    Candidates with too few accumulators, or too many, are left out where others remain. All
+    indices where the template has no blocks.
     """
     space = task.config_space
+    blocks = blocks_of(task, layout)
     default = _default_config(task)
-    blocks = {name: _block(default, name) for name in BLOCKS if name in space.space_map}
-    kept, first = [], []
-    for index in range(len(space)):
-        config = space.get(index)
-        if any(_block(config, name) != size for name, size in blocks.items()):
-            continue
-        same = all(
-            str(config[name]) == str(default[name]) for name in space.space_map if name in default
-        )
-        (first if same else kept).append(index)
-    return first + kept
+    fitting = [
+        index
+        for index in range(len(space))
+        if blocks == {name: _block(space.get(index), name) for name in blocks}
+    ]
+    lanes = _vector_lanes(task)
+    usual = [index for index in fitting if _accumulators(space.get(index), lanes) in USUAL]
+    first = [index for index in fitting if _same(space.get(index), default, space)]
+    return first + [index for index in usual or fitting if index not in first]
+
+
+def blocks_of(task: autotvm.task.Task, layout: Layout) -> dict[str, int]:
+    """The channel blocks a layout prescribes, by knob; empty for a template without any."""
+    space = task.config_space
+    if any(name not in space.space_map for name in BLOCKS):
+        return {}
+    default = _default_config(task)
+    blocks = {name: _block(default, name) for name in BLOCKS}
+    if layout is Layout.WIDE:
+        lanes = _vector_lanes(task)
+        for name in BLOCKS:
+            fitting = [b for b in (2 * lanes, lanes) if space.space_map[name].product % b == 0]
+            blocks[name] = fitting[0] if fitting else blocks[name]
+    return blocks
+
+
+def config_blocks(config: Any) -> dict[str, int]:
+    """The channel blocks of one candidate, by knob."""
+    return {name: _block(config, name) for name in BLOCKS if name in config}
+
+
+def _vector_lanes(task: autotvm.task.Task) -> int:
+    with task.target:
+        return int(get_simd_32bit_lanes())
+
+
+def _accumulators(config: Any, lanes: int) -> int:
+    """Vector registers that hold sums: the tile of the output."""
+    rows = config["tile_oh"].val if "tile_oh" in config else 1
+    columns = config["tile_ow"].size[-1] if "tile_ow" in config else 1
+    return int(rows * columns * max(1, _block(config, "tile_oc") // lanes))
+
+
+def _same(config: Any, default: Any, space: Any) -> bool:
+    return all(
+        str(config[name]) == str(default[name]) for name in space.space_map if name in default
+    )
 
 
 def _default_config(task: autotvm.task.Task) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,14 +13,18 @@ from tvm_ios.progress import ProgressListener
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 
-__all__ = ["TuningBackend"]
+__all__ = ["Application", "TuningBackend"]
+
+Application = Callable[[], AbstractContextManager[Any]]
+"""Gives a context in which records are in force."""
 
 
 class TuningBackend(Protocol):
     """Tunes the kernels of a model, and applies what was found."""
 
-    name: str
-    """What users call it."""
+    @property
+    def name(self) -> str:
+        """What users call it."""
 
     def tune(
         self,
@@ -59,4 +63,13 @@ class TuningBackend(Protocol):
         ----------
         records
             Logs, without rejected lines.
+        """
+
+    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+        """Ways to apply the records of logs, of which the network's own time chooses one.
+
+        Returns
+        -------
+        variants
+            By name: what gives a context to prepare and compile under, as often as it is called.
         """

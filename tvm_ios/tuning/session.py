@@ -7,7 +7,7 @@ one, both in sequential order on our lanes, interleaved. It is used only where i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.ansor import AnsorBackend
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
-from tvm_ios.tuning.backend import TuningBackend
+from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records import RecordFormat, mend_records, read_records
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 BACKENDS = ("autotvm", "auto_scheduler")
-UNTUNED, TUNED = "untuned", "tuned"
+UNTUNED = "untuned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,33 +182,35 @@ def tuned_kernels(
                 lambda step: clock.say(step.detail, done=step.done),
             )
         notes += outcome.notes
-    present = [log for log in logs if log.exists()]
-    with ExitStack() as stack:
-        with clock.phase("build tuned"):
-            for backend in _backends_in(present):
-                stack.enter_context(backend.applied(present))
-            tuned = build_model(mod, params, target, name=untuned.name)
-        with clock.phase("check tuned"):
-            comparison = race(
-                {
-                    name: lower_schedule(built, sequential_schedule(built.graph), lanes=lanes)
-                    for name, built in ((UNTUNED, untuned), (TUNED, tuned))
-                },
-                options=compare_options,
-            )
-        speedup = comparison.speedup(TUNED, over=UNTUNED)
-        used = speedup.verdict is Verdict.WINS
-        text = f"{speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f})"
-        notes.append(
-            f"tuned kernels make the network {text} times as fast in sequential order"
-            + ("" if used else ", so the untuned ones are used")
+    variants = _variants([log for log in logs if log.exists()])
+    builds = {UNTUNED: untuned}
+    with clock.phase("build tuned"):
+        for name, application in variants.items():
+            with application():
+                builds[name] = build_model(mod, params, target, name=untuned.name)
+    with clock.phase("check tuned"):
+        comparison = race(
+            {
+                name: lower_schedule(built, sequential_schedule(built.graph), lanes=lanes)
+                for name, built in builds.items()
+            },
+            options=compare_options,
         )
-        if not used:
-            stack.close()
+    best = min(builds, key=comparison.median_ns)
+    for name in variants:
+        speedup = comparison.speedup(name, over=UNTUNED)
+        notes.append(
+            f"tuned kernels ({name}) make the network {speedup.ratio:.3f} ({speedup.low:.3f} to "
+            f"{speedup.high:.3f}) times as fast in sequential order"
+        )
+    used = best != UNTUNED and comparison.speedup(best, over=UNTUNED).verdict is Verdict.WINS
+    if not used:
+        notes.append("no records make the network faster beyond the noise, so none are used")
+    with variants[best]() if used else nullcontext():
         yield TunedKernels(
-            built=tuned if used else untuned,
+            built=builds[best] if used else untuned,
             used=used,
-            speedup=speedup.ratio,
+            speedup=comparison.speedup(best, over=UNTUNED).ratio if used else 1.0,
             outcome=outcome,
             notes=tuple(notes),
         )
@@ -242,7 +244,13 @@ def merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
     return tuple(modules.values())
 
 
-def _backends_in(logs: Sequence[Path]) -> list[TuningBackend]:
-    """A back end for each format that occurs."""
-    formats = {record.format for record in read_records(*logs).records} if logs else set()
-    return [_backend(each.value, ()) for each in RecordFormat if each in formats]
+def _variants(logs: Sequence[Path]) -> dict[str, Application]:
+    """Ways to apply logs, by name, for each format that occurs."""
+    found: dict[str, Application] = {}
+    for log_format in RecordFormat:
+        fitting = [
+            log for log in logs if any(r.format is log_format for r in read_records(log).records)
+        ]
+        if fitting:
+            found.update(_backend(log_format.value, ()).variants(fitting))
+    return found
