@@ -13,6 +13,7 @@ outweighs the biases in the output.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from benchmarks.peers.network import (
     Operator,
     write_case,
 )
+from tvm_ios.errors import TvmIosError
 from tvm_ios.host import host_target
 from tvm_ios.models import by_name
 
@@ -48,7 +50,7 @@ _PLAIN = {
 }
 _POOLS = {"nn.max_pool2d": Operator.MAX_POOL, "nn.avg_pool2d": Operator.AVERAGE_POOL}
 # Attributes that the description has no word for, and the only value each may have.
-_EXPECTED = {
+_EXPECTED: Mapping[str, Mapping[str, object]] = {
     "nn.conv2d": {"data_layout": "NCHW", "kernel_layout": "OIHW", "dilation": (1, 1)},
     "nn.bias_add": {"axis": 1},
     "concatenate": {"axis": 1},
@@ -126,8 +128,8 @@ def export_case(name: str, folder: Path) -> Case:
     return case
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Export networks, each to a folder of its name."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export networks, each to a folder of its name; 0 when all is done."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers.export",
         description="Write networks, an input each and what TVM makes of it, for the peers.",
@@ -137,10 +139,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--folder", type=Path, default=EXPORTED, help="gets one folder a network")
     add("--networks", nargs="+", default=list(NETWORKS), metavar="NAME", help="which of them")
     options = parser.parse_args(arguments)
-    for name in options.networks:
-        case = export_case(name, options.folder / name)
-        macs = case.network.macs(case.weights)
-        print(f"{name}: {len(case.network.nodes)} nodes, {macs / 1e9:.3f} GMAC", flush=True)
+    try:
+        for name in options.networks:
+            network = export_case(name, options.folder / name).network
+            print(f"{name}: {len(network.nodes)} nodes, {network.macs / 1e9:.3f} GMAC", flush=True)
+    except (OSError, TvmIosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _node(call: relay.Call, names: Mapping[relay.Expr, str]) -> Node:
@@ -189,6 +195,7 @@ def _convolution(biased: relay.Call, names: Mapping[relay.Expr, str]) -> Node:
         strides=_pair(call.attrs.strides),
         padding=_padding(call),
         groups=int(call.attrs.groups),
+        channels_read=_shape(weight)[1],
     )
 
 
@@ -263,4 +270,4 @@ def _outweighing(run: Callable[[Floats], Floats], network: Network) -> Floats:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -86,6 +86,13 @@ class Node:
     padding: tuple[int, int] = (0, 0)
     """Rows above and below, columns left and right."""
     groups: int = 1
+    channels_read: int = 0
+    """Input channels that make one output channel; 0 where this is no convolution."""
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a convolution; 0 for all others."""
+        return math.prod(self.shape) * math.prod(self.kernel) * self.channels_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +110,10 @@ class Network:
         """Name of the tensor the network makes."""
         return self.nodes[-1].output
 
-    def macs(self, weights: Mapping[str, Floats]) -> int:
+    @property
+    def macs(self) -> int:
         """Multiply-accumulates of the convolutions, and nothing else."""
-        return sum(
-            math.prod(node.shape) * math.prod(weights[node.weight].shape[1:])
-            for node in self.nodes
-            if node.operator is Operator.CONVOLUTION
-        )
+        return sum(node.macs for node in self.nodes)
 
     def to_json(self) -> str:
         """What :meth:`from_json` reads back."""
@@ -152,7 +156,8 @@ class Case:
 def write_case(case: Case, folder: Path) -> None:
     """Write a network to its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / "weights.npz", **dict(case.weights))
+    contents: dict[str, Any] = dict(case.weights)
+    np.savez(folder / "weights.npz", **contents)
     np.save(folder / "input.npy", case.input)
     np.save(folder / "reference.npy", case.reference)
     (folder / "network.json").write_text(case.network.to_json() + "\n")

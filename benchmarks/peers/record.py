@@ -46,7 +46,7 @@ def peer_record(
     notes
         What a reader has to know.
     """
-    macs = case.network.macs(case.weights)
+    macs = case.network.macs
     facts = {
         "macs": str(macs),
         "peak GFLOPS, all cores": f"{peak.of_all_cores:.1f}",
