@@ -42,6 +42,7 @@ VERBS = (
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
     Verb(name="records", module="records", summary="show, pick, merge and check tuning records"),
     Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
+    Verb(name="tune", module="tune", summary="tune and schedule a model into one file"),
 )
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130

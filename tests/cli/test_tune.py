@@ -1,0 +1,143 @@
+"""The verb that tunes a model: refusals before any work, flags over files, and whole runs."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ios
+from tvm_ios.cli import tune as verb
+from tvm_ios.cli.main import main
+from tvm_ios.host import default_lanes
+from tvm_ios.tuning.config import TuneConfig
+
+
+def tune(*words):
+    return main(["tune", *map(str, words)])
+
+
+@pytest.fixture
+def model(branching, tmp_path):
+    """A network of the user's, in two files."""
+    mod, params = branching
+    path = tmp_path / "net.json"
+    path.write_text(tvm.ir.save_json(mod))
+    (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
+    return path
+
+
+def parsed(*words):
+    parser = argparse.ArgumentParser()
+    verb.add_parser(parser.add_subparsers())
+    return verb._config(parser.parse_args(["tune", "squeezenet", *map(str, words)]))
+
+
+def test_flags_alone_are_a_configuration():
+    assert parsed() == TuneConfig()
+    config = parsed("--tuning", "autotvm", "--trials", 5, "--timeout", 3, "--tuner", "gridsearch")
+    assert config.tuning == "autotvm"
+    assert config.tuning_options.trials == 5
+    assert config.tuning_options.timeout_s == config.tuning_options.build_timeout_s == 3
+    assert config.tuning_options.tuner == "grid"
+
+
+def test_flags_go_over_the_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "[search]\nmax_group_size = 2\ntime_budget = 5\n"
+        "[tuning]\nbackend = 'autotvm'\ntrials = 7\nrepeat = 2\n"
+    )
+    kept = parsed("--config", path)
+    assert (kept.tuning, kept.tuning_options.trials, kept.search.max_group_size) == (
+        "autotvm",
+        7,
+        2,
+    )
+    over = parsed("--config", path, "--trials", 9, "--time-budget", 6, "--max-num-groups", 4)
+    assert (over.tuning_options.trials, over.tuning_options.repeat) == (9, 2)
+    assert (over.search.time_budget, over.search.max_group_size) == (6, 2)
+    assert over.search.max_num_groups == 4
+    assert parsed("--config", path, "--tuning", "none").tuning is None
+
+
+def test_names_of_tvmc_and_short_ones_are_the_same():
+    words = ["--tuning", "autotvm", "--rpc-tracker", "localhost:9190"]
+    assert parsed(*words, "--rpc-key", "cpu") == parsed(*words, "--key", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resnet_9000"], "no network and no file named 'resnet_9000'"),
+        (["squeezenet", "--params", "p.npz"], "squeezenet has weights of its own"),
+        (["net.relay"], "cannot read net.relay"),
+        (["squeezenet", "--trials", "3"], "--trials given, but no kernels are tuned"),
+        (["squeezenet", "--tuning", "autotvm", "--trials", "0"], "trials is 0"),
+        (["squeezenet", "--tuning", "autotvm", "--rpc-tracker", "h:1"], "without rpc_key"),
+        (["squeezenet", "--config", "no.toml"], "cannot read the configuration no.toml"),
+        (["squeezenet", "--time-budget", "-1"], "time_budget is -1"),
+        (["squeezenet", "--max-group-size", "-1"], "max_group_size is -1"),
+        (["squeezenet", "--output", "no/folder/out.so"], "cannot write no/folder/out.so"),
+        (["squeezenet", "--output", "."], "cannot write ."),
+        (["squeezenet", "--lanes", default_lanes() + 1], f"lanes is {default_lanes() + 1}"),
+        (["squeezenet", "--records", "no.log"], "there are no tuning records at no.log"),
+    ],
+)
+def test_what_cannot_be_honoured_is_one_line_and_exit_2(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert tune(*words) == 2
+    shown = capsys.readouterr()
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("tvm-ios: error: ")]
+    assert message in line
+    assert shown.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_back_end_is_wrong_use(capsys):
+    with pytest.raises(SystemExit) as ended:
+        tune("squeezenet", "--tuning", "metaschedule")
+    assert ended.value.code == 2
+    assert "none" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
+    """Kernels, a log in TVM's format, the report; the second call finds all in the log."""
+    log, output = tmp_path / "net.log", tmp_path / "net.so"
+    words = [model, "--params", tmp_path / "net.params", "--target", "llvm", "--output", output]
+    words += ["--database", tmp_path / "p.sqlite", "--time-budget", 5]
+    words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
+    words += ["--min-repeat-ms", 0]
+    assert tune(*words) == 0
+    shown = capsys.readouterr()
+    assert "GFLOPS" in shown.out
+    assert "stage 0 " in shown.out
+    assert f"wrote {output}" in shown.out
+    assert "] tune" in shown.err
+    records = log.read_text()
+    assert [line for _, line in tvm.autotvm.record.load_from_file(str(log))]
+    with tvm_ios.load(output) as executor:
+        executor.run(data=np.zeros((1, 16, 8, 8), "float32"))
+        assert executor.get_output(0).shape == (1, 10)
+    assert tune(*words) == 0
+    assert "autotvm: 0 candidates" in capsys.readouterr().out
+    assert log.read_text() == records
+    # The records alone, without tuning.
+    assert tune(*words[:10], "--records", log) == 0
+    assert "tuned kernels" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_without_kernel_tuning_the_output_is_named_after_the_model(
+    model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    words = [model, "--params", "net.params", "--database", "p.sqlite", "--time-budget", 5]
+    assert tune(*words) == 0
+    assert "wrote net.so" in capsys.readouterr().out
+    assert (tmp_path / "net.so").exists()

@@ -1,0 +1,234 @@
+"""``tvm-ios tune``: tunes and schedules one model and writes it into one file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.errors import ArtifactError, ModelError, OptionError
+from tvm_ios.progress import StderrProgress
+from tvm_ios.tuning.config import BACKEND_NAMES, TuneConfig
+from tvm_ios.tuning.options import TUNERS
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.main import Subparsers
+
+__all__ = ["add_parser", "run"]
+
+SEARCH = ("max_group_size", "max_num_groups", "time_budget")
+TUNING_FLAGS = {
+    "trials": "--trials",
+    "early_stopping": "--early-stopping",
+    "time_budget_s": "--tuning-time-budget",
+    "timeout_s": "--timeout",
+    "number": "--number",
+    "repeat": "--repeat",
+    "min_repeat_ms": "--min-repeat-ms",
+    "tuner": "--tuner",
+    "rpc_tracker": "--rpc-tracker",
+    "rpc_key": "--rpc-key",
+}
+"""Options of tuning, and the flags that set them; one not given leaves what a file says."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the verb's options."""
+    parser = subparsers.add_parser(
+        "tune",
+        description="Tune a model's kernels, find the schedule that runs them best on this "
+        "machine, and write the compiled model into one file. Flags are named as in tvmc.",
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a network of tvm_ios.models, or a file: Relay in JSON (.json) or as text (.relay, "
+        ".txt), or ONNX (.onnx)",
+    )
+    parser.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="parameters of a Relay file: .npz, or what tvm.runtime.save_param_dict gives",
+    )
+    parser.add_argument("--target", help="a CPU target (default: the best for this processor)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: MODEL.so)"
+    )
+    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+    parser.add_argument(
+        "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="budgets, such as configs/quick.toml; flags go over them",
+    )
+    _add_search_options(parser.add_argument_group("search of a schedule"))
+    _add_tuning_options(parser.add_argument_group("tuning of kernels"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Tune, print the report and the schedule, and write the file; 0 when all is done.
+
+    Raises
+    ------
+    OptionError, ModelError, ArtifactError
+        Before any work, if an option, the model or the output is unfit.
+    TvmIosError
+        As :func:`tvm_ios.tune` and ``export_library``.
+    """
+    config = _config(arguments)
+    output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
+    _require_writable(output)
+    lanes = prepare_process(arguments.lanes)
+    mod, params = _model(arguments.model, arguments.params)
+    # TVM comes in here, and only for this verb.
+    from tvm_ios.front_door import tune  # noqa: PLC0415
+
+    with StderrProgress() as progress:
+        compiled = tune(
+            mod,
+            params,
+            arguments.target,
+            lanes=lanes,
+            database=arguments.database,
+            tuning_records=arguments.tuning_records,
+            progress=progress,
+            **config.arguments(),
+        )
+    print(compiled.report().as_text())
+    print(compiled.as_text())
+    compiled.export_library(output)
+    print(f"wrote {output}; tvm_ios.load({str(output)!r}) runs it")
+    return 0
+
+
+def _add_search_options(group: Any) -> None:
+    group.add_argument(
+        "--max-group-size",
+        type=int,
+        metavar="R",
+        help="most units in a group, the paper's r; 0 means no limit (default: 3)",
+    )
+    group.add_argument(
+        "--max-num-groups",
+        type=int,
+        metavar="S",
+        help="most groups in a stage, the paper's s; 0 means no limit (default: 8)",
+    )
+    group.add_argument(
+        "--time-budget", type=float, metavar="SECONDS", help="end the search then (default: never)"
+    )
+
+
+def _add_tuning_options(group: Any) -> None:
+    group.add_argument(
+        "--tuning", choices=BACKEND_NAMES, help="what tunes the kernels (default: none)"
+    )
+    group.add_argument(
+        "--tuning-records",
+        "--records",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="logs of AutoTVM or auto_scheduler: what they hold is used, and the first one gets "
+        "what is measured (default: a log in the cache)",
+    )
+    group.add_argument(
+        "--trials",
+        type=int,
+        help="candidates: of each task with autotvm, in all with auto_scheduler",
+    )
+    group.add_argument(
+        "--early-stopping", type=int, metavar="N", help="stop after N without a better one"
+    )
+    group.add_argument(
+        "--tuning-time-budget",
+        dest="time_budget_s",
+        type=float,
+        metavar="SECONDS",
+        help="end tuning then",
+    )
+    group.add_argument(
+        "--timeout",
+        dest="timeout_s",
+        type=float,
+        metavar="SECONDS",
+        help="for one candidate, to compile and to run",
+    )
+    group.add_argument("--number", type=int, help="runs that a measurement averages")
+    group.add_argument("--repeat", type=int, help="measurements of a candidate")
+    group.add_argument("--min-repeat-ms", type=int, metavar="MS", help="least of a measurement")
+    group.add_argument(
+        "--tuner", choices=(*TUNERS, "gridsearch"), help="AutoTVM's (default: layout)"
+    )
+    group.add_argument(
+        "--rpc-tracker", metavar="HOST:PORT", help="measure kernels on a device of this tracker"
+    )
+    group.add_argument("--rpc-key", "--key", metavar="KEY", help="the key of the device")
+
+
+def _config(arguments: argparse.Namespace) -> TuneConfig:
+    """What the file says, with the flags that were given over it."""
+    config = TuneConfig() if arguments.config is None else TuneConfig.load(arguments.config)
+    backend = config.tuning if arguments.tuning is None else arguments.tuning
+    if backend == "none":
+        backend = None
+    tuning = _given(arguments, TUNING_FLAGS)
+    if tuning and backend is None:
+        flags = ", ".join(TUNING_FLAGS[name] for name in tuning)
+        raise OptionError(
+            f"{flags} given, but no kernels are tuned; give --tuning autotvm or "
+            "--tuning auto_scheduler as well"
+        )
+    if tuning.get("tuner") == "gridsearch":  # tvmc's name for it
+        tuning["tuner"] = "grid"
+    if "timeout_s" in tuning:
+        tuning["build_timeout_s"] = tuning["timeout_s"]
+    return replace(
+        config,
+        search=replace(config.search, **_given(arguments, SEARCH)),
+        tuning=backend,
+        tuning_options=replace(config.tuning_options, **tuning),
+    )
+
+
+def _given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Options by name that stand on the command line."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _require_writable(output: Path) -> None:
+    """Refuse an output that cannot be written before hours of work, not after."""
+    folder = output.parent
+    if output.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ArtifactError(
+            f"cannot write {output}: give --output a file in a folder that is there and writable"
+        )
+
+
+def _model(name: str, params: Path | None) -> Any:
+    """A network of ours by name, or what a file holds."""
+    path = Path(name)
+    # Both import TVM.
+    from tvm_ios.models import MODEL_NAMES, by_name  # noqa: PLC0415
+    from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model  # noqa: PLC0415
+
+    if name.replace("-", "_") in MODEL_NAMES:
+        if params is not None:
+            raise OptionError(f"{name} has weights of its own; leave out --params {params}")
+        return by_name(name)()
+    if path.suffix.lower() not in MODEL_SUFFIXES and not path.exists():
+        raise ModelError(
+            f"there is no network and no file named {name!r}; networks are "
+            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(MODEL_SUFFIXES)}"
+        )
+    return read_model(path, params)
