@@ -417,6 +417,24 @@ def test_stock_tvm_picks_the_same_records(measured, tmp_path):
         assert len(stock_rows(ours, kind)) == 2
 
 
+def test_stock_tvm_applies_the_same_kernels_from_the_best_as_from_all(measured, tmp_path):
+    """TVM matches by the target's keys: records of several processors compete with each other."""
+    from tvm import autotvm
+
+    log, ours = tmp_path / "log", tmp_path / "best"
+    lines = [record.line for record in read_records(measured[0]).records]
+    others = [line.replace("core-avx2", "znver3").replace("0.002", "0.0019") for line in lines[:7]]
+    append_records(log, [*lines, *others])
+    write_records(ours, best_records(read_records(log).records))
+    assert len(lines_of(ours)) == 4
+
+    def applied(path):
+        best = autotvm.apply_history_best(str(path)).best_by_targetkey
+        return {key: str(measured.config) for key, (measured, _) in best.items()}
+
+    assert applied(ours) == applied(log)
+
+
 @pytest.mark.slow
 def test_logs_of_real_tuning_runs(tmp_path):
     """TVM's tuners measure here, and write with their own callbacks while they do."""
