@@ -1,0 +1,49 @@
+"""Notebooks run from the first cell to the last, and are stored without what they printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+
+# The cells of a file, one after another in one module, as a kernel would run them.
+RUN = """
+import json, sys
+cells = json.load(open(sys.argv[1], encoding="utf-8"))["cells"]
+code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+names = {"__name__": "__main__"}
+for number, text in enumerate(code):
+    exec(compile(text, f"code cell {number}", "exec"), names)
+    print(f"code cell {number} done", flush=True)
+"""
+BUDGET = {"TVM_IOS_NOTEBOOK_TRIALS": "4", "TVM_IOS_NOTEBOOK_SECONDS": "2"}
+
+
+def cells_of(notebook, kind):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == kind]
+
+
+def test_there_is_a_notebook():
+    assert [notebook.stem for notebook in NOTEBOOKS] == ["tuned_schedule"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_stripped_and_steps_explained(notebook):
+    for cell in cells_of(notebook, "code"):
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)
+    assert len(cells_of(notebook, "markdown")) >= len(cells_of(notebook, "code")) - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(notebook, run_python, tmp_path):
+    done = run_python("-c", RUN, str(notebook), TVM_IOS_NOTEBOOK_FOLDER=str(tmp_path), **BUDGET)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    count = len(cells_of(notebook, "code"))
+    assert done.stdout.splitlines()[-1] == f"code cell {count - 1} done"
+    assert "GFLOPS" in done.stdout
+    assert "stage 0 " in done.stdout
