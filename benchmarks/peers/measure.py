@@ -14,7 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.networks:
             record = measure_network(name, settings)
             print(f"\n== {name} ==\n{record.comparison.as_text()}", flush=True)
+            for note in record.notes[: len(record.notes) - len(record.comparison.notes)]:
+                print(f"  note: {note}", flush=True)
             path = options.output / f"{name}_bs{record.batch_size}.json"
             path.write_text(record.to_json() + "\n")
     except (OSError, TvmIosError) as error:
@@ -187,20 +189,20 @@ def _workers(
     """All contestants ready to run, and notes on those that took too long to compile."""
     prepared: dict[Worker, Prepared] = {}
     notes: list[str] = []
-    try:
-        for contestant in who:
-            worker = Worker(contestant, folder)
-            try:
-                prepared[worker] = worker.prepared(_LOAD_LIMIT_S)
-            except PeerError as error:
-                worker.close()
-                if contestant.peer is not Peer.TORCH_COMPILE:
-                    raise PeerError(f"{folder.name}: {error}") from error
-                notes.append(f"left out: {error}")
+    with ExitStack() as stack:
+        # A core for each that loads; all at once would need their memory at its peak at once.
+        for first in range(0, len(who), default_lanes()):
+            started = [Worker(one, folder) for one in who[first : first + default_lanes()]]
+            for worker in started:
+                stack.callback(worker.close)
+            for worker in started:
+                try:
+                    prepared[worker] = worker.prepared(_LOAD_LIMIT_S)
+                except PeerError as error:
+                    if worker.contestant.peer is not Peer.TORCH_COMPILE:
+                        raise PeerError(f"{folder.name}: {error}") from error
+                    notes.append(f"left out: {error}")
         yield prepared, notes
-    finally:
-        for worker in prepared:
-            worker.close()
 
 
 if __name__ == "__main__":
