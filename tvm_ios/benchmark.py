@@ -35,9 +35,18 @@ from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
 from tvm_ios.scheduling import require_lanes, require_time_budget
 
-__all__ = ["BenchmarkSettings", "around_table", "measure_networks", "write_table"]
+__all__ = [
+    "BenchmarkSettings",
+    "around_table",
+    "machine_facts",
+    "measure_networks",
+    "read_record",
+    "version_facts",
+    "write_table",
+    "write_text",
+]
 
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,7 @@ def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> No
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
         path = settings.folder / f"{name}_bs{settings.batch_size}.json"
-        _write(path, _record(name, found, settings).to_json() + "\n")
+        write_text(path, _record(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 
 
@@ -92,16 +101,17 @@ def write_table(folder: Path, readme: Path) -> None:
     ArtifactError
         If there is no record, or the file has no markers.
     """
-    records = [_read(path) for path in sorted(folder.glob("*.json"))]
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
     before, after = around_table(readme)
     records.sort(key=lambda record: record.comparison.median_ns(IOS))
+    begin, end = MARKERS
     table = results_table(records).as_markdown()
-    _write(readme, f"{before}{BEGIN}\n{table}\n{END}{after}")
+    write_text(readme, f"{before}{begin}\n{table}\n{end}{after}")
 
 
-def around_table(readme: Path) -> tuple[str, str]:
+def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str, str]:
     """What stands before and after the table of a Markdown file; nothing if there is no file.
 
     Raises
@@ -110,26 +120,34 @@ def around_table(readme: Path) -> tuple[str, str]:
         If the file cannot be read, or has no markers.
     """
     try:
-        text = readme.read_text() if readme.exists() else f"{BEGIN}\n{END}\n"
+        text = readme.read_text() if readme.exists() else "\n".join([*markers, ""])
     except OSError as error:
         raise ArtifactError(f"cannot read {readme}: {error}; choose another --table") from error
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not begin or not end:
         raise ArtifactError(
-            f"{readme} has no lines {BEGIN!r} and {END!r}; add them where the table should go"
+            f"{readme} has no lines {markers[0]!r} and {markers[1]!r}; add them where the table "
+            "should go"
         )
     return before, after
 
 
-def _read(path: Path) -> BenchmarkRecord:
+def read_record(path: Path) -> BenchmarkRecord:
+    """A stored record; an error names its file.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be read.
+    """
     try:
         return BenchmarkRecord.from_json(path.read_text())
     except (OSError, ArtifactError) as error:
         raise ArtifactError(f"{path}: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """All of it or nothing."""
     partial = path.with_name(path.name + ".partial")
     try:
@@ -204,8 +222,8 @@ def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> Benchm
         target=str(found.built.prepared.target),
         lanes=settings.lanes,
         command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=_machine(),
-        versions=_versions(),
+        machine=machine_facts(),
+        versions=version_facts(),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=found.comparison,
         facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
@@ -213,7 +231,8 @@ def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> Benchm
     )
 
 
-def _machine() -> tuple[NamedValue, ...]:
+def machine_facts() -> tuple[NamedValue, ...]:
+    """Processor, cores, memory, kernel."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         NamedValue("processor", processor_name()),
@@ -223,7 +242,8 @@ def _machine() -> tuple[NamedValue, ...]:
     )
 
 
-def _versions() -> tuple[NamedValue, ...]:
+def version_facts() -> tuple[NamedValue, ...]:
+    """Of tvm-ios, TVM, LLVM and Python."""
     return (
         NamedValue("tvm-ios", metadata.version("tvm-ios")),
         NamedValue("tvm", tvm.__version__),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.measuring import add_measuring_options, prepare_process
 
 if TYPE_CHECKING:
+    from tvm_ios.benchmark import BenchmarkSettings
     from tvm_ios.cli.main import Subparsers
 
 __all__ = ["add_parser", "run"]
@@ -56,6 +58,21 @@ def add_parser(subparsers: Subparsers) -> None:
         help="seconds for each search; three a network (default: %(default)s)",
     )
     parser.add_argument(
+        "--tuning",
+        choices=("autotvm", "auto_scheduler"),
+        help="measure untuned and tuned kernels, into OUTPUT/tuned and the file's second table",
+    )
+    parser.add_argument(
+        "--tuning-records",
+        type=Path,
+        default=Path("benchmarks/records"),
+        metavar="FOLDER",
+        help="where logs are read and written, one a network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--trials", type=int, help="candidates: a task with autotvm, in all with auto_scheduler"
+    )
+    parser.add_argument(
         "--only-table", action="store_true", help="measure nothing, write the table anew"
     )
 
@@ -79,8 +96,29 @@ def run(arguments: argparse.Namespace) -> int:
         database=arguments.database,
         folder=arguments.output,
     )
+    if arguments.tuning is not None:
+        return _run_tuned(arguments, settings)
     around_table(arguments.table)  # refused before hours of work, not after
     if not arguments.only_table:
         measure_networks(arguments.networks, settings)
     write_table(arguments.output, arguments.table)
+    return 0
+
+
+def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> int:
+    from tvm_ios.benchmark import around_table  # noqa: PLC0415
+    from tvm_ios.tuned_benchmark import (  # noqa: PLC0415
+        MARKERS,
+        measure_tuned,
+        write_tuned_table,
+    )
+    from tvm_ios.tuning.session import TuningRequest  # noqa: PLC0415
+
+    around_table(arguments.table, MARKERS)
+    tuned = replace(settings, folder=settings.folder / "tuned")
+    if not arguments.only_table:
+        request = TuningRequest.of(arguments.tuning, None, trials=arguments.trials)
+        assert request is not None  # a back end was given
+        measure_tuned(arguments.networks, tuned, request, arguments.tuning_records)
+    write_tuned_table(tuned.folder, arguments.table)
     return 0

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome, TuningOutcome
-from tvm_ios.tuning.records import append_records
+from tvm_ios.tuning.records import RecordFormat, append_records, read_records
 from tvm_ios.tuning.remote import parse_tracker, require_tracker
 
 __all__ = ["AutoTvmBackend"]
@@ -104,7 +104,7 @@ class AutoTvmBackend:
 
     def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
         """Everything inside is compiled with the best records of these logs."""
-        return _itself(autotvm.apply_history_best([str(path) for path in records]))
+        return _itself(autotvm.apply_history_best(_load(records)))
 
     def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
         """Ways to apply the records of logs: all of them, and those of one layout at a time.
@@ -112,16 +112,11 @@ class AutoTvmBackend:
         Ways that choose the same candidates are there once.
 
         """
-        pairs = [
-            pair
-            for path in records
-            for pair in autotvm.record.load_from_file(str(path))
-            if pair[1].error_no == 0
-        ]
+        pairs = [pair for pair in _load(records) if pair[1].error_no == 0]
         # A task that comes out of a log has no space of candidates.
         tasks = {
-            workload: autotvm.task.create(task.name, task.args, target=task.target)
-            for workload, task in {m.task.workload: m.task for m, _ in pairs}.items()
+            workload: autotvm.task.create(one.task.name, one.task.args, target=one.target)
+            for workload, one in {m.task.workload: m for m, _ in pairs}.items()
         }
         choices: dict[str, list[Any]] = {"the fastest of each task": _best(pairs)}
         for layout in Layout:
@@ -147,7 +142,17 @@ class AutoTvmBackend:
 
 def _itself(context: Any) -> AbstractContextManager[None]:
     """A context of TVM's may be entered again."""
-    return cast(AbstractContextManager[None], context)
+    return cast("AbstractContextManager[None]", context)
+
+
+def _load(logs: Sequence[Path]) -> list[tuple[Any, Any]]:
+    """AutoTVM's records in logs, without those of other tuners and of targets unknown here."""
+    pairs = []
+    for record in read_records(*logs).records:
+        if record.format is RecordFormat.AUTOTVM:
+            with suppress(ValueError, tvm.TVMError):  # a target of another TVM
+                pairs.append(autotvm.record.decode(record.line))
+    return [pair for pair in pairs if pair is not None]
 
 
 def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -309,7 +314,7 @@ def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[An
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
         return {}
-    for measured, result in autotvm.record.load_from_file(str(records)):
+    for measured, result in _load([records]):
         if measured.task.workload in workloads:
             history.setdefault(measured.task.workload, {})[measured.config.index] = (
                 measured,

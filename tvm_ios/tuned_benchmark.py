@@ -1,0 +1,304 @@
+"""What ``tvm-ios bench --tuning`` does: untuned and tuned kernels, each in order and scheduled.
+
+All of them, and stock TVM on the untuned kernels, are timed in one interleaved run.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.benchmark import (
+    BenchmarkSettings,
+    around_table,
+    machine_facts,
+    read_record,
+    version_facts,
+    write_text,
+)
+from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.comparison import Comparison
+from tvm_ios.errors import ArtifactError
+from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.models import by_name
+from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.progress import PhaseClock, ProgressListener, StderrProgress
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.table import Table, comparison_table
+from tvm_ios.runtime.sample_inputs import sample_inputs
+from tvm_ios.runtime.stock_executor import StockExecutor
+from tvm_ios.scheduling import (
+    baseline_schedules,
+    choose,
+    measured_search_options,
+    race,
+    resumable,
+    search_schedule,
+    settle_splits,
+)
+from tvm_ios.tune_report import Contestant
+from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
+
+__all__ = ["TunedEvaluation", "evaluate_tuned", "measure_tuned", "write_tuned_table"]
+
+MARKERS = ("<!-- tuned: begin -->", "<!-- tuned: end -->")
+UNTUNED, TUNED = "untuned", "tuned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedEvaluation:
+    """One network with untuned and with tuned kernels."""
+
+    tuned: TunedKernels
+    comparison: Comparison
+    phase_s: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def kept(self, kernels: str) -> str:
+        """What ``tune`` would keep on untuned or tuned kernels."""
+        names = {who: _name(kernels, who) for who in Contestant}
+        return names[choose(self.comparison, names)[0]]
+
+    def as_text(self) -> str:
+        """Task table, comparison table, notes."""
+        outcome = self.tuned.outcome
+        baselines = (_name(UNTUNED, Contestant.SEQUENTIAL), self.kept(UNTUNED))
+        return "\n".join(
+            [
+                *([] if outcome is None else [outcome.as_text()]),
+                comparison_table(self.comparison, baselines=baselines).as_text(),
+                f"kept: {self.kept(UNTUNED)}, {self.kept(TUNED)}",
+                "time: " + ", ".join(f"{name} {s:.1f} s" for name, s in self.phase_s.items()),
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
+
+
+def evaluate_tuned(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any],
+    request: TuningRequest,
+    *,
+    name: str,
+    lanes: int,
+    database: Path | None = None,
+    options: CompareOptions | None = None,
+    time_budget: float | None = None,
+    progress: ProgressListener | None = None,
+) -> TunedEvaluation:
+    """Build twice, search twice, and time everything against everything.
+
+    Raises
+    ------
+    ModelError, OptionError, DatabaseError, TuningError, RecordError
+        As :func:`tvm_ios.tune`.
+    """
+    clock = PhaseClock(progress)
+    with clock.phase("build"):
+        untuned = build_model(mod, params, name=name)
+        plain = untuned
+        if untuned.prepared.sunk:
+            plain = build_model(mod, params, name=name, sink=False)
+    models: dict[str, CompiledModel] = {}
+    notes: list[str] = []
+
+    def schedule(kernels: str, built: BuiltModel) -> None:
+        with clock.phase(f"search {kernels}"):
+            schedules, found_notes = _schedules(built, lanes, database, clock, time_budget)
+            notes.extend(found_notes)
+            for who, made in schedules.items():
+                models[_name(kernels, who)] = lower_schedule(built, made, lanes=lanes)
+
+    schedule(UNTUNED, untuned)
+    with ExitStack() as stack:
+        tuned = stack.enter_context(
+            tuned_kernels(
+                untuned, mod, params, request, clock, lanes=lanes, compare_options=options
+            )
+        )
+        schedule(TUNED, tuned.built)
+        with clock.phase("compare"):
+            comparison = _compare(plain, models, lanes, options)
+    return TunedEvaluation(
+        tuned=tuned,
+        comparison=comparison,
+        phase_s=clock.phase_s,
+        notes=(*tuned.notes, *dict.fromkeys(notes), *comparison.notes),
+    )
+
+
+def _name(kernels: str, who: Contestant) -> str:
+    return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
+
+
+def _schedules(
+    built: BuiltModel,
+    lanes: int,
+    database: Path | None,
+    clock: PhaseClock,
+    time_budget: float | None,
+) -> tuple[dict[Contestant, InterOpSchedule], tuple[str, ...]]:
+    with RelayStageRunner(built, lanes=lanes) as runner:
+        prices = KernelPrices(runner, database=open_database(database))
+        with resumable(prices):
+            settle_splits(prices)
+            found = search_schedule(
+                prices, measured_search_options(), clock, time_budget=time_budget
+            )
+        schedules = baseline_schedules(prices)
+        schedules[Contestant.IOS] = prices.annotate(found.schedule)
+    return schedules, (*found.notes, *prices.notes)
+
+
+def _compare(
+    plain: BuiltModel,
+    models: Mapping[str, CompiledModel],
+    lanes: int,
+    options: CompareOptions | None,
+) -> Comparison:
+    staged = plain.kernels.staged
+    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
+    first = next(iter(models.values()))
+    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
+        stock.set_input(name, value)
+    others = {
+        STOCK_ONE: partial(stock.time_ns, threads=1),
+        STOCK_ALL: partial(stock.time_ns, threads=lanes),
+    }
+    try:
+        return race(models, others, options=options)
+    finally:
+        stock.close()
+
+
+def measure_tuned(
+    networks: Sequence[str],
+    settings: BenchmarkSettings,
+    request: TuningRequest,
+    records: Path,
+) -> None:
+    """Measure networks one after another into JSON files, their logs into a folder.
+
+    Parameters
+    ----------
+    networks, settings
+        As for :func:`tvm_ios.benchmark.measure_networks`.
+    request
+        How kernels are tuned; its logs are not used.
+    records
+        The folder of the logs: ``NETWORK.BACKEND.log``.
+    """
+    for name in networks:
+        mod, params = by_name(name)(batch_size=settings.batch_size)
+        log = records / f"{name}.{request.backend}.log"
+        with StderrProgress() as progress:
+            found = evaluate_tuned(
+                mod,
+                params,
+                replace(request, records=(log,)),
+                name=name,
+                lanes=settings.lanes,
+                database=settings.database,
+                options=CompareOptions(rounds=settings.rounds),
+                time_budget=settings.time_budget,
+                progress=progress,
+            )
+        print(f"\n== {name} ==\n{found.as_text()}", flush=True)
+        path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"
+        write_text(path, _record(name, found, settings).to_json() + "\n")
+        print(f"wrote {path}", flush=True)
+
+
+def _record(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+    outcome = found.tuned.outcome
+    facts = {
+        "kept untuned": found.kept(UNTUNED),
+        "kept tuned": found.kept(TUNED),
+        "records applied": found.tuned.layout or "none",
+        **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in found.phase_s.items()},
+    }
+    if outcome is not None:
+        facts["tasks"] = len(outcome.tasks)
+        facts["candidates measured"] = outcome.trials
+        facts["candidates known"] = sum(task.known for task in outcome.tasks)
+    return BenchmarkRecord(
+        network=name,
+        batch_size=settings.batch_size,
+        target=str(found.tuned.built.prepared.target),
+        lanes=settings.lanes,
+        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
+        machine=machine_facts(),
+        versions=version_facts(),
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comparison=found.comparison,
+        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
+        notes=found.notes,
+    )
+
+
+def write_tuned_table(folder: Path, readme: Path) -> None:
+    """Put the table of all records between two markers of a Markdown file.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no record, or the file has no markers.
+    """
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    if not records:
+        raise ArtifactError(f"no results in {folder}; run `tvm-ios bench --tuning autotvm` first")
+    before, after = around_table(readme, MARKERS)
+    records.sort(key=lambda record: record.comparison.median_ns(_name(TUNED, Contestant.IOS)))
+    begin, end = MARKERS
+    write_text(readme, f"{before}{begin}\n{_table(records).as_markdown()}\n{end}{after}")
+
+
+def _table(records: Sequence[BenchmarkRecord]) -> Table:
+    rows = []
+    for record in records:
+        comparison = record.comparison
+        facts = {fact.name: fact.value for fact in record.facts}
+        stock = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
+        shown = [stock] + [
+            _name(kernels, who)
+            for kernels in (UNTUNED, TUNED)
+            for who in (Contestant.SEQUENTIAL, Contestant.IOS)
+        ]
+        kept = facts["kept tuned"]
+        ratios = []
+        for base in (stock, facts["kept untuned"]):
+            speedup = comparison.speedup(kept, over=base)
+            ratios.append(f"{speedup.ratio:.3f} ({speedup.low:.3f}-{speedup.high:.3f})")
+        rows.append(
+            (
+                record.network,
+                *(f"{comparison.median_ns(name) / 1e6:.3f}" for name in shown),
+                kept,
+                *ratios,
+                facts.get("tune s", "-"),
+            )
+        )
+    header = (
+        "network",
+        "best TVM ms",
+        "untuned sequential ms",
+        "untuned IOS ms",
+        "tuned sequential ms",
+        "tuned IOS ms",
+        "kept",
+        "kept over best TVM",
+        "kept over untuned kept",
+        "tuning s",
+    )
+    return Table(header=header, rows=tuple(rows))
