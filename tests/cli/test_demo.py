@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tvm_ios import demonstration
 from tvm_ios.cli.main import main
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.host import default_lanes
@@ -15,8 +16,9 @@ def demo(*words):
     return main(["demo", *map(str, words)])
 
 
-def test_an_unknown_network_is_named(tmp_path, capsys):
-    assert demo("--networks", "resnet_9000", "--output", tmp_path / "out") == 2
+@pytest.mark.parametrize("flags", [[], ["--tuned"]])
+def test_an_unknown_network_is_named(flags, tmp_path, capsys):
+    assert demo("--networks", "resnet_9000", "--output", tmp_path / "out", *flags) == 2
     assert "no network named 'resnet_9000'; choose one of" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -48,3 +50,19 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
     assert (tmp_path / "out" / "randwire_small.png").read_bytes().startswith(b"\x89PNG")
     stored = (tmp_path / "out" / "randwire_small.schedule.json").read_text()
     assert InterOpSchedule.from_json(stored).scheduler == "ios"
+
+
+@pytest.mark.slow
+def test_kernels_are_tuned_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demonstration, "TRIALS", 1)
+    monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 2.0)
+    words = ["--tuned", "--networks", "randwire_small", "--output", tmp_path / "out"]
+    assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
+    shown = capsys.readouterr().out
+    assert "GFLOPS" in shown
+    assert "untuned" in shown
+    records = (tmp_path / "out" / "autotvm.log").read_text()
+    assert records
+    assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
+    assert "autotvm: 0 candidates" in capsys.readouterr().out
+    assert (tmp_path / "out" / "autotvm.log").read_text() == records

@@ -29,7 +29,13 @@ def add_parser(subparsers: Subparsers) -> None:
         type=Path,
         default=Path("out"),
         metavar="FOLDER",
-        help="where traces, pictures and schedules go (default: %(default)s)",
+        help="where traces, pictures, schedules and records go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tuned",
+        action="store_true",
+        help="tune the kernels too, with AutoTVM, and compare tuned with untuned ones; about ten "
+        "minutes on two cores, and less when called again",
     )
 
 
@@ -37,9 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
     lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
-    from tvm_ios.demonstration import demonstrate  # noqa: PLC0415
+    from tvm_ios.demonstration import demonstrate, demonstrate_tuned  # noqa: PLC0415
 
-    demonstrate(
-        arguments.networks, lanes=lanes, folder=arguments.output, database=arguments.database
-    )
+    show = demonstrate_tuned if arguments.tuned else demonstrate
+    show(arguments.networks, lanes=lanes, folder=arguments.output, database=arguments.database)
     return 0
