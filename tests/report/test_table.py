@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import OptionError
-from tvm_ios.report.records import BenchmarkRecord
-from tvm_ios.report.table import Table, comparison_table, summary_table
+from tvm_ios.report.table import Table, comparison_table
 
 TABLE = Table(header=("network", "ms"), rows=(("squeezenet", "2.1"), ("x", "29.70")))
 
@@ -45,20 +44,3 @@ def test_comparison_table_has_a_row_for_each_contestant(comparison):
         ("IOS", "1.0000", "2.000 (2.000-2.000)"),
         ("sequential", "2.0000", "1.000 (1.000-1.000)"),
     )
-
-
-def test_summary_table_has_a_row_for_each_network_and_a_dash_for_what_did_not_run(comparison):
-    record = BenchmarkRecord(
-        network="squeezenet",
-        batch_size=1,
-        target="llvm",
-        lanes=2,
-        command="make bench",
-        machine=(),
-        versions=(),
-        taken_at="2026-11-20T00:00:00Z",
-        comparison=comparison,
-    )
-    table = summary_table([record], contestant="IOS", baselines=["stock TVM", "greedy"])
-    assert table.header == ("network", "batch", "IOS ms", "over stock TVM", "over greedy")
-    assert table.rows == (("squeezenet", "1", "1.0000", "2.000", "-"),)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.errors import OptionError
-from tvm_ios.report.records import BenchmarkRecord
 
-__all__ = ["Table", "comparison_table", "summary_table"]
+__all__ = ["Table", "comparison_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,38 +88,4 @@ def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Tab
         ]
         rows.append((name, f"{comparison.median_ns(name) / 1e6:.4f}", *cells))
     header = ("contestant", "median ms", *(f"times as fast as {name}" for name in baselines))
-    return Table(header=header, rows=tuple(rows))
-
-
-def summary_table(
-    records: Sequence[BenchmarkRecord], *, contestant: str, baselines: Sequence[str]
-) -> Table:
-    """One row a network: latency of one contestant, and its ratio to each baseline.
-
-    Parameters
-    ----------
-    records
-        Stored results, in the order of the rows.
-    contestant
-        Whose latency and ratios are shown.
-    baselines
-        Contestants to compare with, one column each; a record without one shows a dash.
-
-    Raises
-    ------
-    OptionError
-        If a record lacks the contestant.
-    """
-    rows = []
-    for record in records:
-        comparison = record.comparison
-        cells = [
-            f"{comparison.speedup(contestant, over=baseline).ratio:.3f}"
-            if baseline in comparison.names
-            else "-"
-            for baseline in baselines
-        ]
-        latency = f"{comparison.median_ns(contestant) / 1e6:.4f}"
-        rows.append((record.network, str(record.batch_size), latency, *cells))
-    header = ("network", "batch", f"{contestant} ms", *(f"over {name}" for name in baselines))
     return Table(header=header, rows=tuple(rows))
