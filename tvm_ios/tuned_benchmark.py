@@ -50,7 +50,13 @@ from tvm_ios.scheduling import (
 from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
 
-__all__ = ["TunedEvaluation", "evaluate_tuned", "measure_tuned", "write_tuned_table"]
+__all__ = [
+    "TunedEvaluation",
+    "evaluate_tuned",
+    "measure_tuned",
+    "record_of",
+    "write_tuned_table",
+]
 
 MARKERS = ("<!-- tuned: begin -->", "<!-- tuned: end -->")
 UNTUNED, TUNED = "untuned", "tuned"
@@ -216,13 +222,14 @@ def measure_tuned(
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
         path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"
-        write_text(path, _record(name, found, settings).to_json() + "\n")
+        write_text(path, record_of(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 
 
-def _record(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+    """What is stored of an evaluation."""
     outcome = found.tuned.outcome
-    facts = {
+    facts: dict[str, object] = {
         "kept untuned": found.kept(UNTUNED),
         "kept tuned": found.kept(TUNED),
         "records applied": found.tuned.layout or "none",

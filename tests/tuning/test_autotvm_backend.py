@@ -16,7 +16,7 @@ from tvm import autotvm, relay
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.models import nasnet_small
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
-from tvm_ios.tuning.autotvm_tasks import extract_tasks
+from tvm_ios.tuning.autotvm_tasks import Layout, blocks_of, config_blocks, extract_tasks
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records import read_records
@@ -68,6 +68,37 @@ def test_stock_tvm_reads_the_log_and_uses_it(tuned):
         config = context.query(TARGET, task.task.workload)
     best = min((result.costs[0], measured.config.index) for measured, result in pairs)
     assert config.index == best[1]
+
+
+def test_each_layout_is_a_way_to_apply_a_log_and_so_is_the_fastest_of_all(tuned):
+    log, _, _ = tuned
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    chosen = {}
+    for name, application in AutoTvmBackend().variants([log]).items():
+        with application() as context, TARGET:
+            chosen[name] = config_blocks(context.query(TARGET, task.task.workload))
+    for layout in Layout:
+        wanted = blocks_of(task.task, layout)
+        assert wanted in chosen.values()
+        assert chosen.get(f"layout {layout.value}", wanted) == wanted
+
+
+def test_records_of_others_are_passed_over(tuned, tmp_path):
+    """Of another tuner, and for a target that this TVM does not know."""
+    log, outcome, _ = tuned
+    mixed = tmp_path / "mixed.log"
+    lines = log.read_text().splitlines()
+    foreign = json.loads(lines[0])
+    foreign["input"][0] = "llvm -link-params=0 -mcpu=core-avx2"
+    ansor = (
+        '{"i": [["[\\"1f3a\\", 1]", "llvm", [1, 64, 64, 0, 0, 0, 0, 0], "", 2, []], '
+        '[[], []]], "r": [[0.001], 0, 1.0, 1], "v": "v0.6"}'
+    )
+    mixed.write_text("\n".join([json.dumps(foreign), ansor, *lines]) + "\n")
+    again = AutoTvmBackend().tune(one_convolution(), {}, TARGET, mixed, TuningOptions(**QUICK))
+    assert again.trials == 0
+    assert again.tasks[0].known == outcome.trials
+    assert AutoTvmBackend().variants([mixed]).keys() == AutoTvmBackend().variants([log]).keys()
 
 
 def test_a_finished_log_means_no_tuning(tuned):

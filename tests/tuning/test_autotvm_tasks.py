@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 import tvm
 from tvm import autotvm
+from tvm.autotvm.task.dispatcher import FallbackContext
 
 from tvm_ios.compiled import build_model
 from tvm_ios.models import nasnet_small, squeezenet
-from tvm_ios.tuning.autotvm_tasks import extract_tasks, layout_candidates
+from tvm_ios.tuning.autotvm_tasks import (
+    Layout,
+    blocks_of,
+    config_blocks,
+    extract_tasks,
+    layout_candidates,
+)
 from tvm_ios.tuning.session import merged_modules
 
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2")
@@ -38,22 +45,42 @@ def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
 
 
-def test_candidates_keep_the_blocks_of_the_default_schedule(tasks):
+@pytest.mark.parametrize("layout", Layout)
+def test_candidates_have_the_blocks_of_their_layout(tasks, layout):
     for one in tasks:
         space = one.task.config_space
-        candidates = layout_candidates(one.task)
+        candidates = layout_candidates(one.task, layout)
         assert len(candidates) == len(set(candidates))
         assert 1 <= len(candidates) < len(space)
-        blocks = {
-            tuple(space.get(index)[name].size[-1] for name in ("tile_ic", "tile_oc"))
-            for index in candidates
-        }
-        assert len(blocks) == 1
-        outside = set(range(len(space))) - set(candidates)
-        assert not any(
-            tuple(space.get(index)[name].size[-1] for name in ("tile_ic", "tile_oc")) in blocks
-            for index in outside
-        )
+        wanted = blocks_of(one.task, layout)
+        assert all(config_blocks(space.get(index)) == wanted for index in candidates)
+
+
+def test_the_default_schedule_is_the_first_candidate_where_the_space_has_it(tasks):
+    firsts = 0
+    for one in tasks:
+        index = layout_candidates(one.task, Layout.DEFAULT)[0]
+        context = FallbackContext()
+        with context, TARGET:
+            one.task.func(*one.task.args)
+        (default,) = context.memory.values()
+        config = one.task.config_space.get(index)
+        knobs = [name for name in one.task.config_space.space_map if name in default]
+        firsts += all(str(config[name]) == str(default[name]) for name in knobs)
+    assert firsts > len(tasks) / 2
+
+
+def test_a_layout_gives_every_number_of_channels_one_block(tasks):
+    """Then what one operator writes is laid out as the next one reads it."""
+    blocks = {}
+    for one in tasks:
+        space = one.task.config_space
+        for name, block in blocks_of(one.task, Layout.WIDE).items():
+            channels = space.space_map[name].product
+            if channels % 8 == 0:
+                blocks.setdefault(channels, set()).add(block)
+    assert blocks
+    assert all(len(found) == 1 for found in blocks.values())
 
 
 def test_merged_convolutions_have_tasks_of_their_own():
