@@ -269,7 +269,10 @@ def _tuner_for(
     space = len(task.task.config_space)
     if options.tuner == "layout":
         each = [layout_candidates(task.task, layout) for layout in Layout]
-        candidates = list(dict.fromkeys(itertools.chain(*each)))[: options.trials]
+        # By turns, so that a few trials see something of each layout.
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*each))
+        distinct = dict.fromkeys(index for index in turns if index is not None)
+        candidates = list(distinct)[: options.trials]
         waiting = [index for index in candidates if index not in known]
         return _OpenTuner(_ListTuner(task.task, waiting), len(waiting)) if waiting else None
     left = min(options.trials or WHOLE_SPACE_TRIALS, space) - len(known)

@@ -123,7 +123,9 @@ def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
         if blocks == {name: _block(space.get(index), name) for name in blocks}
     ]
     lanes = _vector_lanes(task)
-    usual = [index for index in fitting if _accumulators(space.get(index), lanes) in USUAL]
+    usual = [
+        index for index in fitting if blocks and _accumulators(space.get(index), lanes) in USUAL
+    ]
     first = [index for index in fitting if _same(space.get(index), default, space)]
     return first + [index for index in usual or fitting if index not in first]
 

@@ -52,6 +52,8 @@ class TuningRequest:
     ------
     OptionError
         If the back end is unknown, or there is nothing to do.
+    RecordError
+        If a log that is only read does not exist.
     """
 
     backend: str | None = None
@@ -68,6 +70,11 @@ class TuningRequest:
             )
         if self.backend is None and not self.records:
             raise OptionError("neither a tuning back end nor records were given; give one")
+        for log in self.records if self.backend is None else self.records[1:]:
+            if not log.exists():
+                raise RecordError(
+                    f"there are no tuning records at {log}; tune first, or mend the path"
+                )
 
     @classmethod
     def of(
@@ -160,9 +167,6 @@ def tuned_kernels(
     logs = list(request.records)
     if not logs and request.backend is not None:
         logs = [default_records_path(request.backend)]
-    for log in logs if request.backend is None else logs[1:]:
-        if not log.exists():
-            raise RecordError(f"there are no tuning records at {log}; tune first, or mend the path")
     for log in logs:
         moved = mend_records(log)
         if moved:
@@ -179,7 +183,6 @@ def tuned_kernels(
                 request.options,
                 lambda step: clock.say(step.detail, done=step.done),
             )
-        notes += outcome.notes
     variants = _variants([log for log in logs if log.exists()])
     builds = {UNTUNED: untuned}
     with clock.phase("build tuned"):
