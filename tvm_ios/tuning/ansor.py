@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tvm_ios.progress import ProgressListener
 from tvm_ios.tuning.ansor_history import apply_history, known_records
 from tvm_ios.tuning.ansor_run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor_tasks import KernelTask, extract_tasks
+from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records import TuningRecord
@@ -95,6 +97,10 @@ class AnsorBackend:
     def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
         """Everything inside is compiled with the best records of these logs."""
         return apply_history(tuple(records))
+
+    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+        """The one way there is: the fastest record of each task."""
+        return {"auto_scheduler": partial(self.applied, records)}
 
 
 def _affordable(

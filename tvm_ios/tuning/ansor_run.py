@@ -35,7 +35,7 @@ from tvm_ios.tuning.outcome import TaskOutcome
 from tvm_ios.tuning.records import TuningRecord, append_records
 from tvm_ios.tuning.remote import require_tracker
 
-__all__ = ["TuningRun", "outcome_row"]
+__all__ = ["TuningRun", "outcome_row", "round_size"]
 
 WIDEST_ROUND, NARROWEST_ROUND = 64, 8
 """Candidates a round measures: TVM's own number, and what is enough to learn from."""
@@ -83,7 +83,7 @@ class TuningRun:
                 load_log_file=history,
                 callbacks=[_Rounds(self)],
             )
-            width = _round_size(self.total, len(tasks))
+            width = round_size(self.total, len(tasks))
             settings = auto_scheduler.TuningOptions(
                 num_measure_trials=self.total,
                 early_stopping=options.early_stopping,
@@ -204,7 +204,7 @@ def _log_of(
         yield str(log)
 
 
-def _round_size(total: int, tasks: int) -> int:
+def round_size(total: int, tasks: int) -> int:
     """Candidates a round: a quarter of a task's share, so that most go where they pay."""
     share = total // tasks
     return max(min(NARROWEST_ROUND, share), min(WIDEST_ROUND, share // 4))
