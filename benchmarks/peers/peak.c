@@ -9,14 +9,31 @@
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #define CHAINS 24
+#define ANY_REGISTER "+v" /* "x" is the first sixteen only */
 #elif defined(__AVX__)
 #define VECTOR_BYTES 32
 #define CHAINS 12
+#define ANY_REGISTER "+x"
 #else
 #define VECTOR_BYTES 16
 #define CHAINS 12
+#define ANY_REGISTER "+x"
 #endif
 #define LANES (VECTOR_BYTES / 4)
+
+/* Names in place of an array, which the compiler would keep in memory. */
+#define FIRST(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define SECOND(DO) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23)
+#if CHAINS == 24
+#define EACH(DO) FIRST(DO) SECOND(DO)
+#else
+#define EACH(DO) FIRST(DO)
+#endif
+#define BEGIN(i) Vector sum##i = factor * (float)i;
+#define STEP(i)                        \
+  sum##i = sum##i * factor + term;     \
+  __asm__ volatile("" : ANY_REGISTER(sum##i)); /* every step stays a step */
+#define ADD(i) total += sum##i[0];
 
 typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
 
@@ -36,22 +53,17 @@ static int64_t now_ns(void) {
 
 /* More chains than latency x ports, fewer than registers. The values tend to 1: no denormals. */
 static float multiply_add(int64_t steps) {
-  Vector sum[CHAINS], factor, term;
+  Vector factor, term;
   for (int lane = 0; lane < LANES; ++lane) {
     factor[lane] = 0.5f;
     term[lane] = 0.5f;
   }
-  for (int chain = 0; chain < CHAINS; ++chain) sum[chain] = factor * (float)chain;
+  EACH(BEGIN)
   for (int64_t step = 0; step < steps; ++step) {
-#pragma GCC unroll 32
-    for (int chain = 0; chain < CHAINS; ++chain) {
-      sum[chain] = sum[chain] * factor + term;
-      /* Keeps every chain in a register and every step a step. */
-      __asm__ volatile("" : "+x"(sum[chain]));
-    }
+    EACH(STEP)
   }
   float total = 0.0f;
-  for (int chain = 0; chain < CHAINS; ++chain) total += sum[chain][0];
+  EACH(ADD)
   return total;
 }
 
