@@ -164,8 +164,13 @@ def _accumulators(config: Any, lanes: int) -> int:
 
 def _same(config: Any, default: Any, space: Any) -> bool:
     return all(
-        str(config[name]) == str(default[name]) for name in space.space_map if name in default
+        _inner(config[name]) == _inner(default[name]) for name in space.space_map if name in default
     )
+
+
+def _inner(entity: Any) -> Any:
+    """A knob's value; of a split without the outermost extent, which candidates leave open."""
+    return list(entity.size[1:]) if hasattr(entity, "size") else entity.val
 
 
 def _default_config(task: autotvm.task.Task) -> Any:
