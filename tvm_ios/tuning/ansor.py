@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -25,8 +25,10 @@ from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records import TuningRecord
 from tvm_ios.tuning.remote import require_tracker
 
-__all__ = ["AnsorBackend"]
+__all__ = ["ANSOR", "AnsorBackend"]
 
+ANSOR = "auto_scheduler"
+"""TVM's name for it, and that of the variant with all its kernels."""
 TRIALS_A_TASK = 64
 """Where nobody says how many candidates to try."""
 
@@ -35,7 +37,7 @@ TRIALS_A_TASK = 64
 class AnsorBackend:
     """Tunes with TVM's auto_scheduler: no templates, and a budget for the network as a whole."""
 
-    name: str = "auto_scheduler"
+    name: str = ANSOR
     extra_modules: tuple[tvm.IRModule, ...] = ()
     """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
 
@@ -94,13 +96,22 @@ class AnsorBackend:
             notes=tuple(run.notes()),
         )
 
-    def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
-        """Everything inside is compiled with the best records of these logs."""
-        return apply_history(tuple(records))
+    def applied(
+        self, records: Sequence[Path], *, without: Collection[str] = frozenset()
+    ) -> AbstractContextManager[None]:
+        """Everything inside is compiled with the best records of these logs.
+
+        Parameters
+        ----------
+        without
+            Workloads that keep TVM's own kernel, such as those of
+            :func:`tvm_ios.tuning.ansor_choice.slower_workloads`.
+        """
+        return apply_history(tuple(records), without=without)
 
     def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
         """The one way there is: the fastest record of each task."""
-        return {"auto_scheduler": partial(self.applied, records)}
+        return {ANSOR: partial(self.applied, records)}
 
 
 def _affordable(

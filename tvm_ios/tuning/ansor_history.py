@@ -44,8 +44,15 @@ def known_records(
 
 
 @contextmanager
-def apply_history(logs: Sequence[Path]) -> Iterator[None]:
+def apply_history(
+    logs: Sequence[Path], *, without: Collection[str] = frozenset()
+) -> Iterator[None]:
     """Compile with the best of these records, and with TVM's default schedules where none fits.
+
+    Parameters
+    ----------
+    without
+        Workloads that keep the default whatever the logs hold.
 
     Raises
     ------
@@ -53,7 +60,8 @@ def apply_history(logs: Sequence[Path]) -> Iterator[None]:
         If a log is missing or cannot be read.
     """
     records = read_records(*logs).records if logs else ()
-    history = auto_scheduler.ApplyHistoryBest(list(_pairs(records)))
+    wanted = [record for record in records if record.workload not in without]
+    history = auto_scheduler.ApplyHistoryBest(list(_pairs(wanted)))
     with history, ansor_context():
         yield
 

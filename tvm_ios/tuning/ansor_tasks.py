@@ -28,7 +28,7 @@ from tvm_ios.relay import is_prepared, prepare
 from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
 from tvm_ios.relay.pipeline import UNSHARER
 
-__all__ = ["KernelTask", "ansor_context", "extract_tasks", "hardware_params"]
+__all__ = ["KernelTask", "ansor_context", "extract_tasks", "hardware_params", "workloads_of"]
 
 SWITCH = "relay.backend.use_auto_scheduler"
 """The configuration that makes TVM ask Ansor for schedules."""
@@ -112,10 +112,10 @@ def extract_tasks(
     names: dict[str, str] = {}
     with ansor_context():
         fused = mod if is_prepared(mod) else prepare(mod, params or None, target).module
-        uses.update(_workloads(fused, target, names))
+        uses.update(workloads_of(fused, target, names))
         for module in extra_modules:
             extra = module if is_prepared(module) else prepare(module, None, target).module
-            for workload, count in _workloads(extra, target, names).items():
+            for workload, count in workloads_of(extra, target, names).items():
                 uses.setdefault(workload, count)
     hardware = hardware_params(target, cores)
     tasks = [
@@ -163,10 +163,21 @@ def _limit(target: tvm.target.Target, name: str, default: int) -> int:
     return int(target.attrs.get(name, default))
 
 
-def _workloads(
-    fused: tvm.IRModule, target: tvm.target.Target, names: dict[str, str]
+def workloads_of(
+    fused: tvm.IRModule, target: tvm.target.Target, names: dict[str, str] | None = None
 ) -> Counter[str]:
-    """How often each workload with a reduction is run; ``names`` gets a name for each."""
+    """How often a prepared module runs each workload with a reduction; under the Ansor context.
+
+    Parameters
+    ----------
+    names
+        Gets a name for each workload that has none.
+
+    Raises
+    ------
+    TuningError
+        If TVM cannot lower the module.
+    """
     environment = TracingEnvironment(TracingMode.EXTRACT_COMPLEX_TASK_ONLY)
     # As extract_tasks does, but for the pass that rewrites what is inside of fused functions.
     with tvm_pipeline(disabled=[UNSHARER]), environment:
@@ -180,5 +191,6 @@ def _workloads(
     uses: Counter[str] = Counter()
     for workload, (count, functions) in environment.wkl_key_to_weight.items():
         uses[str(workload)] = int(count)
-        names.setdefault(str(workload), str(min(functions)))
+        if names is not None:
+            names.setdefault(str(workload), str(min(functions)))
     return uses

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
+from tvm_ios.build_choice import choose_build
+from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.c_compiler import cache_directory
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.cost.comparison import Verdict
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
-from tvm_ios.scheduling import race
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.tuning.ansor import AnsorBackend
+from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
+from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.options import TuningOptions
@@ -42,6 +42,7 @@ __all__ = [
 
 BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED = "untuned"
+FASTER_ONLY = f"{ANSOR}, faster kernels only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,64 +184,35 @@ def tuned_kernels(
                 request.options,
                 lambda step: clock.say(step.detail, done=step.done),
             )
-    variants = _variants([log for log in logs if log.exists()])
+    logs = [log for log in logs if log.exists()]
+    variants = _variants(logs)
     builds = {UNTUNED: untuned}
-    with clock.phase("build tuned"):
-        for name, application in variants.items():
-            with application():
-                builds[name] = build_model(mod, params, target, name=untuned.name)
+
+    def build(name: str) -> None:
+        with clock.phase("build tuned"), variants[name]():
+            builds[name] = build_model(mod, params, target, name=untuned.name)
+
+    for name in tuple(variants):
+        build(name)
+    if ANSOR in builds:
+        with clock.phase("check tuned"):
+            slower = slower_workloads(untuned, builds[ANSOR], lanes=lanes)
+        if slower:
+            notes.append(
+                f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own"
+            )
+            variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
+            build(FASTER_ONLY)
     with clock.phase("check tuned"):
-        best, found = _choose(builds, lanes, compare_options)
+        best, found = choose_build(builds, lanes=lanes, options=compare_options)
     notes += found
+    if best == UNTUNED:
+        notes.append("no records make the network faster beyond the noise, so none are used")
     used = best != UNTUNED
     with variants[best]() if used else nullcontext():
         yield TunedKernels(
             built=builds[best], layout=best if used else None, outcome=outcome, notes=tuple(notes)
         )
-
-
-def _choose(
-    builds: Mapping[str, BuiltModel], lanes: int, options: CompareOptions | None
-) -> tuple[str, list[str]]:
-    """The build that is faster than the untuned one beyond the noise, if any; and what was seen.
-
-    Each runs in sequential order, with one lane and with all that help: small networks are faster
-    with one, and the better of the two is what counts.
-    """
-    runs = {
-        # All lanes first: the first contestant's ping-pong tells of the machine's mode.
-        (name, count): f"{name}, lanes: {count}"
-        for count in {lanes: None, 1: None}
-        for name in builds
-    }
-    comparison = race(
-        {
-            text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
-            for (name, count), text in runs.items()
-        },
-        options=options,
-    )
-    fastest = {
-        name: min(
-            (text for (other, _), text in runs.items() if other == name), key=comparison.median_ns
-        )
-        for name in builds
-    }
-    notes = []
-    for name in builds:
-        if name != UNTUNED:
-            speedup = comparison.speedup(fastest[name], over=fastest[UNTUNED])
-            notes.append(
-                f"tuned kernels ({name}) make the network {speedup.ratio:.3f} "
-                f"({speedup.low:.3f} to {speedup.high:.3f}) times as fast in sequential order"
-            )
-    best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
-    if best != UNTUNED:
-        speedup = comparison.speedup(fastest[best], over=fastest[UNTUNED])
-        if speedup.verdict is Verdict.WINS:
-            return best, notes
-    notes.append("no records make the network faster beyond the noise, so none are used")
-    return UNTUNED, notes
 
 
 def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBackend:
