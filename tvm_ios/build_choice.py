@@ -1,7 +1,7 @@
-"""Which of several builds of one model is scheduled: whole networks are timed, and the first one
-stays unless another is faster beyond the noise.
+"""Which of several builds of one model is scheduled.
 
-A kernel that wins alone may lose in its network, and so may padded channels.
+A kernel that wins alone may lose in its network, and so may padded channels. So whole networks are
+timed, and the first build stays unless another one is faster beyond the noise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Verdict
 from tvm_ios.progress import PhaseClock
@@ -20,7 +21,7 @@ from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["ChosenBuild", "build_padded_or_not", "choose_build"]
+__all__ = ["ChosenBuild", "build_for_schedule", "build_padded_or_not", "choose_build"]
 
 AS_IT_IS, PADDED = "channels as they are", "padded channels"
 
@@ -33,6 +34,8 @@ class ChosenBuild:
     params: Mapping[str, Any] | None
     """Of ``mod``; bound, and so None, where channels were padded."""
     built: BuiltModel
+    padded: int = 0
+    """Convolutions whose channels were padded."""
     notes: tuple[str, ...] = ()
 
 
@@ -85,7 +88,33 @@ def build_padded_or_not(
     if best == AS_IT_IS:
         return ChosenBuild(mod=mod, params=params, built=built, notes=tuple(notes))
     notes.append(f"the output channels of {padded} convolutions were padded to whole vectors")
-    return ChosenBuild(mod=padded_mod, params=None, built=padded_built, notes=tuple(notes))
+    return ChosenBuild(
+        mod=padded_mod, params=None, built=padded_built, padded=padded, notes=tuple(notes)
+    )
+
+
+def build_for_schedule(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    schedule: InterOpSchedule | None,
+) -> BuiltModel:
+    """Build a model, with padded channels where it was scheduled so.
+
+    Raises
+    ------
+    ModelError, OptionError
+        As :func:`tvm_ios.compiled.build_model`.
+    """
+    built = build_model(mod, params, target)
+    if schedule is None or schedule.graph_fingerprint == built.graph.fingerprint():
+        return built
+    padded_mod, padded = pad_channels(mod, params, built.prepared.target)
+    if padded:
+        padded_built = build_model(padded_mod, None, built.prepared.target)
+        if schedule.graph_fingerprint == padded_built.graph.fingerprint():
+            return padded_built
+    return built
 
 
 def choose_build(

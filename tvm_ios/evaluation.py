@@ -16,6 +16,7 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions
@@ -158,10 +159,11 @@ def evaluate(
     require_time_budget(time_budget)
     opened = open_database(database)
     clock = PhaseClock(progress)
-    with clock.phase("build"):
-        built = build_model(mod, params, target, name=name)
-    plain = built
-    if built.prepared.sunk:
+    chosen = build_padded_or_not(
+        mod, params, target, clock, name=name, lanes=lanes, compare_options=options
+    )
+    plain = built = chosen.built
+    if chosen.padded or built.prepared.sunk:
         with clock.phase("build for stock TVM"):
             plain = build_model(mod, params, target, name=name, sink=False)
     searches: dict[str, SearchResult] = {}
@@ -196,6 +198,7 @@ def evaluate(
         phase_s=clock.phase_s,
         notes=(
             *built.prepared.notes,
+            *chosen.notes,
             *_thread_notes(lanes),
             *dict.fromkeys(note for found in searches.values() for note in found.notes),
             *prices.notes,

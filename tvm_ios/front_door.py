@@ -13,10 +13,10 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.build_choice import build_for_schedule, build_padded_or_not
 from tvm_ios.compiled import (
     BuiltModel,
     CompiledModel,
-    build_model,
     lower_partitioned,
     lower_schedule,
 )
@@ -64,6 +64,7 @@ def tune(
     measure: MeasureOptions | None = None,
     compare_options: CompareOptions | None = None,
     progress: ProgressListener | None = None,
+    pad_channels: bool = True,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
     trials: int | None = None,
@@ -109,6 +110,9 @@ def tune(
         How the final race is timed.
     progress
         Called with a :class:`~tvm_ios.progress.Progress` now and then.
+    pad_channels
+        Whether to try convolutions with output channels padded to whole vectors, where they fill
+        none, and to keep them if the network is faster. Sums are then taken in another order.
     tuning
         ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
     tuning_records
@@ -160,16 +164,24 @@ def tune(
         rpc_key=rpc_key,
     )
     clock = PhaseClock(progress)
-    with clock.phase("build"):
-        built = build_model(mod, params, target)
+    chosen = build_padded_or_not(
+        mod,
+        params,
+        target,
+        clock,
+        lanes=chosen_lanes,
+        pad=pad_channels,
+        compare_options=compare_options,
+    )
+    built = chosen.built
     with ExitStack() as stack:
         tuned = None
         if request is not None:
             tuned = stack.enter_context(
                 tuned_kernels(
                     built,
-                    mod,
-                    params,
+                    chosen.mod,
+                    chosen.params,
                     request,
                     clock,
                     lanes=chosen_lanes,
@@ -200,6 +212,7 @@ def tune(
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *built.prepared.notes,
+            *chosen.notes,
             *(() if tuned is None else tuned.notes),
             *found.notes,
             *prices.notes,
@@ -254,7 +267,7 @@ def compile_schedule(
                 "pass either the original module or no schedule"
             )
         return lower_partitioned(mod, params, target, lanes=chosen_lanes)
-    built = build_model(mod, params, target)
+    built = build_for_schedule(mod, params, target, schedule)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
     verify_schedule(chosen, built.graph)
     return lower_schedule(built, chosen, lanes=chosen_lanes)

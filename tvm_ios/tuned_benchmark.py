@@ -25,6 +25,7 @@ from tvm_ios.benchmark import (
     version_facts,
     write_text,
 )
+from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
@@ -111,10 +112,12 @@ def evaluate_tuned(
         As :func:`tvm_ios.tune`.
     """
     clock = PhaseClock(progress)
-    with clock.phase("build"):
-        untuned = build_model(mod, params, name=name)
-        plain = untuned
-        if untuned.prepared.sunk:
+    chosen = build_padded_or_not(
+        mod, params, None, clock, name=name, lanes=lanes, compare_options=options
+    )
+    plain = untuned = chosen.built
+    if chosen.padded or untuned.prepared.sunk:
+        with clock.phase("build for stock TVM"):
             plain = build_model(mod, params, name=name, sink=False)
     models: dict[str, CompiledModel] = {}
     notes: list[str] = []
@@ -130,7 +133,13 @@ def evaluate_tuned(
     with ExitStack() as stack:
         tuned = stack.enter_context(
             tuned_kernels(
-                untuned, mod, params, request, clock, lanes=lanes, compare_options=options
+                untuned,
+                chosen.mod,
+                chosen.params,
+                request,
+                clock,
+                lanes=lanes,
+                compare_options=options,
             )
         )
         schedule(TUNED, tuned.built)
@@ -140,7 +149,7 @@ def evaluate_tuned(
         tuned=tuned,
         comparison=comparison,
         phase_s=clock.phase_s,
-        notes=(*tuned.notes, *dict.fromkeys(notes), *comparison.notes),
+        notes=(*chosen.notes, *tuned.notes, *dict.fromkeys(notes), *comparison.notes),
     )
 
 

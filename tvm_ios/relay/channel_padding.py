@@ -13,8 +13,7 @@ accordingly, and nothing is copied.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
+from tvm_ios.relay.channel_rules import PADDING, RULES, Value, gathered, spanned
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import copy_call, graph_order, resolve_field
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
@@ -31,40 +31,6 @@ __all__ = ["pad_channels"]
 
 MOST_WORK = 4 / 3
 """A convolution with more output channels than this many times its own is left alone."""
-PADDING = -1
-"""Stands in a channel map for a channel that was added."""
-CHANNEL_WISE = frozenset(
-    {
-        "abs",
-        "annotation.stop_fusion",
-        "cast",
-        "clip",
-        "copy",
-        "negative",
-        "nn.adaptive_avg_pool2d",
-        "nn.adaptive_max_pool2d",
-        "nn.avg_pool2d",
-        "nn.global_avg_pool2d",
-        "nn.global_max_pool2d",
-        "nn.leaky_relu",
-        "nn.max_pool2d",
-        "nn.relu",
-        "sigmoid",
-        "tanh",
-    }
-)
-"""Operators of one tensor whose every output channel comes from the same input channel, and is
-finite where that is."""
-BINARY = frozenset({"add", "maximum", "minimum", "multiply", "nn.bias_add", "subtract"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A rewritten expression, and where the channels (axis 1) of the old one lie in it."""
-
-    expression: relay.Expr
-    channels: np.ndarray | None = None
-    """For each channel the old one, or PADDING; None where nothing changed."""
 
 
 def pad_channels(
@@ -118,7 +84,7 @@ class _Rewriter:
     def __init__(self, lanes: int) -> None:
         self.padded = 0
         self._lanes = lanes
-        self._values: dict[relay.Expr, _Value] = {}
+        self._values: dict[relay.Expr, Value] = {}
         self._plains: dict[relay.Expr, relay.Expr] = {}
 
     def rewrite(self, body: relay.Expr) -> relay.Expr:
@@ -138,15 +104,15 @@ class _Rewriter:
     def _whole_vectors(self, channels: int) -> int:
         return -(-channels // self._lanes) * self._lanes
 
-    def _rewritten(self, expression: relay.Expr) -> _Value:
+    def _rewritten(self, expression: relay.Expr) -> Value:
         if isinstance(expression, relay.TupleGetItem):
             whole = self._plain(expression.tuple_value)
-            return _Value(resolve_field(relay.TupleGetItem(whole, expression.index)))
+            return Value(resolve_field(relay.TupleGetItem(whole, expression.index)))
         if not isinstance(expression, relay.Call):
-            return _Value(expression)  # a tuple is made anew where it is read
-        return self._call(expression) or _Value(self._as_it_was(expression))
+            return Value(expression)  # a tuple is made anew where it is read
+        return self._call(expression) or Value(self._as_it_was(expression))
 
-    def _call(self, call: relay.Call) -> _Value | None:
+    def _call(self, call: relay.Call) -> Value | None:
         """The call on padded operands; None where it has to have them as they were."""
         if not isinstance(call.op, tvm.ir.Op):
             return None
@@ -155,7 +121,7 @@ class _Rewriter:
             return self._convolution(call)
         if name == "concatenate":
             return self._concatenation(call)
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         operands = [self._values[argument] for argument in call.args]
         if rule is None or all(operand.channels is None for operand in operands):
             return None
@@ -181,23 +147,23 @@ class _Rewriter:
             self._plains[expression] = plain  # cut once, however many read it
         return self._plains[expression]
 
-    def _convolution(self, call: relay.Call) -> _Value | None:
+    def _convolution(self, call: relay.Call) -> Value | None:
         data = self._values[call.args[0]]
         weight = call.args[1].data.numpy()
         groups = int(call_attribute(call, "groups", 1))
         if groups == 1:
             if data.channels is not None:
-                weight = _gathered(weight, data.channels, axis=1)
+                weight = gathered(weight, data.channels, axis=1)
             before = weight.shape[0]
             after = self._whole_vectors(before) if self.pads(call) else before
             channels = None
             if after > before:
                 self.padded += 1
                 channels = np.append(np.arange(before), [PADDING] * (after - before))
-                weight = _gathered(weight, channels, axis=0)
+                weight = gathered(weight, channels, axis=0)
         elif data.channels is not None and weight.shape[:2] == (groups, 1):
             channels = data.channels
-            weight = _gathered(weight, channels, axis=0)
+            weight = gathered(weight, channels, axis=0)
             groups = len(channels)
         else:
             return None
@@ -213,9 +179,9 @@ class _Rewriter:
             kernel_size=weight.shape[2:],
             **attributes,
         )
-        return _Value(_spanned(made, call), channels)
+        return Value(spanned(made, call), channels)
 
-    def _concatenation(self, call: relay.Call) -> _Value | None:
+    def _concatenation(self, call: relay.Call) -> Value | None:
         if not isinstance(call.args[0], relay.Tuple) or int(call_attribute(call, "axis")) != 1:
             return None
         fields = call.args[0].fields
@@ -231,101 +197,7 @@ class _Rewriter:
             for piece, extent, start in zip(pieces, extents, starts, strict=False)
         ]
         joined = copy_call(call, [relay.Tuple([piece.expression for piece in pieces])])
-        return _Value(joined, np.concatenate(channels))
-
-
-def _channel_wise(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    if len(operands) != 1 or str(call_attribute(call, "layout", "NCHW")) != "NCHW":
-        return None
-    return _Value(copy_call(call, [operands[0].expression]), operands[0].channels)
-
-
-def _binary(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    """Two tensors with the same channels, or one and constants."""
-    channels = next(value.channels for value in operands if value.channels is not None)
-    if call.op.name == "nn.bias_add" and int(call_attribute(call, "axis")) != 1:
-        return None
-    rank = len(call.checked_type.shape)
-    arguments = []
-    for argument, value in zip(call.args, operands, strict=True):
-        if value.channels is not None:
-            same = len(value.channels) == len(channels) and (value.channels == channels).all()
-            if not same or len(argument.checked_type.shape) != rank:
-                return None
-            arguments.append(value.expression)
-        elif isinstance(argument, relay.Constant):
-            axis = 0 if call.op.name == "nn.bias_add" else argument.data.numpy().ndim - rank + 1
-            arguments.append(_constant(argument, channels, axis))
-        else:
-            return None
-    return _Value(copy_call(call, arguments), channels)
-
-
-def _constant(constant: relay.Constant, channels: np.ndarray, axis: int) -> relay.Expr:
-    """A constant operand with a value for each channel, zero for those that were added."""
-    values = constant.data.numpy()
-    if axis < 0 or values.shape[axis] == 1:
-        return constant
-    return relay.const(_gathered(values, channels, axis=axis))
-
-
-def _pad(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    """Padding of height and width."""
-    widths = [[int(extent) for extent in pair] for pair in call_attribute(call, "pad_width")]
-    if len(widths) != 4 or widths[1] != [0, 0] or operands[1].channels is not None:
-        return None
-    return _Value(
-        copy_call(call, [operands[0].expression, operands[1].expression]), operands[0].channels
-    )
-
-
-def _slice(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    """A part of height and width, with all channels."""
-    begin, end, strides = (
-        [int(value) for value in call_attribute(call, name) or ()]
-        for name in ("begin", "end", "strides")
-    )
-    axes = call_attribute(call, "axes")
-    places = [int(axis) for axis in axes] if axes else list(range(len(begin)))
-    shape = call.args[0].checked_type.shape
-    if str(call_attribute(call, "slice_mode")) != "end" or any(axis < 0 for axis in places):
-        return None
-    if 1 in places:
-        place = places.index(1)
-        stride = strides[place] if place < len(strides) else 1
-        if begin[place] != 0 or end[place] < int(shape[1]) or stride != 1:
-            return None
-        end[place] = len(operands[0].channels)  # type: ignore[arg-type]  # this one is padded
-    made = relay.strided_slice(
-        operands[0].expression, begin, end, strides or None, axes=places if axes else None
-    )
-    return _Value(_spanned(made, call), operands[0].channels)
-
-
-def _flatten(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    """Of one pixel: channels stay channels."""
-    if any(int(extent) != 1 for extent in call.args[0].checked_type.shape[2:]):
-        return None
-    return _Value(copy_call(call, [operands[0].expression]), operands[0].channels)
-
-
-def _dense(call: relay.Call, operands: Sequence[_Value]) -> _Value | None:
-    data, weight = call.args
-    if not isinstance(weight, relay.Constant) or len(data.checked_type.shape) != 2:
-        return None
-    gathered = _gathered(weight.data.numpy(), operands[0].channels, axis=1)
-    return _Value(copy_call(call, [operands[0].expression, relay.const(gathered)]))
-
-
-_Rule = Callable[[relay.Call, Sequence[_Value]], _Value | None]
-_RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys(CHANNEL_WISE, _channel_wise),
-    **dict.fromkeys(BINARY, _binary),
-    "nn.pad": _pad,
-    "strided_slice": _slice,
-    "nn.batch_flatten": _flatten,
-    "nn.dense": _dense,
-}
+        return Value(joined, np.concatenate(channels))
 
 
 def _is_convolution(call: relay.Call) -> bool:
@@ -340,19 +212,8 @@ def _is_convolution(call: relay.Call) -> bool:
     )
 
 
-def _gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarray:
-    """Values in the new order of channels along an axis, zeros for those that were added."""
-    chosen = np.take(values, np.maximum(channels, 0), axis=axis)
-    shape = [-1 if place == axis else 1 for place in range(values.ndim)]
-    return np.where((channels == PADDING).reshape(shape), values.dtype.type(0), chosen)
-
-
 def _runs(channels: np.ndarray) -> list[tuple[int, int]]:
     """Where runs of old channels begin and end."""
     real = np.concatenate([[False], channels != PADDING, [False]])
     edges = np.flatnonzero(real[1:] != real[:-1])
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
-
-
-def _spanned(made: relay.Call, call: relay.Call) -> relay.Call:
-    return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)

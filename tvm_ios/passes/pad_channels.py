@@ -1,0 +1,40 @@
+"""The pass ``tvm_ios.PadChannels``: goes before ``PrepareModule``; plain Relay in, plain Relay out.
+
+Convolutions of NCHW data whose output channels fill no whole number of vectors get more of them
+(:mod:`tvm_ios.relay.channel_padding`). A module that is prepared or partitioned, has control flow
+or dynamic shapes, is returned as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.relay.extract import is_prepared
+from tvm_ios.relay.obstacles import find_obstacles
+from tvm_ios.relay.stage_ir import is_partitioned
+
+__all__ = ["PadChannels"]
+
+
+@tvm.transform.module_pass(opt_level=0, name="tvm_ios.PadChannels")
+@dataclass(frozen=True, kw_only=True)
+class PadChannels:
+    """Bind parameters, and pad output channels of convolutions to whole vectors."""
+
+    target: Any
+    """Anything :class:`tvm.target.Target` takes; says how wide a vector is."""
+    params: Mapping[str, Any] | None = None
+    """Parameters by name; only convolutions with constant weights are padded."""
+
+    def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
+        """Run the pass; TVM calls this."""
+        names = {variable.name_hint for variable in mod.get_global_vars()}
+        if is_partitioned(mod) or is_prepared(mod) or ("main" in names and find_obstacles(mod)):
+            return mod
+        padded_mod, padded = pad_channels(mod, self.params, self.target)
+        return padded_mod if padded or self.params else mod

@@ -1,0 +1,180 @@
+"""How operators other than convolutions carry padded channels along.
+
+A rule takes a call and its rewritten operands, of which at least one has padded channels, and gives
+the call on them; None where the operator needs the channels as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call
+from tvm_ios.relay.primitive import call_attribute
+
+__all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
+
+PADDING = -1
+"""Stands in a channel map for a channel that was added."""
+CHANNEL_WISE = frozenset(
+    {
+        "abs",
+        "annotation.stop_fusion",
+        "cast",
+        "clip",
+        "copy",
+        "negative",
+        "nn.adaptive_avg_pool2d",
+        "nn.adaptive_max_pool2d",
+        "nn.avg_pool2d",
+        "nn.global_avg_pool2d",
+        "nn.global_max_pool2d",
+        "nn.leaky_relu",
+        "nn.max_pool2d",
+        "nn.relu",
+        "sigmoid",
+        "tanh",
+    }
+)
+"""Operators of one tensor whose every output channel comes from the same input channel, and is
+finite where that is."""
+BINARY = frozenset({"add", "maximum", "minimum", "multiply", "nn.bias_add", "subtract"})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A rewritten expression, and where the channels (axis 1) of the old one lie in it."""
+
+    expression: relay.Expr
+    channels: np.ndarray | None = None
+    """For each channel the old one, or PADDING; None where nothing changed."""
+
+
+def gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarray:
+    """Values in the new order of channels along an axis, zeros for those that were added."""
+    chosen = np.take(values, np.maximum(channels, 0), axis=axis)
+    shape = [-1 if place == axis else 1 for place in range(values.ndim)]
+    added = (channels == PADDING).reshape(shape)
+    return np.asarray(np.where(added, values.dtype.type(0), chosen))
+
+
+def spanned(made: relay.Call, call: relay.Call) -> relay.Call:
+    """A call made anew, named in the model as the old one."""
+    return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
+
+
+def _channel_wise(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    if len(operands) != 1 or str(call_attribute(call, "layout", "NCHW")) != "NCHW":
+        return None
+    return Value(copy_call(call, [operands[0].expression]), operands[0].channels)
+
+
+def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    """Two tensors with the same channels, or one and constants."""
+    channels = next(value.channels for value in operands if value.channels is not None)
+    if call.op.name == "nn.bias_add" and int(call_attribute(call, "axis")) != 1:
+        return None
+    rank = len(call.checked_type.shape)
+    arguments = []
+    for argument, value in zip(call.args, operands, strict=True):
+        if value.channels is not None:
+            same = len(value.channels) == len(channels) and (value.channels == channels).all()
+            if not same or len(argument.checked_type.shape) != rank:
+                return None
+            arguments.append(value.expression)
+        elif isinstance(argument, relay.Constant):
+            axis = 0 if call.op.name == "nn.bias_add" else argument.data.numpy().ndim - rank + 1
+            arguments.append(_constant(argument, channels, axis))
+        else:
+            return None
+    return Value(copy_call(call, arguments), channels)
+
+
+def _constant(constant: relay.Constant, channels: np.ndarray, axis: int) -> relay.Expr:
+    """A constant operand with a value for each channel, zero for those that were added."""
+    values = constant.data.numpy()
+    if axis < 0 or values.shape[axis] == 1:
+        return constant
+    return relay.const(gathered(values, channels, axis=axis))
+
+
+def _pad(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    """Padding of height and width."""
+    widths = [[int(extent) for extent in pair] for pair in call_attribute(call, "pad_width")]
+    if len(widths) != 4 or widths[1] != [0, 0] or operands[1].channels is not None:
+        return None
+    return Value(
+        copy_call(call, [operands[0].expression, operands[1].expression]), operands[0].channels
+    )
+
+
+def _slice(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    """A part of height and width, with all channels."""
+    begin, end, strides = (
+        [int(value) for value in call_attribute(call, name) or ()]
+        for name in ("begin", "end", "strides")
+    )
+    axes = call_attribute(call, "axes")
+    places = [int(axis) for axis in axes] if axes else list(range(len(begin)))
+    shape = call.args[0].checked_type.shape
+    if str(call_attribute(call, "slice_mode")) != "end" or any(axis < 0 for axis in places):
+        return None
+    if 1 in places:
+        place = places.index(1)
+        stride = strides[place] if place < len(strides) else 1
+        if begin[place] != 0 or end[place] < int(shape[1]) or stride != 1:
+            return None
+        end[place] = len(_channels(operands[0]))
+    made = relay.strided_slice(
+        operands[0].expression, begin, end, strides or None, axes=places if axes else None
+    )
+    return Value(spanned(made, call), operands[0].channels)
+
+
+def _flatten(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    """Of one pixel: channels stay channels."""
+    batch, channels, *pixels = (int(extent) for extent in call.args[0].checked_type.shape)
+    shape = [int(extent) for extent in call.checked_type.shape]
+    if any(extent != 1 for extent in pixels) or shape != [batch, channels]:
+        return None
+    made = relay.reshape(operands[0].expression, (batch, len(_channels(operands[0]))))
+    return Value(spanned(made, call), operands[0].channels)
+
+
+def _mean(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    """Over height and width."""
+    axes = call_attribute(call, "axis")
+    if call_attribute(call, "exclude") or not axes or {int(axis) for axis in axes} != {2, 3}:
+        return None
+    return Value(copy_call(call, [operands[0].expression]), operands[0].channels)
+
+
+def _dense(call: relay.Call, operands: Sequence[Value]) -> Value | None:
+    data, weight = call.args
+    if not isinstance(weight, relay.Constant) or len(data.checked_type.shape) != 2:
+        return None
+    values = gathered(weight.data.numpy(), _channels(operands[0]), axis=1)
+    return Value(copy_call(call, [operands[0].expression, relay.const(values)]))
+
+
+def _channels(value: Value) -> np.ndarray:
+    """The channel map of an operand that has one."""
+    assert value.channels is not None
+    return value.channels
+
+
+_Rule = Callable[[relay.Call, Sequence[Value]], Value | None]
+RULES: Mapping[str, _Rule] = {
+    **dict.fromkeys(CHANNEL_WISE, _channel_wise),
+    **dict.fromkeys(BINARY, _binary),
+    "nn.pad": _pad,
+    "strided_slice": _slice,
+    "mean": _mean,
+    "nn.batch_flatten": _flatten,
+    "reshape": _flatten,
+    "squeeze": _flatten,
+    "nn.dense": _dense,
+}
