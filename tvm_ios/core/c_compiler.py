@@ -49,18 +49,33 @@ def find_c_compiler() -> tuple[str, ...]:
     )
 
 
+def _require_compiler(command: str) -> tuple[str, ...]:
+    words = tuple(shlex.split(command))
+    if words and shutil.which(words[0]):
+        return words
+    raise HostError(f"there is no C compiler {command!r} on PATH; install it or give another")
+
+
 def compile_object(source: Path, flags: Sequence[str] = ()) -> Path:
     """Compile a C file to a position-independent object; return its path in the cache."""
     return _compile(source, ("-c", *flags), ".o")
 
 
-def compile_shared(source: Path, flags: Sequence[str] = ()) -> Path:
-    """Compile a C file to a shared library; return its path in the cache."""
-    return _compile(source, ("-shared", *flags), ".so")
+def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | None = None) -> Path:
+    """Compile a C file to a shared library; return its path in the cache.
+
+    Parameters
+    ----------
+    source, flags
+        The file, and options besides the usual ones.
+    compiler
+        The command of another C compiler than :func:`find_c_compiler` finds.
+    """
+    return _compile(source, ("-shared", *flags), ".so", compiler)
 
 
-def _compile(source: Path, flags: tuple[str, ...], suffix: str) -> Path:
-    compiler = find_c_compiler()
+def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | None = None) -> Path:
+    compiler = find_c_compiler() if other is None else _require_compiler(other)
     options = ("-std=gnu11", "-O2", "-fPIC", "-Wall", *flags)
     text = source.read_bytes()
     key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()[:16]

@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 from tvm_ios.runtime.native_runtime import NativeLaunch
 from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch, Tensor
 
-__all__ = ["DLTensor", "Kernel", "PreparedLaunches", "TensorTable", "allocate_aligned"]
+__all__ = [
+    "DLTensor",
+    "Kernel",
+    "PreparedLaunches",
+    "TensorTable",
+    "allocate_aligned",
+    "data_type_fields",
+]
 
 _DLTENSOR_CODE = 7  # kTVMDLTensorHandle
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
@@ -140,13 +147,18 @@ class PreparedLaunches:
         return ctypes.addressof(self._launches) + index * ctypes.sizeof(NativeLaunch)
 
 
-def _fill(native: DLTensor, tensor: Tensor, shape: int) -> None:
-    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", tensor.dtype)
+def data_type_fields(dtype: str) -> tuple[int, int, int]:
+    """DLPack's type code, bits and vector lanes of a TVM data type."""
+    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
     name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
+    code, width = (1, 1) if name == "bool" else (_TYPE_CODES[name], int(bits))
+    return code, width, int(vector_lanes or 1)
+
+
+def _fill(native: DLTensor, tensor: Tensor, shape: int) -> None:
     native.device_type, native.device_id = 1, 0
     native.ndim = len(tensor.shape)
-    native.code, native.bits = (1, 1) if name == "bool" else (_TYPE_CODES[name], int(bits))
-    native.vector_lanes = int(vector_lanes or 1)
+    native.code, native.bits, native.vector_lanes = data_type_fields(tensor.dtype)
     native.shape = shape
     native.strides = None
     native.byte_offset = 0

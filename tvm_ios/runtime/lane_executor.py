@@ -15,7 +15,7 @@ from tvm_ios.runtime.plan_memory import PlanMemory
 from tvm_ios.runtime.poison import poison_data
 from tvm_ios.runtime.trace import TraceEvent
 
-__all__ = ["LaneExecutor"]
+__all__ = ["LaneExecutor", "dependency_order"]
 
 TRACE_RUNS = 20
 """A trace describes the last of so many runs: in the first one caches are cold."""
@@ -65,7 +65,7 @@ class LaneExecutor:
         ]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
         barriers = options is not None and options.barriers
-        self._order = _with_barriers(plan) if barriers else _dependencies_only(plan)
+        self._order = _with_barriers(plan) if barriers else dependency_order(plan)
         self._poison = poison_data(plan, memory.table) if poison else None
         self._program = self._make_program(None)
 
@@ -158,8 +158,8 @@ _Order = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[int]]
 """Launches of each group, the groups that wait for it, and its lane."""
 
 
-def _dependencies_only(plan: ExecutionPlan) -> _Order:
-    """A group waits for what it depends on."""
+def dependency_order(plan: ExecutionPlan) -> _Order:
+    """Launches of each group, the groups that wait for it, and its lane; no other order."""
     successors: list[list[int]] = [[] for _ in plan.groups]
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from collections.abc import Iterable
 from ctypes import (
     POINTER,
     Structure,
@@ -34,7 +35,9 @@ __all__ = [
     "NativeTraceRow",
     "PoolOptions",
     "address_of",
+    "compile_remote_lanes",
     "compile_runtime_object",
+    "remote_digest",
     "runtime_digest",
     "shared_runtime",
 ]
@@ -175,8 +178,22 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 @cache
 def runtime_digest() -> str:
     """Digest of the native sources: prices taken on another runtime are not comparable."""
+    return _digest(source for source in _sources() if not source.name.startswith("remote_"))
+
+
+@cache
+def remote_digest() -> str:
+    """The same of what runs on the device of an RPC tracker."""
+    return _digest(_sources())
+
+
+def _sources() -> list[Path]:
+    return sorted(_NATIVE.glob("*.[ch]"))
+
+
+def _digest(sources: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for source in sorted(_NATIVE.glob("*.[ch]")):
+    for source in sources:
         digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -201,3 +218,20 @@ def shared_runtime() -> NativeRuntime:
 def compile_runtime_object() -> Path:
     """The lane executor as an object file to link into an exported model."""
     return compile_object(_SOURCE, _flags())
+
+
+def compile_remote_lanes(compiler: str | None = None) -> Path:
+    """The lane executor as a library that TVM's RPC server can load.
+
+    Parameters
+    ----------
+    compiler
+        The command of a C compiler for the device; that of this machine where omitted.
+
+    Raises
+    ------
+    HostError
+        If the compiler is missing or fails.
+    """
+    flags = (f"-DTVM_IOS_SOURCES=0x{remote_digest()}",)
+    return compile_shared(_NATIVE / "remote_lanes.c", flags, compiler=compiler)

@@ -6,10 +6,10 @@ A program is made in microseconds, since kernels are loaded and calls prepared o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
@@ -17,20 +17,75 @@ import tvm
 from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
 from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
-from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
+from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
 from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 
-__all__ = ["NativeStageRunner", "StageProgram"]
+__all__ = ["Launches", "NativeStageRunner", "StageCalls", "StageLanes", "StageProgram"]
+
+
+class Launches(Protocol):
+    """Prepared kernel calls, one for each launch of a plan."""
+
+    def address(self, index: int) -> int:
+        """What a program names the call by."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageCalls:
+    """The calls of one library, ready to be put into programs."""
+
+    split: Launches
+    whole: Launches
+    """The same calls, their parallel regions kept on one lane."""
+    kept: object = None
+    """What must live as long as they do."""
+
+
+class StageLanes(Protocol):
+    """Lanes that run stages: those of this process, or of a device of an RPC tracker."""
+
+    @property
+    def lanes(self) -> int:
+        """How many."""
+        ...
+
+    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        """Load an exported library, and prepare the calls of its plan."""
+        ...
+
+    def program(
+        self,
+        groups: Sequence[Sequence[int]],
+        successors: Sequence[Iterable[int]],
+        *,
+        homes: Sequence[int],
+    ) -> Any:
+        """As :meth:`LanePool.program`."""
+        ...
+
+    def time_ns(self, program: Any, number: int) -> int:
+        """As :meth:`LanePool.time_ns`."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """As :meth:`LanePool.ping_pong_ns`."""
+        ...
+
+    def close(self) -> None:
+        """As :meth:`LanePool.close`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
     """A prepared stage; freed when the last reference goes."""
 
-    program: LaneProgram
+    program: Any
+    """What the lanes made of it."""
     operators: tuple[str, ...]
     """By launch position, of one copy."""
     copies: int
@@ -39,13 +94,10 @@ class StageProgram:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Library:
     plan: ExecutionPlan
-    launches: PreparedLaunches
-    unsplit: PreparedLaunches
-    """The same calls, their parallel regions kept on one lane."""
+    calls: StageCalls
     position: dict[int, int]
     """Launch of each operator that still has one."""
     num_operators: int
-    kept: tuple[object, ...]
 
 
 class NativeStageRunner:
@@ -57,6 +109,8 @@ class NativeStageRunner:
         Threads, the caller's included.
     options
         How lanes share work and wait.
+    on
+        Lanes of another device, as many; those of this process where omitted.
 
     Raises
     ------
@@ -66,9 +120,10 @@ class NativeStageRunner:
         If the native code cannot be compiled.
     """
 
-    def __init__(self, lanes: int, options: LaneOptions | None = None) -> None:
-        self._runtime = shared_runtime()
-        self._pool = LanePool(self._runtime, lanes, options, get_last_error=last_error_address())
+    def __init__(
+        self, lanes: int, options: LaneOptions | None = None, *, on: StageLanes | None = None
+    ) -> None:
+        self._pool: StageLanes = _LocalLanes(lanes, options) if on is None else on
         self._libraries: list[_Library] = []
 
     @property
@@ -105,23 +160,14 @@ class NativeStageRunner:
             Placement(stage=index, group=0, view=view) for index, view in enumerate(views)
         ]
         plan = lower_plan(graph_json, placements, lanes=self.lanes, reuse=False)
-        library = KernelLibrary(Path(path), self._runtime)
-        memory, addresses = _allocate(plan)
-        table = TensorTable(plan, addresses)
-        _fill_tensors(plan, table, params)
-        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
         self._libraries.append(
             _Library(
                 plan=plan,
-                launches=PreparedLaunches(plan.launches, kernels, table),
-                unsplit=PreparedLaunches(
-                    plan.launches, [kernel.on_one_lane(True) for kernel in kernels], table
-                ),
+                calls=self._pool.load(Path(path), plan, params),
                 position={
                     launch.operator_index: number for number, launch in enumerate(plan.launches)
                 },
                 num_operators=len(placements),
-                kept=(library, memory),
             )
         )
         return len(self._libraries) - 1
@@ -170,7 +216,7 @@ class NativeStageRunner:
                 position = library.position.get(operator)
                 if position is not None:
                     alone = (number, operator) in unsplit
-                    launches = library.unsplit if alone else library.launches
+                    launches = library.calls.whole if alone else library.calls.split
                     row.append(launches.address(position))
                     names.append(library.plan.launches[position].operator)
             if row:
@@ -231,6 +277,27 @@ class NativeStageRunner:
                 f"library {number} has no operator {operator}: it has {library.num_operators}"
             )
         return library
+
+
+class _LocalLanes(LanePool):
+    """Lanes of this process."""
+
+    def __init__(self, lanes: int, options: LaneOptions | None) -> None:
+        self._shared = shared_runtime()
+        super().__init__(self._shared, lanes, options, get_last_error=last_error_address())
+
+    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        library = KernelLibrary(path, self._shared)
+        memory, addresses = _allocate(plan)
+        table = TensorTable(plan, addresses)
+        _fill_tensors(plan, table, params)
+        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
+        whole = [kernel.on_one_lane(True) for kernel in kernels]
+        return StageCalls(
+            PreparedLaunches(plan.launches, kernels, table),
+            PreparedLaunches(plan.launches, whole, table),
+            kept=(library, memory),
+        )
 
 
 def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:

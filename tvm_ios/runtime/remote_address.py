@@ -1,0 +1,141 @@
+"""Asks TVM's RPC tracker for a device, and connects to it without ever waiting for good.
+
+TVM's own client waits for a device as long as others use it, and for an answer as long as the
+connection stands, be the other machine without power.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import rpc
+from tvm.rpc import base
+
+from tvm_ios.errors import CostError
+
+__all__ = ["DeviceAddress", "connect_device", "last_line"]
+
+WAIT_LIMIT_S = 60.0
+"""For a device that others use."""
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAddress:
+    """Which device is meant, and how code for it is compiled."""
+
+    host: str
+    port: int
+    """Both of the tracker."""
+    key: str
+    cross_compiler: str | None = None
+    """Command of a C compiler for the device; None where that of this machine fits."""
+
+    def as_text(self) -> str:
+        """For messages."""
+        return (
+            f"the device with key {self.key!r} of the RPC tracker at host {self.host!r}, "
+            f"port {self.port}"
+        )
+
+    @property
+    def commands(self) -> str:
+        """What starts a server, and what shows who uses it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (
+            f"python -m tvm.exec.rpc_server --tracker {host}:{self.port} --key {self.key} starts "
+            "a server, and python -m tvm.exec.query_rpc_tracker "
+            f"--host {self.host} --port {self.port} lists them"
+        )
+
+
+def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
+    """A session of TVM on a device that is free, and a handle of our own of its socket.
+
+    Raises
+    ------
+    CostError
+        If the tracker does not answer, or gives no device within a minute.
+    """
+    deadline = time.monotonic() + WAIT_LIMIT_S
+    while True:
+        host, port, key = _request(address, deadline - time.monotonic())
+        before = _sockets()
+        try:
+            session = rpc.connect(host, port, key)
+        except tvm.TVMError as error:  # a server that was killed leaves its address behind
+            if time.monotonic() > deadline:
+                raise CostError(
+                    f"{address.as_text()} cannot be reached at {host}:{port}: "
+                    f"{last_line(error)}; {address.commands}"
+                ) from error
+            time.sleep(RETRY_S)
+            continue
+        return session, _duplicate(_sockets() - before, port)
+
+
+def last_line(error: Exception) -> str:
+    """What TVM says below its stack of C++ functions."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].removeprefix("TVMError: ") if lines else type(error).__name__
+
+
+def _request(address: DeviceAddress, wait_s: float) -> tuple[str, int, str]:
+    """Host, port and match key of a device."""
+    try:
+        where = (address.host, address.port)
+        with socket.create_connection(where, timeout=max(RETRY_S, wait_s)) as connection:
+            connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            base.recvall(connection, 4)
+            base.sendjson(connection, [base.TrackerCode.REQUEST, address.key, "", 1])
+            code, answer = base.recvjson(connection)
+    except TimeoutError as error:
+        raise CostError(
+            f"{address.as_text()} was not free for {WAIT_LIMIT_S:g} s; {address.commands}"
+        ) from error
+    except OSError as error:
+        raise CostError(
+            f"the RPC tracker at host {address.host!r}, port {address.port} (key {address.key!r}) "
+            f"does not answer: {error.strerror or error}; prices so far are kept, start it again: "
+            f"python -m tvm.exec.rpc_tracker --host {address.host} --port {address.port}"
+        ) from error
+    if code != base.TrackerCode.SUCCESS:
+        raise CostError(f"{address.as_text()} was refused: {answer}; {address.commands}")
+    host, port, key = answer
+    return host, port, key
+
+
+def _sockets() -> set[tuple[int, int]]:
+    """Descriptor and inode of every open socket."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - they are numbers, not paths
+        try:
+            status = os.fstat(int(name))
+        except OSError:
+            continue  # the one that listed the folder
+        if stat.S_ISSOCK(status.st_mode):
+            found.add((int(name), status.st_ino))
+    return found
+
+
+def _duplicate(new: set[tuple[int, int]], port: int) -> socket.socket | None:
+    """TVM's socket, whose options it gives no access to."""
+    for descriptor, _ in new:
+        try:
+            duplicate = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            continue  # closed meanwhile: somebody else's
+        try:
+            if duplicate.getpeername()[1] == port:
+                return duplicate
+        except OSError:
+            pass  # not connected: somebody else's
+        duplicate.close()
+    return None

@@ -1,0 +1,185 @@
+"""A device of an RPC tracker, and a session on it: prices and races are taken there.
+
+A session holds the device. So one is opened for each thing to measure, and none while kernels are
+tuned, since TVM's runners ask the tracker for the same device.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tvm.contrib import cc
+
+from tvm_ios.errors import HostError
+from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.remote_address import DeviceAddress
+from tvm_ios.runtime.remote_connection import RemoteConnection
+from tvm_ios.runtime.remote_executor import RemoteExecutor
+from tvm_ios.runtime.remote_kernels import RemoteKernels
+from tvm_ios.runtime.remote_lanes import RemoteLanes
+from tvm_ios.runtime.stage_runner import StageCalls
+
+if TYPE_CHECKING:
+    from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+
+__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteDevice:
+    """What is known of a device between sessions."""
+
+    address: DeviceAddress
+    cores: int
+    """Those its server may use."""
+    processor: str
+    target: str
+    """The best TVM target for its processor."""
+
+    @property
+    def name(self) -> str:
+        """What its prices are kept under; no price of this machine is."""
+        return f"{self.processor}, RPC key {self.address.key}"
+
+    def as_text(self) -> str:
+        """For messages."""
+        return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"
+
+    def open(self) -> RemoteSession:
+        """Take the device until the session is closed.
+
+        Raises
+        ------
+        HostError, CostError
+            As :class:`~tvm_ios.runtime.remote_connection.RemoteConnection`.
+        """
+        return RemoteSession(self)
+
+
+class RemoteSession:
+    """Kernels, lanes and models on a device; a context manager that gives it back.
+
+    Parameters
+    ----------
+    device
+        The device.
+
+    Raises
+    ------
+    HostError, CostError
+        As :class:`~tvm_ios.runtime.remote_connection.RemoteConnection`.
+    """
+
+    def __init__(self, device: RemoteDevice) -> None:
+        self.device = device
+        self._connection = RemoteConnection(device.address)
+        self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
+        self._exported: dict[int, tuple[object, Path]] = {}
+        self._kernels: dict[Path, RemoteKernels] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def export(self, factory: GraphExecutorFactoryModule) -> Path:
+        """Link compiled kernels for the device.
+
+        Raises
+        ------
+        HostError
+            If the cross compiler fails.
+        """
+        _, path = self._exported.get(id(factory), (None, None))
+        if path is not None:
+            return path
+        path = Path(self._folder.name) / f"{len(self._exported)}.so"
+        compiler = shlex.split(self._connection.address.cross_compiler or "")
+        link = cc.cross_compiler(compiler[0], compiler[1:]) if compiler else None
+        try:
+            factory.get_lib().export_library(str(path), fcompile=link)
+        except RuntimeError as error:
+            raise HostError(
+                f"{' '.join(compiler) or 'the C compiler'} cannot link kernels: {error}; does it "
+                f"fit the target {factory.target}?"
+            ) from error
+        self._exported[id(factory)] = factory, path
+        return path
+
+    def kernels(self, path: Path, params: Mapping[str, Any]) -> RemoteKernels:
+        """Kernels on the device, uploaded when first asked for.
+
+        Raises
+        ------
+        CostError
+            If they cannot be loaded there, or the device is lost.
+        """
+        if path not in self._kernels:
+            self._kernels[path] = RemoteKernels(self._connection, path, params)
+        return self._kernels[path]
+
+    def stage_lanes(self, lanes: int) -> RemoteStageLanes:
+        """Lanes to price stages on.
+
+        Raises
+        ------
+        OptionError
+            If the device has fewer cores.
+        """
+        return RemoteStageLanes(self, self._connection, lanes)
+
+    def executor(
+        self,
+        factory: GraphExecutorFactoryModule,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        *,
+        lanes: int | None = None,
+    ) -> RemoteExecutor:
+        """A whole model on the device.
+
+        Raises
+        ------
+        OptionError
+            If the device has fewer cores.
+        HostError, CostError
+            If the kernels cannot be linked or loaded, or the device is lost.
+        """
+        return RemoteExecutor(plan, self.kernels(self.export(factory), params), lanes=lanes)
+
+    def close(self) -> None:
+        """Give the device back; may be called twice."""
+        self._connection.close()
+        self._folder.cleanup()
+
+
+class RemoteStageLanes(RemoteLanes):
+    """Lanes that stages are priced on; see :class:`~tvm_ios.runtime.stage_runner.StageLanes`."""
+
+    def __init__(self, session: RemoteSession, connection: RemoteConnection, lanes: int) -> None:
+        super().__init__(connection, lanes)
+        self._session = session
+
+    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        """Upload an exported library, and prepare the calls of its plan.
+
+        Raises
+        ------
+        CostError
+            If it cannot be loaded there, or the device is lost.
+        """
+        kernels = self._session.kernels(path, params)
+        addresses, memory = kernels.place(plan)
+        kernels.scatter(plan, addresses)
+        split = [(launch, False) for launch in plan.launches]
+        whole = [(launch, True) for launch in plan.launches]
+        return StageCalls(
+            kernels.launches(plan, addresses, split, memory),
+            kernels.launches(plan, addresses, whole, memory),
+        )
