@@ -1,4 +1,4 @@
-"""The tuned benchmark on a real, tiny network, and the table made from its records."""
+"""The tuned benchmark on a real, tiny network."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ import pytest
 from tvm_ios.benchmark import BenchmarkSettings
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
-from tvm_ios.errors import ArtifactError
 from tvm_ios.models import nasnet_small
 from tvm_ios.report.records import BenchmarkRecord
-from tvm_ios.tuned_benchmark import (
-    MARKERS,
-    TunedEvaluation,
-    evaluate_tuned,
-    record_of,
-    write_tuned_table,
-)
+from tvm_ios.tuned_benchmark import TunedEvaluation, evaluate_tuned, record_of
+from tvm_ios.tuned_table import tuned_table
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.session import TuningRequest
 
@@ -56,25 +50,11 @@ def test_all_four_corners_and_stock_tvm_are_timed_together(found):
 
 
 @pytest.mark.slow
-def test_the_table_has_a_row_a_record_between_its_markers(found, tmp_path):
+def test_records_are_read_as_they_were_written(found, tmp_path):
     settings = BenchmarkSettings(
         batch_size=1, lanes=2, rounds=6, time_budget=5, database=None, folder=tmp_path
     )
     record = record_of("tiny", found, settings)
     assert BenchmarkRecord.from_json(record.to_json()) == record
-    (tmp_path / "tiny.json").write_text(record.to_json())
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n" + "\n".join(MARKERS) + "\nafter\n")
-    write_tuned_table(tmp_path, readme)
-    text = readme.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    (row,) = [line for line in text.splitlines() if line.startswith("| tiny")]
-    medians = [record.comparison.median_ns(f"tuned {who}") for who in ("sequential", "IOS")]
-    for median_ns in medians:
-        assert f"{median_ns / 1e6:.3f}" in row
-
-
-def test_no_records_are_no_table(tmp_path):
-    with pytest.raises(ArtifactError, match="no results"):
-        write_tuned_table(tmp_path, tmp_path / "README.md")
+    ((name, *_),) = tuned_table([("autotvm", record)]).rows
+    assert name == "tiny"

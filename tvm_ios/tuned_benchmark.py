@@ -19,9 +19,7 @@ import tvm
 
 from tvm_ios.benchmark import (
     BenchmarkSettings,
-    around_table,
     machine_facts,
-    read_record,
     version_facts,
     write_text,
 )
@@ -30,13 +28,12 @@ from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_sched
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
-from tvm_ios.errors import ArtifactError
 from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
 from tvm_ios.models import by_name
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener, StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
-from tvm_ios.report.table import Table, comparison_table
+from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor
 from tvm_ios.scheduling import (
@@ -52,14 +49,15 @@ from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
 
 __all__ = [
+    "TUNED",
+    "UNTUNED",
     "TunedEvaluation",
+    "corner",
     "evaluate_tuned",
     "measure_tuned",
     "record_of",
-    "write_tuned_table",
 ]
 
-MARKERS = ("<!-- tuned: begin -->", "<!-- tuned: end -->")
 UNTUNED, TUNED = "untuned", "tuned"
 
 
@@ -74,13 +72,13 @@ class TunedEvaluation:
 
     def kept(self, kernels: str) -> str:
         """What ``tune`` would keep on untuned or tuned kernels."""
-        names = {who: _name(kernels, who) for who in Contestant}
+        names = {who: corner(kernels, who) for who in Contestant}
         return names[choose(self.comparison, names)[0]]
 
     def as_text(self) -> str:
         """Task table, comparison table, notes."""
         outcome = self.tuned.outcome
-        baselines = (_name(UNTUNED, Contestant.SEQUENTIAL), self.kept(UNTUNED))
+        baselines = (corner(UNTUNED, Contestant.SEQUENTIAL), self.kept(UNTUNED))
         return "\n".join(
             [
                 *([] if outcome is None else [outcome.as_text()]),
@@ -127,7 +125,7 @@ def evaluate_tuned(
             schedules, found_notes = _schedules(built, lanes, database, clock, time_budget)
             notes.extend(found_notes)
             for who, made in schedules.items():
-                models[_name(kernels, who)] = lower_schedule(built, made, lanes=lanes)
+                models[corner(kernels, who)] = lower_schedule(built, made, lanes=lanes)
 
     schedule(UNTUNED, untuned)
     with ExitStack() as stack:
@@ -153,7 +151,8 @@ def evaluate_tuned(
     )
 
 
-def _name(kernels: str, who: Contestant) -> str:
+def corner(kernels: str, who: Contestant) -> str:
+    """What a contestant is called: kernels untuned or tuned, and the order they run in."""
     return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
 
 
@@ -261,60 +260,3 @@ def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) ->
         facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
         notes=found.notes,
     )
-
-
-def write_tuned_table(folder: Path, readme: Path) -> None:
-    """Put the table of all records between two markers of a Markdown file.
-
-    Raises
-    ------
-    ArtifactError
-        If there is no record, or the file has no markers.
-    """
-    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
-    if not records:
-        raise ArtifactError(f"no results in {folder}; run `tvm-ios bench --tuning autotvm` first")
-    before, after = around_table(readme, MARKERS)
-    records.sort(key=lambda record: record.comparison.median_ns(_name(TUNED, Contestant.IOS)))
-    begin, end = MARKERS
-    write_text(readme, f"{before}{begin}\n{_table(records).as_markdown()}\n{end}{after}")
-
-
-def _table(records: Sequence[BenchmarkRecord]) -> Table:
-    rows = []
-    for record in records:
-        comparison = record.comparison
-        facts = {fact.name: fact.value for fact in record.facts}
-        stock = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
-        shown = [stock] + [
-            _name(kernels, who)
-            for kernels in (UNTUNED, TUNED)
-            for who in (Contestant.SEQUENTIAL, Contestant.IOS)
-        ]
-        kept = facts["kept tuned"]
-        ratios = []
-        for base in (stock, facts["kept untuned"]):
-            speedup = comparison.speedup(kept, over=base)
-            ratios.append(f"{speedup.ratio:.3f} ({speedup.low:.3f}-{speedup.high:.3f})")
-        rows.append(
-            (
-                record.network,
-                *(f"{comparison.median_ns(name) / 1e6:.3f}" for name in shown),
-                kept,
-                *ratios,
-                facts.get("tune s", "-"),
-            )
-        )
-    header = (
-        "network",
-        "best TVM ms",
-        "untuned sequential ms",
-        "untuned IOS ms",
-        "tuned sequential ms",
-        "tuned IOS ms",
-        "kept",
-        "kept over best TVM",
-        "kept over untuned kept",
-        "tuning s",
-    )
-    return Table(header=header, rows=tuple(rows))

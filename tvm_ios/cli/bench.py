@@ -107,11 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> int:
     from tvm_ios.benchmark import around_table  # noqa: PLC0415
-    from tvm_ios.tuned_benchmark import (  # noqa: PLC0415
-        MARKERS,
-        measure_tuned,
-        write_tuned_table,
-    )
+    from tvm_ios.tuned_benchmark import measure_tuned  # noqa: PLC0415
+    from tvm_ios.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
     from tvm_ios.tuning.session import TuningRequest  # noqa: PLC0415
 
     around_table(arguments.table, MARKERS)
