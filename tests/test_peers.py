@@ -281,6 +281,28 @@ def test_table_without_results_names_the_command(tmp_path, capsys):
     assert "python -m benchmarks.peers.measure" in capsys.readouterr().err
 
 
+def test_profile_finds_the_convolution_that_was_fused_with_what_follows(tmp_path):
+    from benchmarks.peers.profile_onnxruntime import kernels_of_trace
+
+    case = small_case(tmp_path)
+    nodes = case.network.nodes
+    (last,) = [node for node in nodes if node.operator == "add" and len(node.inputs) == 2]
+    one_by_one = next(node for node in nodes if node.weight and node.kernel == (1, 1))
+    weight = [16, 16, 1, 1]  # its channels, padded
+    event = {
+        "cat": "Node",
+        "name": f"{last.output}_nchwc_kernel_time",
+        "dur": 7,
+        "args": {
+            "node_index": "0",
+            "op_name": "Conv",
+            "input_type_shape": [{"float": [1, 16, 5, 5]}, {"float": weight}],
+        },
+    }
+    (kernel,) = kernels_of_trace([event] * 50, case)
+    assert (kernel.kind, kernel.node, kernel.run_us) == ("Conv 1x1", one_by_one, 7.0)
+
+
 @pytest.mark.parametrize("arguments", [[], [".venv"]])
 def test_setup_refuses_to_touch_the_projects_environment(arguments, tmp_path):
     script = ROOT / "benchmarks" / "peers" / "setup.sh"

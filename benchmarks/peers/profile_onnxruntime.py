@@ -14,12 +14,13 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.peers.errors import PeerError
-from benchmarks.peers.network import EXPORTED, Case, Node, read_case
+from benchmarks.peers.network import EXPORTED, Case, Node, Operator, read_case
 from benchmarks.peers.peak import measure_peak
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import default_lanes, processor_name
@@ -62,7 +63,7 @@ def kernels_of_trace(events: Iterable[Mapping[str, Any]], case: Case) -> tuple[K
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_NAME_ENDS[0]):
             runs[event["args"]["node_index"]].append(event)
-    nodes = {node.output: node for node in case.network.nodes if node.weight}
+    nodes = {node.output: node for node in case.network.nodes}
     kernels = []
     for taken in runs.values():
         if len(taken) != _WARMUP_RUNS + _RUNS:
@@ -139,7 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         peak = measure_peak()
         gflops = peak.of_all_cores if options.threads > 1 else max(peak.of_each_core)
-        print(f"{processor_name()}, {options.threads} threads, peak {gflops:.1f} GFLOP/s")
+        print(
+            f"{processor_name()}, {options.threads} threads, peak {gflops:.1f} GFLOP/s, "
+            f"onnxruntime {metadata.version('onnxruntime')}"
+        )
         for name in options.networks:
             folder = options.folder / name
             case = read_case(folder)
@@ -188,13 +192,32 @@ def _kernel(taken: Sequence[Mapping[str, Any]], nodes: Mapping[str, Node]) -> Ke
     )
     kind, node = first["args"]["op_name"], None
     if kind.endswith("Conv"):
-        node = nodes[name]
+        node = _convolution_behind(name, reads[1], nodes)
         kind = _convolution_kind(kind, node)
     return Kernel(
         kind=kind,
         run_us=median(float(event["dur"]) for event in taken[_WARMUP_RUNS:]),
         reads=reads,
         node=node,
+    )
+
+
+def _convolution_behind(name: str, weight: tuple[int, ...], nodes: Mapping[str, Node]) -> Node:
+    """The convolution that onnxruntime fused with what follows it, whose output it is named after.
+
+    Where a sum of two convolutions is fused, it is told by its weight, channels padded.
+    """
+    behind = [nodes[name]]
+    for node in behind:  # grows
+        if node.operator is Operator.CONVOLUTION:
+            asked = (node.shape[1], node.channels_read, *node.kernel)
+            if asked[2:] == weight[2:] and asked[0] <= weight[0] and asked[1] <= weight[1]:
+                return node
+        elif node.operator in (Operator.RELU, Operator.ADD):
+            behind.extend(nodes[operand] for operand in node.inputs if operand in nodes)
+    raise PeerError(
+        f"no convolution of the network makes {name} with weights {weight}; onnxruntime names its "
+        "nodes in another way now, see profile_onnxruntime.py"
     )
 
 
