@@ -18,6 +18,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Verdict
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.runtime.remote_device import RemoteDevice, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -49,6 +50,7 @@ def build_padded_or_not(
     lanes: int,
     pad: bool = True,
     compare_options: CompareOptions | None = None,
+    device: RemoteDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
 
@@ -66,6 +68,8 @@ def build_padded_or_not(
         False leaves channels as they are.
     compare_options
         How the builds are timed.
+    device
+        Where they are timed; this machine where omitted.
 
     Raises
     ------
@@ -84,7 +88,7 @@ def build_padded_or_not(
         padded_built = build_model(padded_mod, None, built.prepared.target, name=name)
     with clock.phase("check padded"):
         builds = {AS_IT_IS: built, PADDED: padded_built}
-        best, notes = choose_build(builds, lanes=lanes, options=compare_options)
+        best, notes = choose_build(builds, lanes=lanes, options=compare_options, device=device)
     if best == AS_IT_IS:
         return ChosenBuild(mod=mod, params=params, built=built, notes=tuple(notes))
     notes.append(f"the output channels of {padded} convolutions were padded to whole vectors")
@@ -118,7 +122,11 @@ def build_for_schedule(
 
 
 def choose_build(
-    builds: Mapping[str, BuiltModel], *, lanes: int, options: CompareOptions | None = None
+    builds: Mapping[str, BuiltModel],
+    *,
+    lanes: int,
+    options: CompareOptions | None = None,
+    device: RemoteDevice | None = None,
 ) -> tuple[str, list[str]]:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
@@ -133,6 +141,8 @@ def choose_build(
         Most lanes they are timed on.
     options
         How they are timed.
+    device
+        Where they are timed; this machine where omitted.
 
     Returns
     -------
@@ -146,13 +156,12 @@ def choose_build(
         for count in {lanes: None, 1: None}
         for name in builds
     }
-    comparison = race(
-        {
-            text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
-            for (name, count), text in runs.items()
-        },
-        options=options,
-    )
+    models = {
+        text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
+        for (name, count), text in runs.items()
+    }
+    with session_on(device) as session:
+        comparison = race(models, options=options, session=session)
     fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [

@@ -30,6 +30,7 @@ from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
+from tvm_ios.runtime.remote_device import session_on
 from tvm_ios.scheduling import (
     baseline_schedules,
     choose,
@@ -44,6 +45,7 @@ from tvm_ios.scheduling import (
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.session import TuningRequest, tuned_kernels
 
 __all__ = ["compile_schedule", "tune"]
@@ -86,7 +88,7 @@ def tune(
     params
         Parameters by name.
     target
-        A CPU target, such as ``"llvm -mcpu=skylake-avx512"``; the best for this processor where
+        A CPU target, such as ``"llvm -mcpu=skylake-avx512"``; the best for the processor where
         omitted.
     max_group_size
         Most units in a group of a concurrent stage, the paper's r; 0 means no limit. A unit is an
@@ -98,7 +100,8 @@ def tune(
     endings
         Which concurrent stages exist: ``"complete"``, the definition, or ``"published"``.
     lanes
-        Threads that run the model, the caller's included; the usable cores where omitted.
+        Threads that run the model, the caller's included; the usable cores where omitted, those of
+        the device with an ``rpc_tracker``.
     time_budget
         Seconds of search, once the operators are priced, after which the best schedule found so
         far is taken.
@@ -118,8 +121,12 @@ def tune(
     tuning_records
         A log of either, or several: what they hold is used, and the first one gets what is
         measured. Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
-    trials, early_stopping, rpc_tracker, rpc_key
+    trials, early_stopping
         As in :class:`~tvm_ios.tuning.options.TuningOptions`, which has more.
+    rpc_tracker, rpc_key
+        ``HOST:PORT`` of TVM's RPC tracker, and the key of a device of it, whose server is a stock
+        ``python -m tvm.exec.rpc_server``. Kernels are tuned, stages priced and schedules raced
+        there, with or without ``tuning``; what comes out is for that device.
     tuning_options
         All options of tuning.
 
@@ -127,6 +134,9 @@ def tune(
     ------
     TuningError, RecordError
         If a tuner, a tracker or a log of tuning records is missing or unfit.
+    CostError
+        If a stage cannot be priced, or the device of an RPC tracker is lost. Prices so far are
+        kept, and the same call goes on from there.
     ModelError
         If the model cannot be prepared or compiled, or nothing of it can be scheduled.
     OptionError
@@ -152,8 +162,6 @@ def tune(
         endings=endings,
     )
     require_time_budget(time_budget)
-    chosen_lanes = require_lanes(lanes)
-    opened = open_database(database)
     request = TuningRequest.of(
         tuning,
         tuning_records,
@@ -163,15 +171,19 @@ def tune(
         rpc_tracker=rpc_tracker,
         rpc_key=rpc_key,
     )
+    device = requested_device(tuning_options, rpc_tracker, rpc_key)
+    chosen_lanes = require_lanes(lanes, device)
+    opened = open_database(database)
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
         mod,
         params,
-        target,
+        device.target if target is None and device is not None else target,
         clock,
         lanes=chosen_lanes,
         pad=pad_channels,
         compare_options=compare_options,
+        device=device,
     )
     built = chosen.built
     with ExitStack() as stack:
@@ -186,10 +198,15 @@ def tune(
                     clock,
                     lanes=chosen_lanes,
                     compare_options=compare_options,
+                    device=device,
                 )
             )
             built = tuned.built
-        with RelayStageRunner(built, lanes=chosen_lanes) as runner, clock.phase("search"):
+        session = stack.enter_context(session_on(device))
+        with (
+            RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
+            clock.phase("search"),
+        ):
             prices = KernelPrices(runner, database=opened, options=measure)
             with resumable(prices):
                 settle_splits(prices)
@@ -198,7 +215,9 @@ def tune(
             schedules[Contestant.IOS] = prices.annotate(found.schedule)
         with clock.phase("compare"):
             models = _distinct(built, schedules, lanes=chosen_lanes)
-            comparison = race({who.value: models[who] for who in models}, options=compare_options)
+            comparison = race(
+                {who.value: models[who] for who in models}, options=compare_options, session=session
+            )
             kept, reason = choose(comparison, {who: who.value for who in models})
     report = TuneReport.of(
         kept=kept,
@@ -212,6 +231,7 @@ def tune(
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *built.prepared.notes,
+            *(() if device is None else (f"priced and raced on {device.as_text()}",)),
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
             *found.notes,

@@ -1,4 +1,4 @@
-"""Prices stages of a prepared Relay module on this machine: the bridge from IR to measured cost.
+"""Prices stages of a prepared Relay module on real lanes: the bridge from IR to measured cost.
 
 The module is built once; every stage of one search is then timed with those kernels, on the lanes
 the final executor uses. A merge stage needs a kernel the module does not have: it is built when the
@@ -31,7 +31,8 @@ from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.lanes import assign_lanes
-from tvm_ios.runtime.native_runtime import runtime_digest
+from tvm_ios.runtime.native_runtime import remote_digest, runtime_digest
+from tvm_ios.runtime.remote_device import RemoteDevice, RemoteSession
 from tvm_ios.runtime.stage_runner import NativeStageRunner, StageProgram
 
 __all__ = [
@@ -71,13 +72,20 @@ class RelayStageRunner:
         The module and its kernels.
     lanes
         Lanes the stages run on.
+    session
+        The device they run on; this machine where omitted.
     """
 
-    def __init__(self, built: BuiltModel, *, lanes: int) -> None:
+    def __init__(
+        self, built: BuiltModel, *, lanes: int, session: RemoteSession | None = None
+    ) -> None:
         self.built = built
         self.lanes = lanes
+        self.session = session
         self._merged: dict[tuple[str, ...], tuple[int, int]] = {}
-        self._native = NativeStageRunner(lanes)
+        self._native = NativeStageRunner(
+            lanes, on=None if session is None else session.stage_lanes(lanes)
+        )
         self._base_library = self._add(built.kernels)
         self.operator_ns: tuple[int, ...] = tuple(
             1
@@ -148,7 +156,8 @@ class RelayStageRunner:
         staged = kernels.staged
         views = [placement.view for placement in staged.placements]
         graph_json = graph_json or staged.graph_json
-        return self._native.add_library(kernels.path, graph_json, staged.params, views)
+        path = kernels.path if self.session is None else self.session.export(staged.factory)
+        return self._native.add_library(path, graph_json, staged.params, views)
 
 
 def _without_outputs(graph_json: str) -> str:
@@ -240,7 +249,11 @@ class KernelPrices:
         self._whole = self._identified = with_kernel_identity(runner)
         self._measured = MeasuredCostModel(
             runner,
-            profile_context(runner.built.prepared.target, runner.lanes),
+            profile_context(
+                runner.built.prepared.target,
+                runner.lanes,
+                None if runner.session is None else runner.session.device,
+            ),
             options=options,
             database=database,
             on_batch=on_batch,
@@ -351,14 +364,24 @@ def measured_cost_model(
             prices.save()
 
 
-def profile_context(target: tvm.target.Target, lanes: int) -> ProfileContext:
-    """What all prices of one search depend on besides the stages."""
+def profile_context(
+    target: tvm.target.Target, lanes: int, device: RemoteDevice | None = None
+) -> ProfileContext:
+    """What all prices of one search depend on besides the stages.
+
+    Parameters
+    ----------
+    target, lanes
+        What kernels are compiled for, and how many lanes run them.
+    device
+        Where they run; this machine where omitted.
+    """
     return ProfileContext(
-        device=processor_name(),
+        device=processor_name() if device is None else device.name,
         lanes=lanes,
         tvm_version=tvm.__version__,
         kernels=f"{target} {applied_records_digest()}".rstrip(),
-        executor=runtime_digest(),
+        executor=runtime_digest() if device is None else remote_digest(),
     )
 
 

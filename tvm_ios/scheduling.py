@@ -24,6 +24,8 @@ from tvm_ios.host import default_lanes
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.remote_device import RemoteDevice, RemoteSession
+from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -112,7 +114,7 @@ def settle_splits(prices: KernelPrices) -> None:
         name: lower_schedule(built, replace(in_order, unsplit=unsplit), lanes=lanes)
         for name, unsplit in choices.items()
     }
-    comparison = race(models, options=SPLIT_RACE)
+    comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
     first, *others = choices
     best = min(others, key=comparison.median_ns)
     if comparison.speedup(best, over=first).low > CLEARLY_FASTER:
@@ -180,6 +182,7 @@ def race(
     others: Mapping[str, TimedRuns] | None = None,
     *,
     options: CompareOptions | None = None,
+    session: RemoteSession | None = None,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
 
@@ -191,11 +194,14 @@ def race(
         More contestants by name, their inputs set; timed before the models in a round.
     options
         How they are timed.
+    session
+        The device the models run on; this machine where omitted.
     """
     with ExitStack() as stack:
-        executors: dict[str, MultiStreamGraphModule] = {
-            name: stack.enter_context(model.executor()) for name, model in models.items()
-        }
+        executors: dict[str, MultiStreamGraphModule | RemoteExecutor] = {}
+        for name, model in models.items():
+            executors[name] = _executor(model, session)
+            stack.callback(executors[name].close)
         first = next(iter(models.values()))
         inputs = sample_inputs(first.plan, first.kernels.staged.params)
         for executor in executors.values():
@@ -204,6 +210,15 @@ def race(
         timed = {name: executor.time_ns for name, executor in executors.items()}
         ping_pong_ns = next(iter(executors.values())).ping_pong_ns
         return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
+
+
+def _executor(
+    model: CompiledModel, session: RemoteSession | None
+) -> MultiStreamGraphModule | RemoteExecutor:
+    if session is None:
+        return model.executor()
+    staged = model.kernels.staged
+    return session.executor(staged.factory, model.plan, staged.params)
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
@@ -246,21 +261,27 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
     )
 
 
-def require_lanes(lanes: int | None) -> int:
+def require_lanes(lanes: int | None, device: RemoteDevice | None = None) -> int:
     """The number of lanes, all usable cores where omitted.
+
+    Parameters
+    ----------
+    lanes
+        What was asked for.
+    device
+        Where they run; this machine where omitted.
 
     Raises
     ------
     OptionError
-        If it is below one or above the cores this process may use.
+        If it is below one or above the cores there are.
     """
-    cores = default_lanes()
+    cores = default_lanes() if device is None else device.cores
     if lanes is None:
         return cores
     if not isinstance(lanes, int) or isinstance(lanes, bool) or not 1 <= lanes <= cores:
-        raise OptionError(
-            f"lanes is {lanes!r}, but this process may use {cores} cores; give 1 to {cores}"
-        )
+        who = "this process may use" if device is None else f"{device.address.as_text()} has"
+        raise OptionError(f"lanes is {lanes!r}, but {who} {cores} cores; give 1 to {cores}")
     return lanes
 
 

@@ -34,6 +34,8 @@ TUNING_FLAGS = {
     "rpc_key": "--rpc-key",
 }
 """Options of tuning, and the flags that set them; one not given leaves what a file says."""
+PRICES = frozenset({"rpc_tracker", "rpc_key"})
+"""Those that mean something without tuning of kernels, too."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -86,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output)
-    lanes = prepare_process(arguments.lanes)
+    remote = config.tuning_options.rpc_tracker is not None
+    here = prepare_process(None if remote else arguments.lanes)
     mod, params = _model(arguments.model, arguments.params)
     # TVM comes in here, and only for this verb.
     from tvm_ios.front_door import tune  # noqa: PLC0415
@@ -96,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             mod,
             params,
             arguments.target,
-            lanes=lanes,
+            lanes=arguments.lanes if remote else here,
             database=arguments.database,
             tuning_records=arguments.tuning_records,
             progress=progress,
@@ -170,7 +173,9 @@ def _add_tuning_options(group: Any) -> None:
         "--tuner", choices=(*TUNERS, "gridsearch"), help="AutoTVM's (default: layout)"
     )
     group.add_argument(
-        "--rpc-tracker", metavar="HOST:PORT", help="measure kernels on a device of this tracker"
+        "--rpc-tracker",
+        metavar="HOST:PORT",
+        help="measure on a device of this tracker: kernels, stages and schedules",
     )
     group.add_argument("--rpc-key", "--key", metavar="KEY", help="the key of the device")
 
@@ -182,8 +187,9 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
     if backend == "none":
         backend = None
     tuning = _given(arguments, TUNING_FLAGS)
-    if tuning and backend is None:
-        flags = ", ".join(TUNING_FLAGS[name] for name in tuning)
+    kernels_only = [flag for name, flag in TUNING_FLAGS.items() if name in tuning.keys() - PRICES]
+    if kernels_only and backend is None:
+        flags = ", ".join(kernels_only)
         raise OptionError(
             f"{flags} given, but no kernels are tuned; give --tuning autotvm or "
             "--tuning auto_scheduler as well"

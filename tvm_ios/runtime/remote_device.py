@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +28,7 @@ from tvm_ios.runtime.stage_runner import StageCalls
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes"]
+__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes", "session_on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,11 @@ class RemoteSession:
         """Give the device back; may be called twice."""
         self._connection.close()
         self._folder.cleanup()
+
+
+def session_on(device: RemoteDevice | None) -> AbstractContextManager[RemoteSession | None]:
+    """A session on a device; None for this machine, which needs none."""
+    return nullcontext() if device is None else device.open()
 
 
 class RemoteStageLanes(RemoteLanes):

@@ -18,6 +18,7 @@ from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.pricing import KernelPrices, RelayStageRunner
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.primitive import kernel_digest
+from tvm_ios.runtime.remote_device import RemoteDevice, session_on
 from tvm_ios.tuning.ansor_tasks import ansor_context, workloads_of
 
 __all__ = ["operator_workloads", "slower_workloads"]
@@ -32,6 +33,7 @@ def slower_workloads(
     *,
     lanes: int,
     options: MeasureOptions | None = None,
+    device: RemoteDevice | None = None,
 ) -> frozenset[str]:
     """Workloads whose records had better not be applied, since TVM's own kernels are faster.
 
@@ -47,6 +49,8 @@ def slower_workloads(
         whichever is less.
     options
         How kernels are timed.
+    device
+        Where they are timed; this machine where omitted.
 
     Raises
     ------
@@ -63,7 +67,8 @@ def slower_workloads(
         if before.workload == after.workload and key is not None
     }
     before_ns, after_ns = (
-        _prices_ns(built, tuple(places), lanes=lanes, options=options) for built in (untuned, tuned)
+        _prices_ns(built, tuple(places), lanes=lanes, options=options, device=device)
+        for built in (untuned, tuned)
     )
     own_ns: Counter[str] = Counter()
     tuned_ns: Counter[str] = Counter()
@@ -98,9 +103,17 @@ def _only(function: relay.Function) -> tvm.IRModule:
 
 
 def _prices_ns(
-    built: BuiltModel, places: Sequence[int], *, lanes: int, options: MeasureOptions | None
+    built: BuiltModel,
+    places: Sequence[int],
+    *,
+    lanes: int,
+    options: MeasureOptions | None,
+    device: RemoteDevice | None,
 ) -> Sequence[int]:
-    with RelayStageRunner(built, lanes=lanes) as runner:
+    with (
+        session_on(device) as session,
+        RelayStageRunner(built, lanes=lanes, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=options)
         prices.price_operators()  # settles how many lanes each is best run on
         return prices.price(built.graph, [Stage(((place,),)) for place in places])

@@ -46,9 +46,13 @@ class TuningOptions:
     tuner: str = "layout"
     """One of :data:`TUNERS`; auto_scheduler has its own."""
     rpc_tracker: str | None = None
-    """Measure on devices of this tracker, ``HOST:PORT``, in place of this machine."""
+    """Measure on devices of this tracker, ``HOST:PORT``, in place of this machine: kernels, stages
+    and whole networks."""
     rpc_key: str | None = None
     """The key its devices are registered under."""
+    cross_compiler: str | None = None
+    """Command of a C compiler for the device, where that of this machine does not fit: what prices
+    stages there is made by it."""
     threads: int | None = None
     """Threads a kernel is measured on; where omitted, one or all, whatever its operators run on."""
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import socket
 import struct
+import tempfile
+from pathlib import Path
 from typing import Any
 
+import tvm
 from tvm.rpc import base
 
 from tvm_ios.errors import OptionError, TuningError
+from tvm_ios.host import processor_name, target_candidates
+from tvm_ios.runtime.remote_address import DeviceAddress
+from tvm_ios.runtime.remote_connection import RemoteConnection
+from tvm_ios.runtime.remote_device import RemoteDevice
+from tvm_ios.tuning.options import TuningOptions
 
-__all__ = ["parse_tracker", "require_tracker"]
+__all__ = ["find_device", "parse_tracker", "requested_device", "require_tracker"]
 
 TIMEOUT_S = 5.0
 """For one answer. A tracker answers in a millisecond; somebody else's server may never do."""
@@ -99,6 +107,66 @@ def require_tracker(text: str, key: str) -> int:
         f"the RPC tracker at host {host!r}, port {port} has no device with key {key!r}, {others}; "
         f"register one: {_server_command(host, port, key)}"
     )
+
+
+def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) -> RemoteDevice:
+    """A device to price stages on, and what it says of itself.
+
+    Parameters
+    ----------
+    tracker, key
+        As for :func:`require_tracker`.
+    cross_compiler
+        Command of a C compiler for the device; that of this machine where omitted.
+
+    Raises
+    ------
+    OptionError, TuningError
+        As :func:`require_tracker`.
+    HostError
+        If there is no C compiler, or what it makes does not run on the device.
+    CostError
+        If others use the device for longer than a minute.
+    """
+    require_tracker(tracker, key)
+    host, port = parse_tracker(tracker)
+    address = DeviceAddress(host=host, port=port, key=key, cross_compiler=cross_compiler)
+    with RemoteConnection(address) as connection:
+        hardware = connection.hardware()
+    with tempfile.TemporaryDirectory() as folder:
+        cpuinfo = Path(folder) / "cpuinfo"
+        cpuinfo.write_text(hardware.cpuinfo, encoding="utf-8")
+        llvm = int(tvm.target.codegen.llvm_version_major())
+        targets = target_candidates(llvm, machine=hardware.machine, cpuinfo=cpuinfo)
+        named = "model name" in hardware.cpuinfo
+        processor = processor_name(cpuinfo) if named else hardware.machine
+    return RemoteDevice(
+        address=address, cores=hardware.cores, processor=processor, target=targets[0]
+    )
+
+
+def requested_device(
+    options: TuningOptions | None, tracker: str | None, key: str | None
+) -> RemoteDevice | None:
+    """The device that the arguments of ``tune`` ask for, if any; the last two go over the options.
+
+    Raises
+    ------
+    OptionError
+        If a tracker is given without a key, or a key without a tracker.
+    TuningError, HostError, CostError
+        As :func:`find_device`.
+    """
+    options = options or TuningOptions()
+    tracker, key = tracker or options.rpc_tracker, key or options.rpc_key
+    if tracker is None and key is None:
+        return None
+    if not tracker or not key:
+        raise OptionError(
+            f"rpc_tracker is {tracker!r} and rpc_key {key!r}; give both, the tracker's HOST:PORT "
+            "and the key that its devices were registered under"
+        )
+    return find_device(tracker, key, cross_compiler=options.cross_compiler)
 
 
 def _servers(host: str, port: int) -> list[str]:

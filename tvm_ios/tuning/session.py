@@ -23,6 +23,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
@@ -42,6 +43,8 @@ __all__ = [
 
 BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED = "untuned"
+WITHOUT_TUNING = frozenset({"rpc_tracker", "rpc_key"})
+"""Options that say where stages are priced, too."""
 FASTER_ONLY = f"{ANSOR}, faster kernels only"
 
 
@@ -94,9 +97,10 @@ class TuningRequest:
         """
         given = {name: value for name, value in changes.items() if value is not None}
         if backend is None and records is None:
-            if given:
+            idle = [name for name in given if name not in WITHOUT_TUNING]
+            if idle:
                 raise OptionError(
-                    f"{', '.join(given)} given without tuning; give tuning='autotvm' or "
+                    f"{', '.join(idle)} given without tuning; give tuning='autotvm' or "
                     "'auto_scheduler' as well"
                 )
             return None
@@ -140,6 +144,7 @@ def tuned_kernels(
     *,
     lanes: int,
     compare_options: CompareOptions | None = None,
+    device: RemoteDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
 
@@ -157,6 +162,8 @@ def tuned_kernels(
         Lanes the network is timed on.
     compare_options
         How it is timed.
+    device
+        Where it is timed; this machine where omitted.
 
     Raises
     ------
@@ -196,7 +203,7 @@ def tuned_kernels(
         build(name)
     if ANSOR in builds:
         with clock.phase("check tuned"):
-            slower = slower_workloads(untuned, builds[ANSOR], lanes=lanes)
+            slower = slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
         if slower:
             notes.append(
                 f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own"
@@ -204,7 +211,7 @@ def tuned_kernels(
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
     with clock.phase("check tuned"):
-        best, found = choose_build(builds, lanes=lanes, options=compare_options)
+        best, found = choose_build(builds, lanes=lanes, options=compare_options, device=device)
     notes += found
     if best == UNTUNED:
         notes.append("no records make the network faster beyond the noise, so none are used")
