@@ -62,7 +62,7 @@ def clocked(monkeypatch):
     """Says how long the runs of a build take, by its name; nothing is timed."""
 
     def set_times(ns_of):
-        def race(models, options):
+        def race(models, **_options):
             times = tuple(
                 float(next(ns for name, ns in ns_of.items() if text.startswith(name)))
                 for text in models
