@@ -29,6 +29,7 @@ from tvm_ios.tuning.ansor_measure import (
     worker_threads,
 )
 from tvm_ios.tuning.ansor_tasks import KernelTask
+from tvm_ios.tuning.ansor_workers import kept_workers
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome
@@ -75,6 +76,7 @@ class TuningRun:
             self.interruption.kept(),
             guarded_workers(),
             worker_threads(options.threads or default_lanes()),
+            kept_workers(),
             _log_of(tasks, known) as history,
         ):
             scheduler = auto_scheduler.TaskScheduler(

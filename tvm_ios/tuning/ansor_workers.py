@@ -1,0 +1,31 @@
+"""Processes that build and run Ansor's candidates, kept from one batch to the next.
+
+TVM starts new ones for every batch of four, and each imports TVM for 0.7 s: on two cores that was
+half of a search for small kernels. A worker whose candidate crashed or hung is still replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+
+from tvm.auto_scheduler import measure
+from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
+
+__all__ = ["kept_workers"]
+
+USES = 100
+"""Candidates after which a worker is replaced: one that builds grows by almost 1 MB with each."""
+
+
+@contextmanager
+def kept_workers() -> Iterator[None]:
+    """Inside, TVM's builder and runner have one set of workers each, which end with it."""
+    # TVM has no option for it; its functions look these names up for every batch.
+    measure.PopenPoolExecutor = cache(partial(PopenPoolExecutor, maximum_process_uses=USES))
+    measure.PopenWorker = cache(partial(PopenWorker, maximum_uses=USES))
+    try:
+        yield
+    finally:
+        measure.PopenPoolExecutor, measure.PopenWorker = PopenPoolExecutor, PopenWorker
