@@ -1,13 +1,22 @@
-"""What every test needs: all cores for TVM, a compile cache of its own, and child interpreters."""
+"""What every test needs: all cores for TVM, a compile cache of its own, and child interpreters.
+
+And, for those that measure on a device: a real RPC tracker with real servers on loopback, as TVM's
+documentation starts them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +36,8 @@ settings.register_profile("tvm-ios", deadline=None)
 settings.load_profile("tvm-ios")
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+StartServer = Callable[[str], "contextlib.AbstractContextManager[RpcDevice]"]
+START_S = 60
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -111,3 +122,114 @@ def branching() -> tuple[Any, dict[str, Any]]:
         shape = [int(extent) for extent in var.checked_type.shape]
         params[var.name_hint] = tvm.nd.array(random.uniform(-0.5, 0.5, shape).astype("float32"))
     return mod, params
+
+
+@dataclass(frozen=True)
+class RpcDevice:
+    """Where a tracker listens, and the key of a device of it."""
+
+    host: str
+    port: int
+    key: str
+    server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """As users give it."""
+        return f"{self.host}:{self.port}"
+
+    def kill(self) -> None:
+        """End the server and all that it started, as a power cut does."""
+        assert self.server is not None
+        os.killpg(self.server.pid, signal.SIGKILL)
+
+    def becomes_free(self) -> bool:
+        """Whether the tracker soon has the device for the next client."""
+        from tvm import rpc
+
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            tracker = rpc.connect_tracker(self.host, self.port)
+            queue = tracker.summary()["queue_info"].get(self.key, {})
+            tracker.close()
+            if queue.get("free") == 1:
+                return True
+            time.sleep(0.1)
+        return False
+
+
+@pytest.fixture(scope="session")
+def bare_tracker() -> Iterator[RpcDevice]:
+    """A tracker without a device."""
+    port = _free_port()
+    where = ("--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1))
+    with _command("tvm.exec.rpc_tracker", *where):
+        tracker = RpcDevice("127.0.0.1", port, "nobody")
+        _wait_for(tracker, "has no device")
+        yield tracker
+
+
+@pytest.fixture(scope="session")
+def start_rpc_server(bare_tracker: RpcDevice) -> StartServer:
+    """Register a server of its own with the tracker, under a key; it is gone at the end."""
+
+    @contextlib.contextmanager
+    def start(key: str) -> Iterator[RpcDevice]:
+        port = str(_free_port())
+        where = ("--host", "127.0.0.1", "--port", port, "--port-end", str(int(port) + 1))
+        tracker = ("--tracker", bare_tracker.address, "--key", key)
+        with _command("tvm.exec.rpc_server", *where, *tracker) as process:
+            device = RpcDevice(bare_tracker.host, bare_tracker.port, key, process)
+            _wait_for(device, None)
+            yield device
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def loopback_tracker(start_rpc_server: StartServer) -> Iterator[RpcDevice]:
+    """The tracker with a device that all tests share."""
+    with start_rpc_server("loopback") as device:
+        yield device
+
+
+def _free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _command(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``python -m`` with these arguments; it and all that it starts are gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait_for(tracker: RpcDevice, refusal: str | None) -> None:
+    """Until the tracker has the device, or refuses with these words."""
+    from tvm_ios.errors import TuningError
+    from tvm_ios.tuning.remote import require_tracker
+
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            require_tracker(tracker.address, tracker.key)
+            return
+        except TuningError as error:
+            if refusal is not None and refusal in str(error):
+                return
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)

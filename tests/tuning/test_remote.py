@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 
 import pytest
+import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import OptionError, TuningError
+from tvm_ios.host import processor_name
 from tvm_ios.tuning import remote
-from tvm_ios.tuning.remote import parse_tracker, require_tracker
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.remote import find_device, parse_tracker, requested_device, require_tracker
 
 
 @given(
@@ -94,3 +98,27 @@ def test_a_tracker_with_the_device(loopback_tracker):
 def test_other_keys_are_named(loopback_tracker):
     with pytest.raises(TuningError, match="no device with key 'xavier', only loopback"):
         require_tracker(loopback_tracker.address, "xavier")
+
+
+def test_a_device_is_described(loopback_tracker):
+    device = find_device(loopback_tracker.address, loopback_tracker.key)
+    assert 1 <= device.cores <= len(os.sched_getaffinity(0))
+    assert device.processor == processor_name()
+    assert device.name == f"{processor_name()}, RPC key {loopback_tracker.key}"
+    tvm.target.Target(device.target)
+    assert device.target.startswith("llvm")
+
+
+def test_arguments_go_over_options(loopback_tracker):
+    options = TuningOptions(rpc_tracker="nowhere.invalid:1", rpc_key="xavier")
+    device = requested_device(options, loopback_tracker.address, loopback_tracker.key)
+    assert device is not None
+    assert device.address.key == loopback_tracker.key
+    assert requested_device(None, None, None) is None
+    assert requested_device(TuningOptions(), None, None) is None
+
+
+@pytest.mark.parametrize(("tracker", "key"), [("h:1", None), (None, "xavier"), ("h:1", "")])
+def test_a_tracker_and_a_key_belong_together(tracker, key):
+    with pytest.raises(OptionError, match="give both"):
+        requested_device(None, tracker, key)

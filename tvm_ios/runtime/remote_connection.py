@@ -24,11 +24,11 @@ from tvm_ios.runtime.remote_address import DeviceAddress, connect_device, last_l
 __all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
 
 CALL_LIMIT_S = 60
-"""For one call; then the session on the device ends itself, be a kernel in an endless loop."""
+"""Of processor time for one call; then the session on the device ends, be a kernel in a loop."""
 ANSWER_LIMIT_S = 70
 """For an answer; then the device is given up."""
 IDLE_LIMIT_S = 1800
-"""Between calls; then the device is free again, its host being gone."""
+"""From call to call; then the device is free again, its host being gone."""
 TEXT_BYTES = 8192
 WRITE_BYTES = 1 << 22
 """Memory is written in pieces, none of which takes long on a slow network."""
@@ -106,7 +106,7 @@ class RemoteConnection:
         """
         name = f"library-{len(self._modules)}.so"
         with self._explained():
-            self._session.upload(str(path), name)
+            self._session.upload(bytearray(path.read_bytes()), name)
             self._modules.append(self._session.load_module(name))
             return str(self._session.get_function("tvm.rpc.server.workpath")(name))
 
@@ -194,7 +194,7 @@ class RemoteConnection:
         try:
             yield
         except tvm.error.RPCError as error:  # the device is well, what it was asked for failed
-            raise CostError(f"{self.address.as_text()}: {last_line(error)}") from error
+            raise CostError(f"{self.address.as_text()}: {_reason(error)}") from error
         except tvm.TVMError as error:
             self._broken = _why(error)
             raise self._lost() from error
@@ -214,6 +214,14 @@ def pack_rows(numbers: Iterable[int]) -> bytearray:
     """Numbers as the device reads them: little-endian, eight bytes each."""
     values = list(numbers)
     return bytearray(struct.pack(f"<{len(values)}q", *values))
+
+
+def _reason(error: Exception) -> str:
+    """What failed on the device; TVM sends the texts of errors of C code only."""
+    text = last_line(error)
+    if text.startswith("RPCError"):
+        return "TVM's server there could not load a library, and printed why"
+    return text
 
 
 def _why(error: Exception) -> str:

@@ -15,17 +15,30 @@
 #define ENOUGH_NS 250000000 /* a timing that takes longer is extrapolated */
 #define CPUINFO_BYTES 8192
 
-/* A kernel that hangs, or a host that is gone, ends this process, and the server goes on. */
-static unsigned call_limit_s = 60, idle_limit_s = 1800;
+/* A kernel that hangs, or a host that is gone, ends this process, and the server goes on. The limit
+ * of a call is processor time of its thread, which computes or spins all the while: a server that
+ * is stopped for some time may go on. */
+static int64_t call_limit_s = 60, idle_limit_s = 1800;
+
+static void limit_call(int64_t seconds) {
+  static timer_t timer;
+  static int made;
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+  struct itimerspec limit = {.it_value = {.tv_sec = seconds}};
+  if (!made && timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer)) return;
+  made = 1;
+  timer_settime(timer, 0, &limit, NULL);
+}
 
 /* A packed function that the host calls. */
 #define ENTRY(name)                                                                       \
   static int32_t do_##name(TVMValue* args, TVMValue* result, int32_t* code);              \
   int32_t tvm_ios_remote_##name(TVMValue* args, int32_t* type_codes, int32_t num_args,    \
                                 TVMValue* result, int32_t* code, void* resource) {        \
-    alarm(call_limit_s);                                                                  \
+    alarm((unsigned)idle_limit_s);                                                        \
+    limit_call(call_limit_s);                                                             \
     int32_t status = do_##name(args, result, code);                                       \
-    alarm(idle_limit_s);                                                                  \
+    limit_call(0);                                                                        \
     return status;                                                                        \
   }                                                                                       \
   static int32_t do_##name(TVMValue* args, TVMValue* result, int32_t* code)
@@ -80,10 +93,11 @@ ENTRY(describe) {
   return 0;
 }
 
-/* (seconds of a call, seconds between calls): after these the process ends itself. */
+/* (seconds of a call, seconds until the next one begins): after these the process ends. */
 ENTRY(limits) {
-  call_limit_s = (unsigned)args[0].v_int64;
-  idle_limit_s = (unsigned)args[1].v_int64;
+  call_limit_s = args[0].v_int64;
+  idle_limit_s = args[1].v_int64;
+  alarm((unsigned)idle_limit_s);
   return 0;
 }
 
