@@ -178,17 +178,18 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 @cache
 def runtime_digest() -> str:
     """Digest of the native sources: prices taken on another runtime are not comparable."""
-    return _digest(source for source in _sources() if not source.name.startswith("remote_"))
+    return _digest(source for source in _lane_sources() if not source.name.startswith("remote_"))
 
 
 @cache
 def remote_digest() -> str:
     """The same of what runs on the device of an RPC tracker."""
-    return _digest(_sources())
+    return _digest(_lane_sources())
 
 
-def _sources() -> list[Path]:
-    return sorted(_NATIVE.glob("*.[ch]"))
+def _lane_sources() -> list[Path]:
+    """Those for CPUs; what is changed for GPUs leaves CPU prices as they are."""
+    return sorted(s for s in _NATIVE.glob("*.[ch]") if not s.name.startswith("cuda_"))
 
 
 def _digest(sources: Iterable[Path]) -> str:
