@@ -39,6 +39,7 @@ def schedules(draw):
         stages=tuple(draw(st.lists(st.builds(Stage, groups, st.sampled_from(Strategy))))),
         scheduler=draw(st.text()),
         latency_ns=draw(st.none() | COUNTS),
+        priced_by=draw(st.text()),
         operator_ns=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
         unsplit=tuple(index for index in range(len(names)) if draw(st.booleans())),
     )
@@ -92,6 +93,11 @@ def test_text_names_stages_and_groups():
         "  stage 0 concurrent: stem\n"
         "  stage 1 merge: left | right"
     )
+
+
+def test_text_says_whose_prediction_it_is():
+    text = replace(SCHEDULE, priced_by="model of a GPU").as_text()
+    assert text.splitlines()[0].endswith(", predicted 1.2345 ms by the model of a GPU")
 
 
 def test_a_stage_lists_its_operators_ascending():

@@ -48,6 +48,8 @@ def test_the_graph_of_a_branching_network(nets):
     ]
     assert graph.operators[5].predecessors == (1, 2, 3, 4)
     assert graph.operators[2].flops == 2 * 32 * 64 * (16 * 9) + 2 * 32 * 64
+    assert graph.operators[2].output_elements == 32 * 64
+    assert [operator.kind for operator in graph.operators if operator.view] == ["batch_flatten"]
     assert all(operator.schedulable for operator in graph.operators)
     assert nets.extraction().coverage.as_text() == (
         "9 of 9 operators scheduled, 100.0% of the floating-point operations"

@@ -48,10 +48,12 @@ def test_kernels_are_placed_by_name(partitioned):
     assert {kernels[f"conv2d_{i}"].stage for i in range(3)} == {1}
 
 
-def test_what_was_measured_of_operators_travels_along(nets):
+def test_what_is_known_of_prices_travels_along(nets):
     extraction = nets.extraction()
     schedule = replace(
         greedy_schedule(extraction.graph),
+        latency_ns=1234,
+        priced_by="model of a GPU",
         operator_ns=tuple(range(100, 100 + len(extraction.graph))),
         unsplit=(0, len(extraction.graph) - 1),
     )

@@ -67,6 +67,10 @@ class Operator:
     flops: int = 0
     memory_bytes: int = 0
     """Bytes read and written."""
+    output_elements: int = 0
+    """Elements written; 0 where unknown."""
+    view: bool = False
+    """Moves whole pieces of memory only, so a memory plan may need no kernel for it."""
     convolution: Convolution | None = None
     schedulable: bool = True
     """False for a barrier: something the pass does not understand, run in a stage of its own."""

@@ -51,6 +51,8 @@ class InterOpSchedule:
     """Who made it: ``sequential``, ``greedy``, ``ios`` …"""
     latency_ns: int | None = None
     """What the cost model predicted, in nanoseconds."""
+    priced_by: str = ""
+    """Where the prices come from, if they were not measured where the schedule is to run."""
     operator_ns: tuple[int, ...] = ()
     """What each operator costs alone on one lane, in nanoseconds; empty where nobody measured."""
     unsplit: tuple[int, ...] = ()
@@ -65,6 +67,7 @@ class InterOpSchedule:
                 "graph_fingerprint": self.graph_fingerprint,
                 "scheduler": self.scheduler,
                 "latency_ns": self.latency_ns,
+                **({"priced_by": self.priced_by} if self.priced_by else {}),
                 "operators": list(self.operator_names),
                 "operator_ns": list(self.operator_ns),
                 "unsplit": list(self.unsplit),
@@ -109,6 +112,7 @@ class InterOpSchedule:
                 ),
                 scheduler=data["scheduler"],
                 latency_ns=data["latency_ns"],
+                priced_by=str(data.get("priced_by", "")),
                 operator_ns=tuple(int(value) for value in data.get("operator_ns", ())),
                 unsplit=tuple(int(index) for index in data.get("unsplit", ())),
             )
@@ -121,9 +125,10 @@ class InterOpSchedule:
     def as_text(self) -> str:
         """One line a stage: strategy, then the groups with their operators by name."""
         latency = "" if self.latency_ns is None else f", predicted {self.latency_ns / 1e6:.4f} ms"
+        source = f" by the {self.priced_by}" if self.priced_by else ""
         lines = [
             f"schedule {self.scheduler} of {self.graph_name}: {len(self.operator_names)} operators "
-            f"in {len(self.stages)} stages{latency}"
+            f"in {len(self.stages)} stages{latency}{source}"
         ]
         for number, stage in enumerate(self.stages):
             groups = " | ".join(

@@ -136,6 +136,10 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
         match_convolution(call.op) if reason is None else None
         for call, reason in zip(calls, reasons, strict=True)
     ]
+    views = tuple(
+        view_of(call.op, list(call.args)) if reason is None else None
+        for call, reason in zip(calls, reasons, strict=True)
+    )
     operators = [
         Operator(
             name=names[index],
@@ -144,6 +148,8 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
             workload=facts[index].workload,
             flops=facts[index].flops,
             memory_bytes=facts[index].memory_bytes,
+            output_elements=facts[index].output_elements,
+            view=views[index] is not None,
             convolution=_convolution(patterns[index], call, index_of, names),
             schedulable=reasons[index] is None,
         )
@@ -154,10 +160,7 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
         module=module,
         graph=OperatorGraph(name, tuple(operators)),
         calls=calls,
-        views=tuple(
-            view_of(call.op, list(call.args)) if reason is None else None
-            for call, reason in zip(calls, reasons, strict=True)
-        ),
+        views=views,
         patterns=tuple(
             pattern if operator.convolution is not None else None
             for pattern, operator in zip(patterns, operators, strict=True)
@@ -224,7 +227,13 @@ def _facts(
     if function is None:
         kind = call.op.name
         digest = tvm.ir.structural_hash(call.checked_type) & (2**64 - 1)
-        return PrimitiveFacts(kind=kind, flops=0, memory_bytes=0, workload=f"{kind}-{digest:016x}")
+        return PrimitiveFacts(
+            kind=kind,
+            flops=0,
+            memory_bytes=0,
+            output_elements=0,
+            workload=f"{kind}-{digest:016x}",
+        )
     digest = kernel_digest(function)
     if digest not in known:
         known[digest] = analyse_primitive(function, digest)

@@ -55,6 +55,7 @@ class PrimitiveFacts:
     kind: str
     flops: int
     memory_bytes: int
+    output_elements: int
     workload: str
     """Kind and digest of body, attributes, shapes and types; no names, no argument values."""
 
@@ -77,6 +78,7 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
         kind=kind,
         flops=sum(_flops(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
+        output_elements=_elements(function.body.checked_type),
         workload=f"{kind}-{digest or kernel_digest(function)}",
     )
 

@@ -8,8 +8,9 @@
 - ``tvm_ios_groups``: names by group, ``a -> b | c``.
 
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
-scheduler, the predicted latency, what each operator costs alone, and which are not split. Relay
-text keeps attributes of functions but loses those of modules, so the module itself has none.
+scheduler, the predicted latency, whose prediction it is unless it was measured, what each operator
+costs alone, and which are not split. Relay text keeps attributes of functions but loses those of
+modules, so the module itself has none.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
         "tvm_ios_fingerprint": schedule.graph_fingerprint,
         "tvm_ios_scheduler": schedule.scheduler,
         "tvm_ios_latency_ns": "" if schedule.latency_ns is None else str(schedule.latency_ns),
+        **({"tvm_ios_priced_by": schedule.priced_by} if schedule.priced_by else {}),
         "tvm_ios_operators": ", ".join(schedule.operator_names),
         "tvm_ios_operator_ns": ", ".join(map(str, schedule.operator_ns)),
         "tvm_ios_unsplit": ", ".join(schedule.operator_names[i] for i in schedule.unsplit),
@@ -173,6 +175,7 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         stages=tuple(stages[number] for number in range(len(stages))),
         scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
         latency_ns=int(latency) if latency else None,
+        priced_by=_optional_text(attributes, "tvm_ios_priced_by"),
         operator_ns=tuple(
             int(text) for text in _split(_text(attributes, "tvm_ios_operator_ns", "main"), ", ")
         ),
@@ -257,6 +260,10 @@ def _text(attributes: tvm.ir.Attrs, name: str, where: str) -> str:
     if attributes is None or name not in attributes:
         raise ModelError(f"{where} lacks the attribute {name!r}; schedule the module again")
     return str(attributes[name])
+
+
+def _optional_text(attributes: tvm.ir.Attrs, name: str) -> str:
+    return str(attributes[name]) if name in attributes else ""
 
 
 def _split(text: str, separator: str) -> list[str]:

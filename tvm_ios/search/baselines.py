@@ -60,6 +60,7 @@ def make_schedule(
     stages: tuple[Stage, ...],
     scheduler: str,
     latency_ns: int | None = None,
+    priced_by: str = "",
 ) -> InterOpSchedule:
     """Stages with the names and fingerprint of their graph."""
     return InterOpSchedule(
@@ -69,4 +70,5 @@ def make_schedule(
         stages=stages,
         scheduler=scheduler,
         latency_ns=latency_ns,
+        priced_by=priced_by,
     )

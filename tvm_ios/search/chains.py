@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
@@ -100,16 +100,7 @@ def _unit(graph: OperatorGraph, chain: Sequence[int], chain_of: Sequence[int]) -
     if len(operators) == 1:
         only = operators[0]
         before = {chain_of[previous] for previous in only.predecessors}
-        return Operator(
-            name=only.name,
-            kind=only.kind,
-            predecessors=tuple(sorted(before)),
-            workload=only.workload,
-            flops=only.flops,
-            memory_bytes=only.memory_bytes,
-            convolution=only.convolution,
-            schedulable=only.schedulable,
-        )
+        return replace(only, predecessors=tuple(sorted(before)))
     before = {chain_of[previous] for previous in operators[0].predecessors}
     workload = "\n".join(operator.workload for operator in operators)
     return Operator(
@@ -119,6 +110,7 @@ def _unit(graph: OperatorGraph, chain: Sequence[int], chain_of: Sequence[int]) -
         workload=f"chain-{hashlib.sha256(workload.encode()).hexdigest()[:16]}",
         flops=sum(operator.flops for operator in operators),
         memory_bytes=sum(operator.memory_bytes for operator in operators),
+        output_elements=operators[-1].output_elements,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock, partition_graph
@@ -27,7 +28,17 @@ from tvm_ios.search.state_space import (
     stages_of,
 )
 
-__all__ = ["search_ios"]
+__all__ = ["DescribedModel", "search_ios"]
+
+
+@runtime_checkable
+class DescribedModel(Protocol):
+    """What a cost model that does not measure offers on top of prices."""
+
+    @property
+    def description(self) -> str:
+        """Where its prices come from; goes into the schedule and every report of it."""
+        ...
 
 
 def search_ios(
@@ -97,7 +108,9 @@ def search_ios(
         max_group_size=options.max_group_size,
         max_num_groups=options.max_num_groups,
     )
-    schedule = make_schedule(graph, tuple(map(contraction.expand, stages)), "ios", latency_ns)
+    described = cost_model.description if isinstance(cost_model, DescribedModel) else ""
+    expanded = tuple(map(contraction.expand, stages))
+    schedule = make_schedule(graph, expanded, "ios", latency_ns, described)
     verify_schedule(schedule, graph)
     return SearchResult(
         schedule=schedule,
