@@ -47,7 +47,7 @@ def test_flags_alone_are_a_configuration():
 def test_flags_go_over_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(
-        "[search]\nmax_group_size = 2\ntime_budget = 5\n"
+        "[search]\nmax_group_size = 2\ntime_budget = 5\npad_channels = false\n"
         "[tuning]\nbackend = 'autotvm'\ntrials = 7\nrepeat = 2\n"
     )
     kept = parsed("--config", path)
@@ -60,6 +60,9 @@ def test_flags_go_over_the_file(tmp_path):
     assert (over.tuning_options.trials, over.tuning_options.repeat) == (9, 2)
     assert (over.search.time_budget, over.search.max_group_size) == (6, 2)
     assert over.search.max_num_groups == 4
+    assert not over.search.pad_channels
+    assert parsed("--config", path, "--pad-channels").search.pad_channels
+    assert not parsed("--no-pad-channels").search.pad_channels
     assert parsed("--config", path, "--tuning", "none").tuning is None
 
 

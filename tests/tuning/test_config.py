@@ -18,6 +18,7 @@ def test_every_configuration_of_the_repository_loads(project_root):
     assert paper.search.endings is EndingRule.PUBLISHED
     assert (paper.measure.warmup, paper.measure.number, paper.measure.repeat) == (2, 6, 6)
     assert paper.tuning is None
+    assert (paper.search.pad_channels, quick.search.pad_channels) == (False, True)
     assert (quick.tuning, quick.tuning_options.tuner) == ("autotvm", "layout")
     assert quick.search.time_budget + quick.tuning_options.time_budget_s < 300
     assert thorough.tuning == "auto_scheduler"
@@ -60,6 +61,7 @@ def test_tune_takes_the_arguments():
         ("[search]\nmax_group_size = '3'\n", r"max_group_size is '3'; give a whole number"),
         ("[search]\nmax_group_size = -1\n", r"max_group_size is -1"),
         ("[search]\nmax_group_size = true\n", r"max_group_size is True"),
+        ("[search]\npad_channels = 1\n", r"pad_channels is 1; give true or false"),
         ("[search]\ntime_budget = 'long'\n", r"time_budget is 'long'; give a number"),
         ("[search]\ntime_budget = 0\n", r"time_budget is 0"),
         ("[search]\nstrategies = ['parallel']\n", r"'parallel'; choose from 'concurrent', 'merge'"),

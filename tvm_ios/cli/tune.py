@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-SEARCH = ("max_group_size", "max_num_groups", "time_budget")
+SEARCH = ("max_group_size", "max_num_groups", "time_budget", "pad_channels")
 TUNING_FLAGS = {
     "trials": "--trials",
     "early_stopping": "--early-stopping",
@@ -127,6 +127,12 @@ def _add_search_options(group: Any) -> None:
     )
     group.add_argument(
         "--time-budget", type=float, metavar="SECONDS", help="end the search then (default: never)"
+    )
+    group.add_argument(
+        "--pad-channels",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether to try convolutions with channels padded to whole vectors (default: yes)",
     )
 
 

@@ -46,6 +46,8 @@ class SearchLimits:
     endings: EndingRule = EndingRule.COMPLETE
     time_budget: float | None = None
     """Seconds of search."""
+    pad_channels: bool = True
+    """Whether to try convolutions with channels padded to whole vectors."""
 
     def __post_init__(self) -> None:
         SearchOptions(
@@ -172,10 +174,12 @@ def _value(key: str, value: Any, hint: Any) -> Any:
         return frozenset(_member(key, name, Strategy) for name in names)
     if key == "endings":
         return _member(key, value, EndingRule)
+    if hint is bool and isinstance(value, bool):
+        return value
     number = isinstance(value, int) and isinstance(0.5, hint)
     if isinstance(value, bool) or not (isinstance(value, hint) or number):
         wanted = getattr(hint, "__name__", None) or str(hint).removesuffix(" | None")
-        raise OptionError(f"{key} is {value!r}; give a {_KINDS.get(wanted, wanted)}")
+        raise OptionError(f"{key} is {value!r}; give {_KINDS.get(wanted, wanted)}")
     return value
 
 
@@ -187,4 +191,9 @@ def _member(key: str, value: Any, kind: Any) -> Any:
         raise OptionError(f"{key} has {value!r}; choose from {names}") from error
 
 
-_KINDS = {"int": "whole number", "float": "number", "str": "string in quotes"}
+_KINDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string in quotes",
+}
