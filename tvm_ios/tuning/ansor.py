@@ -14,7 +14,6 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import TuningError
-from tvm_ios.host import default_lanes
 from tvm_ios.progress import ProgressListener
 from tvm_ios.tuning.ansor_history import apply_history, known_records
 from tvm_ios.tuning.ansor_run import TuningRun, outcome_row
@@ -74,7 +73,7 @@ class AnsorBackend:
             params,
             target,
             extra_modules=self.extra_modules,
-            cores=options.threads or default_lanes(),
+            cores=options.threads or 1,
         )
         known = known_records(records, {task.workload for task in tasks}, target)
         budget = options.trials or TRIALS_A_TASK * len(tasks)

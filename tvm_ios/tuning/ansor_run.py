@@ -16,7 +16,6 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
 from tvm_ios.errors import TuningError
-from tvm_ios.host import default_lanes
 from tvm_ios.progress import Progress, ProgressListener
 from tvm_ios.relay.context import reason_of
 from tvm_ios.tuning.ansor_measure import (
@@ -75,7 +74,7 @@ class TuningRun:
         with (
             self.interruption.kept(),
             guarded_workers(),
-            worker_threads(options.threads or default_lanes()),
+            worker_threads(options.threads or 1),
             kept_workers(),
             _log_of(tasks, known) as history,
         ):

@@ -54,7 +54,7 @@ class TuningOptions:
     """Command of a C compiler for the device, where that of this machine does not fit: what prices
     stages there is made by it."""
     threads: int | None = None
-    """Threads a kernel is measured on; where omitted, one or all, whatever its operators run on."""
+    """Threads a kernel is measured on; where omitted, one, as in a concurrent stage."""
 
     def __post_init__(self) -> None:
         for name in (
