@@ -157,6 +157,7 @@ def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
     assert all(weights[one.workload] == one.weight for one in branching_tasks)
 
 
+@pytest.mark.slow
 def test_a_merged_stage_is_compiled_with_the_record_of_its_task(branching, tmp_path):
     extra = merged_modules(build_model(*branching, TARGET))
     merged = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
@@ -186,6 +187,7 @@ def test_a_cpu_task_is_for_the_threads_asked_for():
 # Applying records
 
 
+@pytest.mark.slow
 def test_records_change_kernels_and_nothing_else(branching, branching_tasks, tmp_path):
     log = tmp_path / "branching.json"
     write_candidates(log, branching_tasks)
