@@ -111,6 +111,7 @@ def test_a_finished_log_means_no_tuning(tuned):
     assert log.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_log_of_stock_tvm_is_continued(tmp_path):
     log = tmp_path / "stock.log"
     (one,) = extract_tasks([one_convolution()], TARGET)
@@ -130,6 +131,7 @@ def test_a_log_of_stock_tvm_is_continued(tmp_path):
     assert len(set(measured(log))) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuner", ["random", "xgb"])
 def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
     log = tmp_path / "whole.log"
@@ -140,6 +142,7 @@ def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
     assert len(set(measured(log))) == 4
 
 
+@pytest.mark.slow
 def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
     options = TuningOptions(time_budget_s=0.001, **QUICK)
     log = tmp_path / "short.log"
@@ -148,6 +151,7 @@ def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
     assert any("time budget" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_candidates_that_cannot_run_cost_themselves_only(tmp_path):
     """A limit no kernel can meet: all fail, the log says so, and the outcome names the task."""
     options = TuningOptions(build_timeout_s=0.001, trials=2, **QUICK)

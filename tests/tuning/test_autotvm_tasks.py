@@ -27,6 +27,7 @@ def tasks():
     return extract_tasks([mod], TARGET)
 
 
+@pytest.mark.slow
 def test_the_tasks_are_those_stock_tvm_finds(tasks):
     mod, params = squeezenet(image_size=64)
     stock = autotvm.task.extract_from_program(mod["main"], params, TARGET)
@@ -38,6 +39,7 @@ def test_uses_add_up_to_the_convolutions_of_the_network(tasks):
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
 
 
+@pytest.mark.slow
 def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
     mod, _ = nasnet_small(size=8, num_cells=2)
     tasks = extract_tasks([mod], TARGET)
@@ -85,6 +87,7 @@ def test_a_layout_gives_every_number_of_channels_one_block(tasks):
     assert all(len(found) == 1 for found in blocks.values())
 
 
+@pytest.mark.slow
 def test_merged_convolutions_have_tasks_of_their_own():
     mod, params = squeezenet(image_size=64)
     built = build_model(mod, params, TARGET)
