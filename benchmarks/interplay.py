@@ -1,8 +1,8 @@
-"""Do kernels that are chosen on all threads run a network faster than those chosen on one?
+"""Compares networks of kernels that were chosen on all threads with those chosen on one.
 
-``python -m benchmarks.interplay NETWORK`` tunes a network twice with AutoTVM's ``layout`` tuner, its
-candidates measured on one thread and on all, and races the networks that come out, in sequential
-order on all lanes. Logs and the result go to ``benchmarks/results/interplay/``.
+``python -m benchmarks.interplay NETWORK`` tunes a network twice with AutoTVM's ``layout`` tuner,
+its candidates measured on one thread and on all, and races the networks that come out, in
+sequential order on all lanes. Logs and the result go to ``benchmarks/results/interplay/``.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ __all__ = ["pad_channels"]
 MOST_WORK = 4 / 3
 """A convolution with more output channels than this many times its own is left alone."""
 PAIR_WORK = 1.03
-"""Pairs of vectors are made where that costs no more than this: with two, every input that was loaded
-serves two multiplications."""
+"""Pairs of vectors are made where that costs no more than this: with two, every input that was
+loaded serves two multiplications."""
 
 
 def pad_channels(
