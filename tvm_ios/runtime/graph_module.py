@@ -1,10 +1,10 @@
-"""The graph executor users hold: the interface of TVM's ``GraphModule``, run by our lanes."""
+"""The graph executor users hold: the interface of TVM's ``GraphModule``, run by our executors."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, Self
 
 import numpy as np
 import tvm
@@ -18,7 +18,7 @@ from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
 from tvm_ios.runtime.trace import TraceEvent
 
-__all__ = ["MultiStreamGraphModule"]
+__all__ = ["MultiStreamGraphModule", "PlanExecutor", "PlanModule"]
 
 _FUNCTIONS = (
     "get_input",
@@ -36,37 +36,48 @@ _FUNCTIONS = (
 )
 
 
-class MultiStreamGraphModule:
-    """Runs a plan; use it like ``tvm.contrib.graph_executor.GraphModule``.
+class PlanExecutor(Protocol):
+    """What runs the plan of a module; each raises ExecutionError where a run fails."""
 
-    Runs from several threads wait for each other. As in TVM, arrays from :meth:`get_output` share
-    their bytes with the module and change with the next run.
+    def run(self) -> None:
+        """Run every launch once."""
+        ...
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs."""
+        ...
+
+    def trace(self) -> list[TraceEvent]:
+        """Who ran what, when, in a warm run; by start time."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; may be called twice."""
+        ...
+
+
+class PlanModule:
+    """The interface of TVM's ``GraphModule`` over a plan, whatever runs it.
 
     Parameters
     ----------
     plan, library
         What to run and its kernels.
     params
-        Parameters by name; their arrays are used, never written.
-    lanes
-        Threads, the caller's included; what the plan was made for where omitted.
-    options
-        How lanes share work and wait.
-
-    Raises
-    ------
-    OptionError
-        If there are more lanes than cores.
+        Names of those inputs that are parameters.
+    memory
+        Where its tensors lie.
+    executor
+        What runs it.
     """
 
     def __init__(
         self,
         plan: ExecutionPlan,
         library: KernelLibrary,
-        params: Mapping[str, tvm.nd.NDArray],
-        *,
-        lanes: int | None = None,
-        options: LaneOptions | None = None,
+        params: Collection[str],
+        memory: PlanMemory,
+        executor: PlanExecutor,
     ) -> None:
         self.plan = plan
         self.module = library.module
@@ -74,14 +85,9 @@ class MultiStreamGraphModule:
         self._library = library
         self._params = frozenset(params)
         self._shared = set(params)
-        self._memory = PlanMemory(plan, params)
-        self._executor = LaneExecutor(plan, library, self._memory, lanes=lanes, options=options)
+        self._memory = memory
+        self._executor = executor
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
-
-    @property
-    def lanes(self) -> int:
-        """Threads, the caller's included."""
-        return self._executor.lanes
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -102,15 +108,14 @@ class MultiStreamGraphModule:
             number = self._find_input(name)
             entry, checked = self.plan.inputs[number], self._checked(number, array)
             if entry.name in self._shared:
-                tensor = self.plan.tensors[entry.tensor]
-                self._memory.replace(entry.tensor, tvm.nd.empty(tensor.shape, tensor.dtype))
+                self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._shared.discard(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
 
     def set_input_zero_copy(
         self, key: int | str | None = None, value: Any = None, **params: Any
     ) -> None:
-        """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the CPU.
+        """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the device.
 
         Raises
         ------
@@ -123,7 +128,7 @@ class MultiStreamGraphModule:
             self._shared.discard(entry.name)
 
     def set_output_zero_copy(self, key: int, value: Any) -> None:
-        """Let an output lie in the caller's array (NDArray or DLPack), 64-byte aligned on the CPU.
+        """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
 
         Raises
         ------
@@ -211,7 +216,7 @@ class MultiStreamGraphModule:
             if name in self._index:
                 self.set_input(name, array)
 
-    def share_params(self, other: MultiStreamGraphModule, params_bytes: bytes | bytearray) -> None:
+    def share_params(self, other: PlanModule, params_bytes: bytes | bytearray) -> None:
         """Use the parameter arrays of another module; the bytes only name them.
 
         Raises
@@ -279,7 +284,7 @@ class MultiStreamGraphModule:
         return BenchmarkResult(results)
 
     def time_ns(self, number: int) -> int:
-        """Elapsed nanoseconds of ``number`` back-to-back runs, every lane awake from the start.
+        """Elapsed nanoseconds of ``number`` back-to-back runs.
 
         Raises
         ------
@@ -288,12 +293,8 @@ class MultiStreamGraphModule:
         """
         return self._executor.time_ns(number)
 
-    def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
-        return self._executor.ping_pong_ns()
-
     def trace(self) -> list[TraceEvent]:
-        """Run once and say who ran what, when, on which lane; by start time.
+        """Run and say who ran what, when, on which lane or stream; by start time.
 
         Raises
         ------
@@ -303,7 +304,7 @@ class MultiStreamGraphModule:
         return self._executor.trace()
 
     def close(self) -> None:
-        """Join the threads; outputs stay readable, runs raise ExecutionError."""
+        """Give back what the executor holds; later runs raise ExecutionError."""
         self._executor.close()
 
     def __enter__(self) -> Self:
@@ -372,6 +373,52 @@ class MultiStreamGraphModule:
                 f"{array.dtype}{tuple(array.shape)} was given; convert it first"
             )
         return array
+
+
+class MultiStreamGraphModule(PlanModule):
+    """Runs a plan; use it like ``tvm.contrib.graph_executor.GraphModule``.
+
+    Runs from several threads wait for each other. As in TVM, arrays from :meth:`get_output` share
+    their bytes with the module and change with the next run.
+
+    Parameters
+    ----------
+    plan, library
+        What to run and its kernels.
+    params
+        Parameters by name; their arrays are used, never written.
+    lanes
+        Threads, the caller's included; what the plan was made for where omitted.
+    options
+        How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        params: Mapping[str, tvm.nd.NDArray],
+        *,
+        lanes: int | None = None,
+        options: LaneOptions | None = None,
+    ) -> None:
+        memory = PlanMemory(plan, params)
+        self._lane_executor = LaneExecutor(plan, library, memory, lanes=lanes, options=options)
+        super().__init__(plan, library, params, memory, self._lane_executor)
+
+    @property
+    def lanes(self) -> int:
+        """Threads, the caller's included."""
+        return self._lane_executor.lanes
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._lane_executor.ping_pong_ns()
 
 
 def _as_ndarray(value: Any, where: str) -> tvm.nd.NDArray:

@@ -76,9 +76,13 @@ class TensorTable:
         The plan.
     addresses
         Address of every buffer.
+    device
+        DLPack's type and number of the device they lie on; the CPU where omitted.
     """
 
-    def __init__(self, plan: ExecutionPlan, addresses: Mapping[int, int]) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, addresses: Mapping[int, int], device: tuple[int, int] = (1, 0)
+    ) -> None:
         self._plan = plan
         self._tensors = (DLTensor * len(plan.tensors))()
         extents = [extent for tensor in plan.tensors for extent in tensor.shape]
@@ -86,7 +90,7 @@ class TensorTable:
         self._by_buffer: dict[int, list[int]] = {}
         cursor = ctypes.addressof(self._shapes)
         for index, tensor in enumerate(plan.tensors):
-            _fill(self._tensors[index], tensor, cursor)
+            _fill(self._tensors[index], tensor, cursor, device)
             cursor += 8 * len(tensor.shape)
             self._by_buffer.setdefault(tensor.buffer, []).append(index)
         for buffer, address in addresses.items():
@@ -155,8 +159,8 @@ def data_type_fields(dtype: str) -> tuple[int, int, int]:
     return code, width, int(vector_lanes or 1)
 
 
-def _fill(native: DLTensor, tensor: Tensor, shape: int) -> None:
-    native.device_type, native.device_id = 1, 0
+def _fill(native: DLTensor, tensor: Tensor, shape: int, device: tuple[int, int]) -> None:
+    native.device_type, native.device_id = device
     native.ndim = len(tensor.shape)
     native.code, native.bits, native.vector_lanes = data_type_fields(tensor.dtype)
     native.shape = shape

@@ -95,6 +95,11 @@ class KernelLibrary:
             "together, export the model again"
         )
 
+    def redirect(self, function: str, address: int) -> None:
+        """Let the kernels call another function in place of one of TVM's backend."""
+        if _has(self._library, f"__{function}"):
+            c_void_p.in_dll(self._library, f"__{function}").value = address
+
     def _install_hook(self) -> None:
         """A library whose kernels open no parallel region has no slot."""
         if _has(self._library, _LAUNCH_SLOT):

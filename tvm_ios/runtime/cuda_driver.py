@@ -1,0 +1,250 @@
+"""The functions of the CUDA driver that streams, events and graphs need, through ctypes. No TVM.
+
+Nothing to install, and an interface that NVIDIA keeps: libcuda only adds versions of a function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_float,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint64,
+    c_ulonglong,
+    c_void_p,
+)
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.errors import ExecutionError, HostError
+
+__all__ = [
+    "CudaCallError",
+    "CudaDriver",
+    "call_failed",
+    "load_driver",
+    "next_step",
+]
+
+LIBRARIES = ("libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1")
+
+_HANDLE_OUT = POINTER(c_void_p)
+_FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "cuInit": (c_uint,),
+        "cuDriverGetVersion": (POINTER(c_int),),
+        "cuGetErrorName": (c_int, POINTER(c_char_p)),
+        "cuGetErrorString": (c_int, POINTER(c_char_p)),
+        "cuDeviceGetCount": (POINTER(c_int),),
+        "cuDeviceGet": (POINTER(c_int), c_int),
+        "cuDeviceGetName": (c_char_p, c_int, c_int),
+        "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+        "cuDeviceTotalMem_v2": (POINTER(c_size_t), c_int),
+        "cuDevicePrimaryCtxRetain": (_HANDLE_OUT, c_int),
+        "cuDevicePrimaryCtxRelease_v2": (c_int,),
+        "cuCtxSetCurrent": (c_void_p,),
+        "cuCtxSynchronize": (),
+        "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
+        "cuMemAlloc_v2": (POINTER(c_uint64), c_size_t),
+        "cuMemFree_v2": (c_uint64,),
+        "cuStreamCreate": (_HANDLE_OUT, c_uint),
+        "cuStreamDestroy_v2": (c_void_p,),
+        "cuStreamSynchronize": (c_void_p,),
+        "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+        "cuStreamBeginCapture_v2": (c_void_p, c_int),
+        "cuStreamEndCapture": (c_void_p, _HANDLE_OUT),
+        "cuEventCreate": (_HANDLE_OUT, c_uint),
+        "cuEventDestroy_v2": (c_void_p,),
+        "cuEventRecord": (c_void_p, c_void_p),
+        "cuEventSynchronize": (c_void_p,),
+        "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
+        "cuGraphInstantiateWithFlags": (_HANDLE_OUT, c_void_p, c_ulonglong),
+        "cuGraphUpload": (c_void_p, c_void_p),
+        "cuGraphLaunch": (c_void_p, c_void_p),
+        "cuGraphDestroy": (c_void_p,),
+        "cuGraphExecDestroy": (c_void_p,),
+    }
+)
+
+_OUT_OF_MEMORY = (
+    "lower the batch size or the number of streams, or end what else uses this GPU (nvidia-smi)"
+)
+_OTHER_GPU = "compile for this GPU: target='cuda -arch=sm_XY' with its compute capability X.Y"
+_LOST = (
+    "the GPU's context is lost, so start this process anew, with CUDA_LAUNCH_BLOCKING=1 and "
+    "streams in place of a graph to have the operator named, or under compute-sanitizer"
+)
+_CAPTURE = "a kernel that waits or allocates cannot be captured; run on streams: cuda_graph=False"
+_NEXT_STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "CUDA_ERROR_OUT_OF_MEMORY": _OUT_OF_MEMORY,
+        "CUDA_ERROR_DEINITIALIZED": "the process is ending; close executors before it does",
+        "CUDA_ERROR_NO_DEVICE": "see whether nvidia-smi lists a GPU, and CUDA_VISIBLE_DEVICES",
+        "CUDA_ERROR_INVALID_IMAGE": _OTHER_GPU,
+        "CUDA_ERROR_NO_BINARY_FOR_GPU": _OTHER_GPU,
+        "CUDA_ERROR_INVALID_PTX": _OTHER_GPU,
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "install a driver as new as nvcc, see nvidia-smi",
+        "CUDA_ERROR_ILLEGAL_ADDRESS": _LOST,
+        "CUDA_ERROR_ILLEGAL_INSTRUCTION": _LOST,
+        "CUDA_ERROR_MISALIGNED_ADDRESS": _LOST,
+        "CUDA_ERROR_LAUNCH_FAILED": _LOST,
+        "CUDA_ERROR_LAUNCH_TIMEOUT": _LOST,
+        "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "tune the operator for this GPU, or untune it",
+    }
+)
+_CAPTURE_ERROR = "CUDA_ERROR_STREAM_CAPTURE"
+
+
+class CudaCallError(ExecutionError):
+    """A call of the driver failed; ``name`` is the driver's name of the error."""
+
+    def __init__(self, message: str, *, call: str, name: str) -> None:
+        super().__init__(message)
+        self.call = call
+        self.name = name
+
+    @property
+    def is_of_capture(self) -> bool:
+        """Whether something was called that a capture does not allow."""
+        return self.name.startswith(_CAPTURE_ERROR)
+
+
+def next_step(name: str) -> str:
+    """What to do about an error of this name."""
+    if name.startswith(_CAPTURE_ERROR):
+        return _CAPTURE
+    return _NEXT_STEPS.get(name, "see `tvm-ios doctor`, and the CUDA driver API on this error")
+
+
+def call_failed(call: str, *, name: str, text: str, where: str = "") -> CudaCallError:
+    """The error that says which call failed, why, for whom, and what to do."""
+    place = f"{where}: " if where else ""
+    message = f"{place}{call} failed: {name} ({text}); {next_step(name)}"
+    return CudaCallError(message, call=call, name=name)
+
+
+class CudaDriver:
+    """The driver's functions; each raises where it fails.
+
+    Parameters
+    ----------
+    library
+        A loaded libcuda.
+
+    Raises
+    ------
+    HostError
+        If it lacks a function.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self._functions: dict[str, Any] = {}
+        for name, arguments in _FUNCTIONS.items():
+            try:
+                function = library[name]  # indexing gives a function object of its own
+            except AttributeError:
+                raise HostError(
+                    f"the CUDA driver has no {name}: it is older than CUDA 12, or stands in for "
+                    "one; install NVIDIA's driver for CUDA 12 or newer (nvidia-smi shows it)"
+                ) from None
+            function.restype, function.argtypes = c_int, list(arguments)
+            self._functions[name] = function
+
+    def call(self, name: str, *arguments: Any, where: str = "") -> None:
+        """Call a function of the driver.
+
+        Parameters
+        ----------
+        name, arguments
+            The function, with its version, and what it takes.
+        where
+            Operator or purpose, for the message.
+
+        Raises
+        ------
+        CudaCallError
+            If it does not return ``CUDA_SUCCESS``.
+        """
+        code = self._functions[name](*arguments)
+        if code:
+            raise self.failed(name, code, where)
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """What a function of the driver returns; 0 is success."""
+        return int(self._functions[name](*arguments))
+
+    def failed(self, call: str, code: int, where: str = "") -> CudaCallError:
+        """The error of a call that returned `code`."""
+        name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
+        return call_failed(call, name=name, text=text, where=where)
+
+    def address(self, name: str) -> int:
+        """Where a function lies, for native code."""
+        return ctypes.cast(self._functions[name], c_void_p).value or 0
+
+    def handle(self, name: str, *arguments: Any, where: str = "") -> int:
+        """Call a function that makes something and writes its handle to the first argument.
+
+        Raises
+        ------
+        CudaCallError
+            As :meth:`call`.
+        """
+        made = c_void_p()
+        self.call(name, ctypes.byref(made), *arguments, where=where)
+        return made.value or 0
+
+    def integer(self, name: str, *arguments: Any, type_: Any = c_int) -> int:
+        """Call a function that writes a number to the first argument.
+
+        Raises
+        ------
+        CudaCallError
+            As :meth:`call`.
+        """
+        number = type_()
+        self.call(name, ctypes.byref(number), *arguments)
+        return int(number.value)
+
+    def _text(self, function: str, code: int) -> str:
+        text = c_char_p()
+        if self._functions[function](code, ctypes.byref(text)) or text.value is None:
+            return f"error {code}"
+        return text.value.decode(errors="replace")
+
+
+@cache
+def load_driver() -> CudaDriver:
+    """The driver of this process, initialized.
+
+    Raises
+    ------
+    HostError
+        If there is no driver, or no GPU that it serves.
+    """
+    driver = CudaDriver(_library())
+    code = driver.status("cuInit", 0)
+    if code:
+        failure = driver.failed("cuInit", code)
+        raise HostError(f"no GPU can be used: {failure}")
+    return driver
+
+
+def _library() -> ctypes.CDLL:
+    reason = ""
+    for name in LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            reason = reason or str(error)
+    raise HostError(
+        f"no CUDA driver: {reason}; install NVIDIA's driver for CUDA 12 or newer, or run this "
+        "model on tvm.cpu()"
+    )

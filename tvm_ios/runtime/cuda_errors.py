@@ -1,0 +1,50 @@
+"""Reads what TVM says when one of its own CUDA calls fails. No TVM here.
+
+Its text is a stack trace and a dump of the kernel around the one line that tells.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["read_tvm_error"]
+
+_LAUNCH = re.compile(r"CUDALaunch Error: (CUDA_ERROR_\w+)")
+_DRIVER = re.compile(r"CUDAError: (cu\w+).*? failed with error: (CUDA_ERROR_\w+)")
+_RUNTIME = re.compile(r"CUDA: (.+)")
+_NAMES = {
+    "out of memory": "CUDA_ERROR_OUT_OF_MEMORY",
+    "no CUDA-capable device is detected": "CUDA_ERROR_NO_DEVICE",
+    "an illegal memory access was encountered": "CUDA_ERROR_ILLEGAL_ADDRESS",
+    "unspecified launch failure": "CUDA_ERROR_LAUNCH_FAILED",
+    "operation not permitted when stream is capturing": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    "operation failed due to a previous error during capture": (
+        "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+    ),
+}
+"""Of errors of the CUDA runtime TVM gives only the text."""
+
+
+def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
+    """The call that failed, the name of the error, and what TVM said, in a line.
+
+    Parameters
+    ----------
+    text
+        TVM's error text.
+    default_call
+        The call to name where the text does not.
+    """
+    launch, driver = _LAUNCH.search(text), _DRIVER.search(text)
+    if launch is not None:
+        return "cuLaunchKernel", launch[1], "as TVM reports it"
+    if driver is not None:
+        return driver[1], driver[2], "as TVM reports it"
+    runtime = _RUNTIME.search(text)
+    if runtime is not None:
+        said = runtime[1].strip()
+        return default_call, _NAMES.get(said, "an error of the CUDA runtime"), said
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(\w*Error: |Check failed)", line)]
+    said = (telling or lines or ["no error text"])[-1]
+    return default_call, "an error of TVM", said[:300]

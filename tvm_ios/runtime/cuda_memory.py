@@ -1,0 +1,125 @@
+"""The memory of an executor on a GPU, and what is said when there is too little of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.cuda_device import CudaDevice
+from tvm_ios.runtime.cuda_driver import call_failed
+from tvm_ios.runtime.cuda_errors import read_tvm_error
+from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.plan_memory import PlanMemory
+
+__all__ = ["CudaMemory", "describe_bytes"]
+
+_Made = TypeVar("_Made")
+
+
+class CudaMemory(PlanMemory):
+    """Allocates on a GPU what a plan needs.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    params
+        Parameters by name; arrays on the GPU are used, others copied there.
+    device
+        The GPU.
+
+    Raises
+    ------
+    ExecutionError
+        If there is too little memory: the message has the plan's bytes and what to lower.
+    """
+
+    def __init__(
+        self, plan: ExecutionPlan, params: Mapping[str, tvm.nd.NDArray], device: CudaDevice
+    ) -> None:
+        self._gpu = device
+        self._bytes = describe_bytes(plan, params)
+        self._explained(lambda: super(CudaMemory, self).__init__(plan, params, _tvm(device)))
+
+    def array(self, tensor: int) -> tvm.nd.NDArray:
+        """An input or output; it shares its bytes with this memory.
+
+        Raises
+        ------
+        ExecutionError
+            If the memory was let go of.
+        """
+        self._require_held()
+        return super().array(tensor)
+
+    def empty(self, tensor: int) -> tvm.nd.NDArray:
+        """A new array for an input or output, not yet in use.
+
+        Raises
+        ------
+        ExecutionError
+            If there is too little memory.
+        """
+        return self._explained(lambda: super(CudaMemory, self).empty(tensor))
+
+    def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
+        """Let an input or output lie in the caller's array from now on.
+
+        Raises
+        ------
+        ExecutionError
+            If the array is of another type or device, not compact, or not aligned, or the memory
+            was let go of.
+        """
+        self._require_held()
+        super().replace(tensor, array)
+        self._replaced.clear()  # or each zero-copy run would keep the array of the one before
+
+    def release(self) -> None:
+        """Let go of all arrays; those handed out live on."""
+        self._arena = None
+        self._arrays.clear()
+        self._replaced.clear()
+
+    def _require_held(self) -> None:
+        if self._arena is None:
+            raise ExecutionError("this executor is closed; load the model again")
+
+    def _explained(self, allocate: Callable[[], _Made]) -> _Made:
+        try:
+            return allocate()
+        except tvm.TVMError as error:
+            call, name, text = read_tvm_error(str(error), default_call="cudaMalloc")
+            where = f"memory on cuda({self._gpu.ordinal}) for a plan of {self._bytes}"
+            if name == "CUDA_ERROR_OUT_OF_MEMORY":
+                free, total = self._gpu.memory_bytes()
+                where += f", {free:,} of {total:,} bytes are free"
+            raise call_failed(call, name=name, text=text, where=where) from None
+
+
+def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
+    """The bytes of a plan by what they are for.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    params
+        Which of its inputs are parameters.
+    """
+    sizes = dict.fromkeys(("parameters", "inputs"), 0)
+    for entry in plan.inputs:
+        kind = "parameters" if entry.name in params else "inputs"
+        sizes[kind] += plan.tensors[entry.tensor].size_bytes
+    outputs = sum(b.size_bytes for b in plan.buffers if b.kind is BufferKind.OUTPUT)
+    return (
+        f"{sizes['parameters']:,} bytes of parameters, {plan.arena_bytes:,} of intermediate "
+        f"tensors and {sizes['inputs'] + outputs:,} of inputs and outputs"
+    )
+
+
+def _tvm(device: CudaDevice) -> tvm.runtime.Device:
+    return tvm.cuda(device.ordinal)

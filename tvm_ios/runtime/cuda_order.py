@@ -1,0 +1,166 @@
+"""Puts a plan on streams: what is issued where, and the events that order streams. No TVM here.
+
+A stream runs what it is given in the order given, so an event is recorded and waited for only where
+a dependency crosses streams and no earlier wait implies it: the waits of vector clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from itertools import zip_longest
+
+from tvm_ios.runtime.plan import ExecutionPlan, Group
+
+__all__ = ["CALLER", "Step", "StepKind", "StreamProgram", "order_on_streams", "with_timing"]
+
+CALLER = 0
+"""The stream of whoever runs the plan; the plan's own streams count from 1."""
+_FORK = -1
+"""Stands for the event that everything waits for, where groups are numbered."""
+
+
+class StepKind(IntEnum):
+    """What is issued; the numbers are those of ``native/cuda_streams.c``."""
+
+    LAUNCH = 0
+    RECORD = 1
+    WAIT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call that is issued to a stream."""
+
+    kind: StepKind
+    stream: int
+    index: int
+    """A launch of the plan, or an event of the program."""
+    group: int | None
+    """The group it is for; None for the fork and the join."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamProgram:
+    """A plan as calls, in the order they are issued."""
+
+    num_streams: int
+    """Streams of its own; the caller's comes on top."""
+    num_events: int
+    num_timed_events: int = 0
+    """Events that also take the time, numbered after the others."""
+    steps: tuple[Step, ...]
+
+    def as_text(self, plan: ExecutionPlan) -> str:
+        """One line a stream: operators, ``!n`` where event n is recorded, ``?n`` where awaited."""
+        marks = {StepKind.RECORD: "!", StepKind.WAIT: "?"}
+        rows: list[list[str]] = [[] for _ in range(self.num_streams + 1)]
+        for step in self.steps:
+            mark = marks.get(step.kind)
+            name = plan.launches[step.index].operator if mark is None else f"{mark}{step.index}"
+            rows[step.stream].append(name)
+        names = ["caller", *(f"stream {number}" for number in range(1, len(rows)))]
+        return "\n".join(f"{name}: {' '.join(row)}" for name, row in zip(names, rows, strict=True))
+
+
+def order_on_streams(plan: ExecutionPlan) -> StreamProgram:
+    """Fork from the caller's stream, put every group on the stream of its lane, and join.
+
+    No wait can be left out: without it, what is awaited could still run. Groups that may overlap
+    are issued launch by launch in turns, so that no stream waits while another is filled.
+    O(streams x (groups + dependencies)) and a sort.
+
+    Parameters
+    ----------
+    plan
+        Its lanes become streams; those without a group are left out.
+    """
+    if not plan.groups:
+        return StreamProgram(num_streams=0, num_events=0, steps=())
+    lanes = sorted({group.lane for group in plan.groups})
+    homes = [lanes.index(group.lane) + 1 for group in plan.groups]
+    waits, join = _needed_waits(plan.groups, homes, num_streams=len(lanes))
+    awaited = sorted({group for row in (*waits, join) for group in row})
+    events = {group: number for number, group in enumerate(awaited)}
+    steps = [Step(StepKind.RECORD, CALLER, events[_FORK], None)]
+    for batch in _overlapping(plan.groups):
+        queues: dict[int, list[list[Step]]] = {}
+        for number in batch:
+            calls = _calls(plan.groups[number], number, homes[number], waits[number], events)
+            queues.setdefault(homes[number], []).extend(calls)
+        for turn in zip_longest(*queues.values(), fillvalue=()):
+            steps += [step for calls in turn for step in calls]
+    steps += [Step(StepKind.WAIT, CALLER, events[group], None) for group in join]
+    return StreamProgram(num_streams=len(lanes), num_events=len(events), steps=tuple(steps))
+
+
+def with_timing(program: StreamProgram) -> StreamProgram:
+    """The same with the time taken: at the start by timed event 0, then around every launch.
+
+    The i-th launch issued lies between timed events 2i + 1 and 2i + 2.
+    """
+    timed = program.num_events
+    steps = [Step(StepKind.RECORD, CALLER, timed, None)]
+    for step in program.steps:
+        if step.kind is not StepKind.LAUNCH:
+            steps.append(step)
+            continue
+        record = replace(step, kind=StepKind.RECORD, index=timed + 1)
+        steps += [record, step, replace(record, index=timed + 2)]
+        timed += 2
+    return replace(program, steps=tuple(steps), num_timed_events=timed + 1 - program.num_events)
+
+
+def _needed_waits(
+    groups: Sequence[Group], homes: Sequence[int], *, num_streams: int
+) -> tuple[list[list[int]], list[int]]:
+    """The groups, or the fork, whose events each group awaits, and those that the join awaits.
+
+    A clock holds for each stream how many of its groups are known to be complete. Groups are
+    looked at latest first: one that is known through a later one needs no wait of its own.
+    """
+    clocks = [[0] * (num_streams + 1) for _ in range(num_streams + 1)]
+    clocks[CALLER][CALLER] = 1  # the fork
+    after = {_FORK: list(clocks[CALLER])}
+    place = {_FORK: (CALLER, 1)}
+
+    def wait(stream: int, dependencies: Sequence[int]) -> list[int]:
+        needed = []
+        for dependency in sorted(dependencies, reverse=True):
+            other, position = place[dependency]
+            if clocks[stream][other] < position:
+                needed.append(dependency)
+                clocks[stream] = list(map(max, clocks[stream], after[dependency]))
+        return needed
+
+    waits, last = [], {}
+    for number, (group, stream) in enumerate(zip(groups, homes, strict=True)):
+        waits.append(wait(stream, (*group.dependencies, _FORK)))
+        clocks[stream][stream] += 1
+        after[number] = list(clocks[stream])
+        place[number] = (stream, clocks[stream][stream])
+        last[stream] = number
+    return waits, wait(CALLER, tuple(last.values()))
+
+
+def _overlapping(groups: Sequence[Group]) -> Iterator[range]:
+    """Runs of groups of one place in a stage, none of which waits for another of its run."""
+    begin = 0
+    for number, group in enumerate(groups):
+        same = (group.stage, group.position) == (groups[begin].stage, groups[begin].position)
+        if not same or any(dependency >= begin for dependency in group.dependencies):
+            yield range(begin, number)
+            begin = number
+    yield range(begin, len(groups))
+
+
+def _calls(
+    group: Group, number: int, stream: int, waits: Sequence[int], events: Mapping[int, int]
+) -> list[list[Step]]:
+    """What is issued for a group, a list for each of its launches."""
+    calls = [[Step(StepKind.LAUNCH, stream, launch, number)] for launch in group.launches]
+    calls[0][:0] = [Step(StepKind.WAIT, stream, events[other], number) for other in waits]
+    if number in events:
+        calls[-1].append(Step(StepKind.RECORD, stream, events[number], number))
+    return calls
