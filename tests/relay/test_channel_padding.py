@@ -148,13 +148,6 @@ def test_no_convolution_works_a_third_more(nets, channels, wanted):
     assert (out_channels(padded), count) == ([wanted], int(wanted > channels))
 
 
-@pytest.mark.parametrize(("channels", "wanted"), [(250, 256), (344, 352), (248, 248), (241, 248)])
-def test_pairs_of_vectors_are_made_where_they_cost_little(nets, channels, wanted):
-    data = data_of()
-    module, params = nets.finish(nets.conv(data, "a", channels, (1, 1), (0, 0)), data)
-    assert out_channels(pad_channels(module, params, nets.target)[0]) == [wanted]
-
-
 @pytest.mark.parametrize("target", ["llvm -mcpu=skylake-avx512", "llvm"])
 def test_vectors_are_those_of_the_target(nets, target):
     data = data_of()

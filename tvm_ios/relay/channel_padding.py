@@ -31,9 +31,6 @@ __all__ = ["pad_channels"]
 
 MOST_WORK = 4 / 3
 """A convolution with more output channels than this many times its own is left alone."""
-PAIR_WORK = 1.03
-"""Pairs of vectors are made where that costs no more than this: with two, every input that was
-loaded serves two multiplications."""
 
 
 def pad_channels(
@@ -105,8 +102,7 @@ class _Rewriter:
         return out_channels < wanted <= MOST_WORK * out_channels
 
     def _whole_vectors(self, channels: int) -> int:
-        single, pairs = (-(-channels // block) * block for block in (self._lanes, 2 * self._lanes))
-        return pairs if pairs <= PAIR_WORK * single else single
+        return -(-channels // self._lanes) * self._lanes
 
     def _rewritten(self, expression: relay.Expr) -> Value:
         if isinstance(expression, relay.TupleGetItem):
