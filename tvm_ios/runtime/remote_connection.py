@@ -230,4 +230,4 @@ def _why(error: Exception) -> str:
         return f"no answer within {ANSWER_LIMIT_S} s"
     if "kShutdown" in text:
         return "it closed the connection, as it does when its server ends or a kernel crashes"
-    return text
+    return text.rpartition("Error:")[2]  # the rest names a C++ function
