@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -275,3 +278,63 @@ def exported(
     path = tmp_path_factory.mktemp("artifact") / "model.so"
     export_artifact(built.factory, plan, path)
     return built, path
+
+
+@dataclass(frozen=True)
+class CudaStandIn:
+    """Runs scenarios of ``cuda_child.py`` under the stand-in for the CUDA driver and runtime."""
+
+    library: Path
+    folder: Path
+    models: dict[str, Path]
+
+    def run(self, scenario: str, model: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """What a scenario saw, on a network that is compiled once a session."""
+        if model is not None and model not in self.models:
+            folder = self.folder / model
+            folder.mkdir()
+            self._child({}, "build", model=model, folder=str(folder))
+            self.models[model] = folder
+        environment = {
+            "LD_PRELOAD": str(self.library),
+            "CUDA_STAND_IN_LOG": str(self.folder / "calls"),
+        }
+        if model is not None:
+            arguments["folder"] = str(self.models[model])
+            environment["CUDA_STAND_IN_ARGUMENTS"] = str(self.models[model] / "arguments.txt")
+        return self._child(environment, scenario, **arguments)
+
+    def _child(
+        self, environment: dict[str, str], scenario: str, **arguments: Any
+    ) -> dict[str, Any]:
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(Path(__file__).with_name("cuda_child.py")),
+                scenario,
+                json.dumps(arguments),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1200,
+            env=os.environ | environment,
+        )
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+
+@pytest.fixture(scope="session")
+def cuda_stand_in(tmp_path_factory: pytest.TempPathFactory) -> CudaStandIn:
+    """The stand-in, compiled, under the names and versions that TVM's library asks for."""
+    from tvm_ios.core.c_compiler import compile_shared
+
+    folder = tmp_path_factory.mktemp("cuda")
+    versions = folder / "versions.map"
+    versions.write_text(
+        "libcudart.so.12 { global: cuda*; };\ndriver { global: cu[A-Z]*; stand_in_*; local: *; };\n"
+    )
+    flags = ("-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={versions}")
+    source = Path(__file__).with_name("native") / "cuda_stand_in.c"
+    return CudaStandIn(compile_shared(source, flags), folder, {})

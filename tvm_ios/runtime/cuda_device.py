@@ -17,11 +17,12 @@ from typing import Self
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, load_driver
 
-__all__ = ["CudaDevice", "CudaHandles", "DeviceFacts", "elapsed_ns", "require_arch"]
+__all__ = ["CudaDevice", "CudaHandles", "DeviceFacts", "elapsed_ns", "event_ns", "require_arch"]
 
 _NON_BLOCKING = 1
 """The stream does not wait for the legacy default stream, nor that one for it."""
 _NO_TIMING = 2
+_TIMED = "a timed run"
 
 
 class _Attribute(IntEnum):
@@ -184,7 +185,7 @@ class CudaHandles:
         """
         return self.make("cuEventCreate", 0 if timing else _NO_TIMING, undo="cuEventDestroy_v2")
 
-    def make(self, function: str, *arguments: int, undo: str) -> int:
+    def make(self, function: str, *arguments: int, undo: str, where: str = "") -> int:
         """A handle that one function of the driver makes and another destroys.
 
         Raises
@@ -192,7 +193,7 @@ class CudaHandles:
         CudaCallError
             If the driver refuses.
         """
-        handle = self._device.driver.handle(function, *arguments)
+        handle = self._device.driver.handle(function, *arguments, where=where)
         self.later(self._device.driver.call, undo, handle)
         return handle
 
@@ -223,10 +224,10 @@ def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int
     call = device.driver.call
     with CudaHandles(device) as handles:
         begin, end = handles.event(timing=True), handles.event(timing=True)
-        call("cuEventRecord", begin, stream)
+        call("cuEventRecord", begin, stream, where=_TIMED)
         work()
-        call("cuEventRecord", end, stream)
-        call("cuEventSynchronize", end)
+        call("cuEventRecord", end, stream, where=_TIMED)
+        call("cuEventSynchronize", end, where=_TIMED)
         return event_ns(device.driver, begin, end)
 
 

@@ -80,7 +80,9 @@ _LOST = (
     "the GPU's context is lost, so start this process anew, with CUDA_LAUNCH_BLOCKING=1 and "
     "streams in place of a graph to have the operator named, or under compute-sanitizer"
 )
-_CAPTURE = "a kernel that waits or allocates cannot be captured; run on streams: cuda_graph=False"
+_CAPTURE = (
+    "what waits or allocates cannot be captured; cuda_graph=False runs on streams without trying"
+)
 _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
     {
         "CUDA_ERROR_OUT_OF_MEMORY": _OUT_OF_MEMORY,

@@ -43,7 +43,9 @@ def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
     runtime = _RUNTIME.search(text)
     if runtime is not None:
         said = runtime[1].strip()
-        return default_call, _NAMES.get(said, "an error of the CUDA runtime"), said
+        name = _NAMES.get(said, "an error of the CUDA runtime")
+        # Nothing else that TVM calls runs out of memory.
+        return "cudaMalloc" if name == "CUDA_ERROR_OUT_OF_MEMORY" else default_call, name, said
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if re.match(r"(\w*Error: |Check failed)", line)]
     said = (telling or lines or ["no error text"])[-1]

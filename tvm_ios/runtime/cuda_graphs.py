@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 
-from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.cuda_device import CudaHandles, elapsed_ns
 from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cuda_memory import CudaMemory
@@ -162,8 +161,10 @@ class CudaGraphExecutor:
 
 def _instantiate(handles: CudaHandles, graph: int) -> int:
     try:
-        return handles.make("cuGraphInstantiateWithFlags", graph, 0, undo="cuGraphExecDestroy")
+        return handles.make(
+            "cuGraphInstantiateWithFlags", graph, 0, undo="cuGraphExecDestroy", where=_WHOLE
+        )
     except CudaCallError as error:
         if error.name in _NOT_SUPPORTED:
             raise CannotCaptureError(str(error)) from error
-        raise ExecutionError(f"{_WHOLE}: {error}") from error
+        raise

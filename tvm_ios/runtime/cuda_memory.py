@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import tvm
 
@@ -14,9 +14,7 @@ from tvm_ios.runtime.cuda_errors import read_tvm_error
 from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
 
-__all__ = ["CudaMemory", "describe_bytes"]
-
-_Made = TypeVar("_Made")
+__all__ = ["CudaMemory", "describe_bytes", "explained"]
 
 
 class CudaMemory(PlanMemory):
@@ -42,7 +40,9 @@ class CudaMemory(PlanMemory):
     ) -> None:
         self._gpu = device
         self._bytes = describe_bytes(plan, params)
-        self._explained(lambda: super(CudaMemory, self).__init__(plan, params, _tvm(device)))
+        with self._explained():
+            super().__init__(plan, params, tvm.cuda(device.ordinal))
+            self.device.sync()  # parameters are copied on the default stream
 
     def array(self, tensor: int) -> tvm.nd.NDArray:
         """An input or output; it shares its bytes with this memory.
@@ -63,7 +63,8 @@ class CudaMemory(PlanMemory):
         ExecutionError
             If there is too little memory.
         """
-        return self._explained(lambda: super(CudaMemory, self).empty(tensor))
+        with self._explained():
+            return super().empty(tensor)
 
     def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
         """Let an input or output lie in the caller's array from now on.
@@ -88,16 +89,40 @@ class CudaMemory(PlanMemory):
         if self._arena is None:
             raise ExecutionError("this executor is closed; load the model again")
 
-    def _explained(self, allocate: Callable[[], _Made]) -> _Made:
-        try:
-            return allocate()
-        except tvm.TVMError as error:
-            call, name, text = read_tvm_error(str(error), default_call="cudaMalloc")
-            where = f"memory on cuda({self._gpu.ordinal}) for a plan of {self._bytes}"
-            if name == "CUDA_ERROR_OUT_OF_MEMORY":
-                free, total = self._gpu.memory_bytes()
-                where += f", {free:,} of {total:,} bytes are free"
-            raise call_failed(call, name=name, text=text, where=where) from None
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        where = f"memory on cuda({self._gpu.ordinal}) for a plan of {self._bytes}"
+        with explained(where, "TVM's allocation", self._free_bytes):
+            yield
+
+    def _free_bytes(self) -> str:
+        free, total = self._gpu.memory_bytes()
+        return f"{free:,} of {total:,} bytes are free"
+
+
+@contextmanager
+def explained(where: str, call: str, free: Callable[[], str] | None = None) -> Iterator[None]:
+    """Turn an error of TVM's own CUDA calls into one of ours.
+
+    Parameters
+    ----------
+    where, call
+        What is being done, and what of TVM's does it.
+    free
+        Says how much memory is free.
+
+    Raises
+    ------
+    ExecutionError
+        In place of a TVMError.
+    """
+    try:
+        yield
+    except tvm.TVMError as error:
+        failed, name, text = read_tvm_error(str(error), default_call=call)
+        if name == "CUDA_ERROR_OUT_OF_MEMORY" and free is not None:
+            where += f", {free()}"
+        raise call_failed(failed, name=name, text=text, where=where) from None
 
 
 def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
@@ -119,7 +144,3 @@ def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
         f"{sizes['parameters']:,} bytes of parameters, {plan.arena_bytes:,} of intermediate "
         f"tensors and {sizes['inputs'] + outputs:,} of inputs and outputs"
     )
-
-
-def _tvm(device: CudaDevice) -> tvm.runtime.Device:
-    return tvm.cuda(device.ordinal)

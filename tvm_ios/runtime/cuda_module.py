@@ -11,7 +11,7 @@ import tvm
 
 from tvm_ios.runtime.cuda_device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
-from tvm_ios.runtime.cuda_memory import CudaMemory
+from tvm_ios.runtime.cuda_memory import CudaMemory, explained
 from tvm_ios.runtime.cuda_streams import CudaStreamExecutor, current_stream
 from tvm_ios.runtime.graph_module import PlanModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
@@ -105,9 +105,10 @@ class CudaGraphModule(PlanModule):
             If there is no such input, shape or data type differ, or the module is closed.
         """
         self._streams.await_other_streams()
-        super().set_input(key, value, **params)
-        if current_stream():
-            self._memory.device.sync()  # TVM copies on the default stream
+        with explained("copying inputs to the GPU", "TVM's copy"):
+            super().set_input(key, value, **params)
+            if current_stream():
+                self._memory.device.sync()  # TVM copies on the default stream
 
     def get_output(self, index: int, out: Any = None) -> Any:
         """An output by number, copied to `out` if given.
@@ -118,7 +119,8 @@ class CudaGraphModule(PlanModule):
             If there is no such output, or the module is closed.
         """
         self._streams.await_other_streams()
-        return super().get_output(index, out)
+        with explained(f"copying output {index}", "TVM's copy"):
+            return super().get_output(index, out)
 
     def close(self) -> None:
         """Destroy streams, events and graph and let go of the memory; twice is fine.

@@ -24,6 +24,7 @@ __all__ = [
     "BEGIN_CAPTURE",
     "END_CAPTURE",
     "NO_STEP",
+    "WORKSPACE_CALLS",
     "NativeStreams",
     "Outcome",
     "StreamBinding",
@@ -33,6 +34,8 @@ __all__ = [
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 """In place of the step that failed: none did, or it was the begin or the end of the capture."""
 
+WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
+"""What growing a workspace calls."""
 _NATIVE = Path(__file__).parent / "native"
 _SOURCES = ("cuda_streams.c", "lane_executor.h", "tvm_abi.h")
 _MAX_BLOCKS = 64
@@ -51,7 +54,8 @@ class _Workspace(Structure):
         ("stream", c_void_p),
         ("wanted_bytes", c_uint64),
         ("status", c_int32),
-        ("fixed", c_int32),
+        ("failed_call", c_int32),
+        ("fixed", c_int64),
         ("blocks", _Block * _MAX_BLOCKS),
     ]
 
@@ -92,17 +96,21 @@ class Outcome(Structure):
     _fields_ = [
         ("step", c_int32),
         ("status", c_int32),
-        ("workspace_status", c_int32),
         ("end_status", c_int32),
+        ("workspace_status", c_int32),
+        ("workspace_call", c_int32),
+        ("unused", c_int32),
         ("workspace_bytes", c_uint64),
     ]
     step: int
     """The one that failed, or one of the negative constants of this file."""
     status: int
-    workspace_status: int
-    """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
     end_status: int
     """What the end of the capture returned."""
+    workspace_status: int
+    """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
+    workspace_call: int
+    """What failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
 
 

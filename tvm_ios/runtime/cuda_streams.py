@@ -23,6 +23,7 @@ from tvm_ios.runtime.cuda_native import (
     BEGIN_CAPTURE,
     END_CAPTURE,
     NO_STEP,
+    WORKSPACE_CALLS,
     NativeStreams,
     Outcome,
     StreamBinding,
@@ -123,6 +124,8 @@ class CudaStreamExecutor:
     def capture(self, origin: int) -> int:
         """Capture a run that forks from and joins the origin; the handle of its graph.
 
+        To be called after :meth:`begin`, with the lock held.
+
         Parameters
         ----------
         origin
@@ -135,14 +138,16 @@ class CudaStreamExecutor:
         ExecutionError
             As :meth:`run`.
         """
-        self._native.hook(self._library)
         graph, outcome = self._native.capture(self._binding, origin, current_stream())
         if outcome.step == NO_STEP:
             return graph
-        error = self._explain(self.program, outcome)
         if graph:
             self.device.driver.call("cuGraphDestroy", graph)
-        if error.is_of_capture or outcome.end_status == CAPTURE_INVALIDATED:
+        error = self._explain(self.program, outcome)
+        if outcome.step >= 0 and outcome.end_status == CAPTURE_INVALIDATED:
+            where = self._where(self.program.steps[outcome.step])
+            error = self.device.driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
+        if error.is_of_capture:
             raise CannotCaptureError(str(error)) from error
         raise error
 
@@ -196,6 +201,7 @@ class CudaStreamExecutor:
         if self._closed:
             raise ExecutionError("this executor is closed; load the model again")
         self.device.activate()
+        self._native.hook(self._library)  # loading the file once more, by stock TVM, undoes it
         caller = current_stream()
         if caller != self._last_caller:
             # The run before joined another stream, which this run does not wait for.
@@ -251,7 +257,6 @@ class CudaStreamExecutor:
             self._issue(self._binding, caller)
 
     def _issue(self, binding: StreamBinding, caller: int) -> None:
-        self._native.hook(self._library)  # loading the file once more, by stock TVM, undoes it
         outcome = self._native.issue(binding, caller)
         if outcome.step != NO_STEP:
             error = self._explain(binding.program, outcome)
@@ -293,7 +298,8 @@ class CudaStreamExecutor:
             return failed(call, outcome.status, where)
         if outcome.workspace_status:
             where += f", {outcome.workspace_bytes:,} bytes of workspace"
-            return failed("cuMemAlloc_v2", outcome.workspace_status, where)
+            call = WORKSPACE_CALLS[outcome.workspace_call]
+            return failed(call, outcome.workspace_status, where)
         call, name, text = read_tvm_error(_last_error(), default_call="its host function")
         return call_failed(call, name=name, text=text, where=where)
 

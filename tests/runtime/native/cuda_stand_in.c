@@ -110,10 +110,9 @@ static int made[KINDS];
 static Object default_stream = {.kind = STREAM};
 static Capture* captures;
 static size_t memory_limit = (size_t)1 << 34, memory_used;
-static int initialized, contexts, devices = 1;
+static int initialized, contexts, runtime_context, devices = 1;
 static int capability = 90;
 static _Thread_local int context_is_current;
-static _Thread_local int last_error;
 static _Thread_local char returned[64];
 
 static struct {
@@ -193,15 +192,21 @@ static int enter(const char* name, const char* format, ...) {
   int status = enter(__func__, __VA_ARGS__); \
   if (status) return leave(status)
 
+/* For calls that free something: one that fails reports what went wrong earlier, and still frees. */
+#define ENTER_ANYWAY(...)    \
+  pthread_mutex_lock(&lock); \
+  int status = enter(__func__, __VA_ARGS__)
+
+static int either(int injected, int real) { return injected ? injected : real; }
+
 static int leave(int status) {
   pthread_mutex_unlock(&lock);
-  if (status) last_error = status;
   return status;
 }
 
 static int need_context(void) {
   if (!initialized) return NOT_INITIALIZED;
-  return context_is_current && contexts > 0 ? SUCCESS : INVALID_CONTEXT;
+  return context_is_current && contexts + runtime_context > 0 ? SUCCESS : INVALID_CONTEXT;
 }
 
 static Object* find(void* handle, int kind) {
@@ -507,9 +512,9 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
-  ENTER("device=%d", device);
+  ENTER_ANYWAY("device=%d", device);
   --contexts;
-  return leave(SUCCESS);
+  return leave(either(status, SUCCESS));
 }
 
 EXPORT int cuCtxSetCurrent(void* context) {
@@ -536,13 +541,13 @@ EXPORT int cuMemAlloc_v2(uint64_t* address, size_t size) {
   void* made_at = NULL;
   status = allocate(&made_at, size);
   *address = (uintptr_t)made_at;
-  if (!status) write_line("allocated address=%p size=%zu", made_at, size);
+  if (!status) write_line("allocated by=%s address=%p size=%zu", __func__, made_at, size);
   return leave(status);
 }
 
 EXPORT int cuMemFree_v2(uint64_t address) {
-  ENTER("address=%p", (void*)(uintptr_t)address);
-  return leave(release((void*)(uintptr_t)address));
+  ENTER_ANYWAY("address=%p", (void*)(uintptr_t)address);
+  return leave(either(status, release((void*)(uintptr_t)address)));
 }
 
 EXPORT int cuMemsetD32_v2(uint64_t address, unsigned value, size_t count) {
@@ -556,8 +561,8 @@ EXPORT int cuStreamCreate(void** stream, unsigned flags) {
 }
 
 EXPORT int cuStreamDestroy_v2(void* stream) {
-  ENTER("stream=%d", number_of(stream, STREAM));
-  return leave(destroy(stream, STREAM));
+  ENTER_ANYWAY("stream=%d", number_of(stream, STREAM));
+  return leave(either(status, destroy(stream, STREAM)));
 }
 
 EXPORT int cuStreamSynchronize(void* stream) {
@@ -598,8 +603,8 @@ EXPORT int cuEventCreate(void** event, unsigned flags) {
 }
 
 EXPORT int cuEventDestroy_v2(void* event) {
-  ENTER("event=%d", number_of(event, EVENT));
-  return leave(destroy(event, EVENT));
+  ENTER_ANYWAY("event=%d", number_of(event, EVENT));
+  return leave(either(status, destroy(event, EVENT)));
 }
 
 EXPORT int cuEventRecord(void* event, void* stream) {
@@ -644,13 +649,13 @@ EXPORT int cuGraphLaunch(void* executable, void* stream) {
 }
 
 EXPORT int cuGraphDestroy(void* graph) {
-  ENTER("graph=%d", number_of(graph, GRAPH));
-  return leave(destroy(graph, GRAPH));
+  ENTER_ANYWAY("graph=%d", number_of(graph, GRAPH));
+  return leave(either(status, destroy(graph, GRAPH)));
 }
 
 EXPORT int cuGraphExecDestroy(void* executable) {
-  ENTER("executable=%d", number_of(executable, EXECUTABLE));
-  return leave(destroy(executable, EXECUTABLE));
+  ENTER_ANYWAY("executable=%d", number_of(executable, EXECUTABLE));
+  return leave(either(status, destroy(executable, EXECUTABLE)));
 }
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
@@ -738,7 +743,7 @@ EXPORT int cuTensorMapEncodeIm2col(void) { return 801; }
 
 static void need_runtime(void) {
   initialized = 1;
-  if (!contexts) contexts = 1; /* held until the process ends */
+  runtime_context = 1; /* held until the process ends */
   context_is_current = 1;
 }
 
@@ -781,13 +786,13 @@ EXPORT int cudaMalloc(void** address, size_t size) {
   ENTER("size=%zu", size);
   need_runtime();
   status = allocate(address, size);
-  if (!status) write_line("allocated address=%p size=%zu", *address, size);
+  if (!status) write_line("allocated by=%s address=%p size=%zu", __func__, *address, size);
   return leave(status);
 }
 
 EXPORT int cudaFree(void* address) {
-  ENTER("address=%p", address);
-  return leave(release(address));
+  ENTER_ANYWAY("address=%p", address);
+  return leave(either(status, release(address)));
 }
 
 EXPORT int cudaMallocHost(void** address, size_t size) {
@@ -797,9 +802,9 @@ EXPORT int cudaMallocHost(void** address, size_t size) {
 }
 
 EXPORT int cudaFreeHost(void* address) {
-  ENTER("address=%p", address);
+  ENTER_ANYWAY("address=%p", address);
   free(address);
-  return leave(SUCCESS);
+  return leave(either(status, SUCCESS));
 }
 
 EXPORT int cudaMemGetInfo(size_t* available, size_t* total) {
@@ -845,8 +850,8 @@ EXPORT int cudaStreamCreateWithFlags(void** stream, unsigned flags) {
 }
 
 EXPORT int cudaStreamDestroy(void* stream) {
-  ENTER("stream=%d", number_of(stream, STREAM));
-  return leave(destroy(stream, STREAM));
+  ENTER_ANYWAY("stream=%d", number_of(stream, STREAM));
+  return leave(either(status, destroy(stream, STREAM)));
 }
 
 EXPORT int cudaStreamSynchronize(void* stream) {
@@ -881,8 +886,8 @@ EXPORT int cudaEventCreate(void** event) {
 }
 
 EXPORT int cudaEventDestroy(void* event) {
-  ENTER("event=%d", number_of(event, EVENT));
-  return leave(destroy(event, EVENT));
+  ENTER_ANYWAY("event=%d", number_of(event, EVENT));
+  return leave(either(status, destroy(event, EVENT)));
 }
 
 EXPORT int cudaEventRecord(void* event, void* stream) {

@@ -17,6 +17,7 @@
 
 enum { STEP_LAUNCH = 0, STEP_RECORD = 1, STEP_WAIT = 2 };
 enum { NO_STEP = -1, BEGIN_CAPTURE = -2, END_CAPTURE = -3 };
+enum { ALLOCATE = 0, SYNCHRONIZE = 1, FREE = 2 }; /* what growing a workspace calls */
 
 typedef struct {
   int32_t kind;
@@ -35,9 +36,10 @@ typedef struct {
 
 typedef struct {
   void* stream;
-  uint64_t wanted_bytes; /* of the allocation that failed */
-  int32_t status;        /* why it failed; 0: none did */
-  int32_t fixed;         /* no growth: the stream is being captured */
+  uint64_t wanted_bytes; /* when it could not grow */
+  int32_t status;        /* why it could not; 0: it could */
+  int32_t failed_call;
+  int64_t fixed; /* no growth: the stream is being captured */
   Block blocks[MAX_BLOCKS];
 } Workspace;
 
@@ -67,8 +69,10 @@ typedef struct {
 typedef struct {
   int32_t step;             /* that failed, or one of the enum above */
   int32_t status;           /* of the driver, or what the kernel returned */
-  int32_t workspace_status; /* of the driver, if the kernel failed for want of workspace */
   int32_t end_status;       /* of the end of a capture in which a step failed */
+  int32_t workspace_status; /* of the driver, if the kernel failed for want of workspace */
+  int32_t workspace_call;
+  int32_t unused;
   uint64_t workspace_bytes;
 } Outcome;
 
@@ -78,13 +82,18 @@ static _Thread_local Workspace* current;
 void tvm_ios_cuda_bind(const Functions* functions) { call = *functions; }
 
 static int grow(Workspace* workspace, Block* block, uint64_t size) {
+  workspace->failed_call = ALLOCATE;
   if (workspace->fixed) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (block->address) {
-    int status = call.synchronize(workspace->stream); /* earlier kernels may still use it */
-    if (!status) status = call.free(block->address);
+    workspace->failed_call = SYNCHRONIZE; /* earlier kernels may still use it */
+    int status = call.synchronize(workspace->stream);
+    if (status) return status;
+    workspace->failed_call = FREE;
+    status = call.free(block->address);
     if (status) return status;
     block->address = block->size_bytes = 0;
   }
+  workspace->failed_call = ALLOCATE;
   int status = call.allocate(&block->address, size);
   if (!status) block->size_bytes = size;
   return status;
@@ -140,6 +149,7 @@ static int launch(const StreamProgram* program, const Step* step, Outcome* outco
                               &code, kernel->resource);
   if (status) {
     outcome->workspace_status = current->status;
+    outcome->workspace_call = current->failed_call;
     outcome->workspace_bytes = current->wanted_bytes;
     current->status = 0;
     for (int i = 0; i < MAX_BLOCKS; ++i) current->blocks[i].busy = 0;
