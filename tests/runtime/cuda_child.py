@@ -24,6 +24,7 @@ import tvm
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.runtime.cuda_module import CudaGraphModule
+from tvm_ios.runtime.cuda_order import StepKind
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.plan import ExecutionPlan, launches_before
@@ -296,6 +297,28 @@ def streams(folder, lanes):
         seen = check_order(model, module, calls, caller=0)
         seen |= {"calls": names_of(calls), "shape": shape, "timed": module.time_ns(3)}
     return seen | {"live": live()}
+
+
+def faults(folder, lanes):
+    """What the checks above say of programs with a wait too few, or one too many."""
+    model = Model(folder, lanes)
+    rows = []
+    with model.module(cuda_graph=False) as module:
+        module.run()
+        executor = module._streams
+        steps = executor.program.steps
+        waits = [n for n, step in enumerate(steps) if step.kind is StepKind.WAIT]
+        programs = [[*steps[:n], *steps[n + 1 :]] for n in waits]
+        programs.append([*steps, steps[waits[-1]]])
+        for program in programs:
+            changed = replace(executor.program, steps=tuple(program))
+            executor._binding = executor._bind(changed, executor._events)
+            mark("run")
+            module.run()
+            mark("end")
+            seen = check_order(model, module, cuda_record.after_mark(record(), "run"), caller=0)
+            rows.append([len(seen["unordered"]), len(seen["needless"])])
+    return {"rows": rows}
 
 
 def graph(folder, lanes):

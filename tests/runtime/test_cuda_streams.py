@@ -36,6 +36,13 @@ def test_every_launch_is_on_its_stream_and_in_order(cuda_stand_in, lanes):
     assert seen["streams"] == lanes
 
 
+def test_the_checks_see_a_wait_too_few_and_one_too_many(cuda_stand_in):
+    *too_few, too_many = cuda_stand_in.run("faults", "small", lanes=3)["rows"]
+    assert len(too_few) == 9
+    assert all(unordered for unordered, _ in too_few)
+    assert too_many == [0, 2]  # either of the two alike will do
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4])
 @pytest.mark.parametrize("model", ["squeezenet", "nasnet_small"])
