@@ -42,6 +42,7 @@ __all__ = [
     "open_database",
     "profile_context",
     "with_kernel_identity",
+    "without_help",
 ]
 
 UNSPLIT = "@one-lane"
@@ -191,7 +192,7 @@ def with_kernel_identity(runner: RelayStageRunner) -> OperatorGraph:
     )
 
 
-def _without_help(graph: OperatorGraph, operators: Collection[int]) -> OperatorGraph:
+def without_help(graph: OperatorGraph, operators: Collection[int]) -> OperatorGraph:
     """The graph with these operators marked to run on one lane each."""
     chosen = frozenset(operators)
     return OperatorGraph(
@@ -276,7 +277,7 @@ class KernelPrices:
         more than it costs to move half of what the operator reads and writes between the caches of
         two cores, which the price of one operator run again and again does not show.
         """
-        alone = _without_help(self._whole, range(len(self._whole)))
+        alone = without_help(self._whole, range(len(self._whole)))
         singles = [Stage(((index,),)) for index in range(len(self._whole))]
         helped_ns = self._measured.price(self._whole, singles)
         alone_ns = self._measured.price(alone, singles)
@@ -294,7 +295,7 @@ class KernelPrices:
     def keep_whole(self, operators: Iterable[int]) -> None:
         """Let idle lanes leave these operators alone; later prices assume that."""
         self.unsplit = tuple(sorted(operators))
-        self._identified = _without_help(self._whole, self.unsplit)
+        self._identified = without_help(self._whole, self.unsplit)
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""

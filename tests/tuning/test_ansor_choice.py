@@ -12,7 +12,6 @@ from tvm import auto_scheduler, relay
 from tvm_ios.compiled import build_model, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
-from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.host import host_target
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.inputs import resolve_target
@@ -67,8 +66,7 @@ def test_slow_kernels_are_left_out_and_the_network_stays_right(branching, untune
     backend = AnsorBackend()
     with backend.applied([log]):
         tuned = build_model(*branching, TARGET)
-    options = MeasureOptions(warmup=1, number=10, repeat=3)
-    slower = slower_workloads(untuned, tuned, lanes=1, options=options)
+    slower = slower_workloads(untuned, tuned, lanes=1)
     heaviest = max(convolutions, key=lambda one: one.flop)
     assert heaviest.workload in slower
     with backend.applied([log], without=slower):

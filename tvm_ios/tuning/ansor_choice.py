@@ -1,21 +1,24 @@
 """Which of Ansor's kernels are worth having: task by task, on the lanes the network runs on.
 
 A search that was cut short leaves tasks with kernels slower than TVM's own. Both builds have the
-same operators, so each kernel is priced next to the one it would replace.
+same operators, so each kernel is timed in turn with the one it would replace.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import tvm
 from tvm import relay
 
 from tvm_ios.compiled import BuiltModel
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.pricing import KernelPrices, RelayStageRunner
+from tvm_ios.cost.compare import CompareOptions, compare
+from tvm_ios.cost.comparison import Comparison, Verdict
+from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.pricing import RelayStageRunner, without_help
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.runtime.remote_device import RemoteDevice, session_on
@@ -23,8 +26,8 @@ from tvm_ios.tuning.ansor_tasks import ansor_context, workloads_of
 
 __all__ = ["operator_workloads", "slower_workloads"]
 
-SCATTER = 0.03
-"""Prices of one kernel differ by so much, as a fraction; what loses less may win as well."""
+OWN, TUNED = "TVM's own", "tuned"
+BRIEF = CompareOptions(rounds=11, min_repeat_ms=1.0, mode=ModeOptions(patience_s=5.0))
 
 
 def slower_workloads(
@@ -32,10 +35,10 @@ def slower_workloads(
     tuned: BuiltModel,
     *,
     lanes: int,
-    options: MeasureOptions | None = None,
+    options: CompareOptions = BRIEF,
     device: RemoteDevice | None = None,
 ) -> frozenset[str]:
-    """Workloads whose records had better not be applied, since TVM's own kernels are faster.
+    """Workloads whose records had better not be applied: TVM's own kernels win beyond the noise.
 
     Operators that differ between the builds are left out: of a dense layer TVM has its own kernel
     only while auto_scheduler is off.
@@ -45,8 +48,8 @@ def slower_workloads(
     untuned, tuned
         One model, built without and with records of auto_scheduler.
     lanes
-        Lanes the network runs on. A kernel costs what it does with all of them or with one,
-        whichever is less.
+        Lanes the network runs on. A kernel takes what it does with the help of all of them or
+        alone, whichever is less.
     options
         How kernels are timed.
     device
@@ -57,25 +60,23 @@ def slower_workloads(
     CostError, OptionError
         If a kernel cannot be run, or there are more lanes than cores.
     """
-    operators = untuned.graph.operators, tuned.graph.operators
-    if len(operators[0]) != len(operators[1]):
+    places = _places(untuned, tuned)
+    if not places:
         return frozenset()
-    keys = operator_workloads(tuned.extraction, tuned.prepared.target)
-    places = {
-        place: key
-        for place, (before, after, key) in enumerate(zip(*operators, keys, strict=True))
-        if before.workload == after.workload and key is not None
-    }
-    before_ns, after_ns = (
-        _prices_ns(built, tuple(places), lanes=lanes, options=options, device=device)
-        for built in (untuned, tuned)
-    )
-    own_ns: Counter[str] = Counter()
-    tuned_ns: Counter[str] = Counter()
-    for key, before, after in zip(places.values(), before_ns, after_ns, strict=True):
-        own_ns[key] += before
-        tuned_ns[key] += after
-    return frozenset(key for key in own_ns if tuned_ns[key] > own_ns[key] * (1 + SCATTER))
+    with (
+        session_on(device) as session,
+        RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
+        RelayStageRunner(tuned, lanes=lanes, session=session) as tuned_runner,
+    ):
+        runners = {OWN: own_runner, TUNED: tuned_runner}
+        contestants = {
+            f"{workload}: {who}, {how}": time_ns
+            for workload, place in places.items()
+            for who, runner in runners.items()
+            for how, time_ns in _ways_to_run(runner, place)
+        }
+        comparison = compare(contestants, options=options, ping_pong_ns=own_runner.ping_pong_ns)
+    return frozenset(workload for workload in places if _loses(workload, comparison))
 
 
 def operator_workloads(extraction: Extraction, target: tvm.target.Target) -> tuple[str | None, ...]:
@@ -102,18 +103,35 @@ def _only(function: relay.Function) -> tvm.IRModule:
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
 
 
-def _prices_ns(
-    built: BuiltModel,
-    places: Sequence[int],
-    *,
-    lanes: int,
-    options: MeasureOptions | None,
-    device: RemoteDevice | None,
-) -> Sequence[int]:
-    with (
-        session_on(device) as session,
-        RelayStageRunner(built, lanes=lanes, session=session) as runner,
-    ):
-        prices = KernelPrices(runner, options=options)
-        prices.price_operators()  # settles how many lanes each is best run on
-        return prices.price(built.graph, [Stage(((place,),)) for place in places])
+def _places(untuned: BuiltModel, tuned: BuiltModel) -> Mapping[str, int]:
+    """An operator of each task that both builds have."""
+    operators = untuned.graph.operators, tuned.graph.operators
+    if len(operators[0]) != len(operators[1]):
+        return {}
+    keys = operator_workloads(tuned.extraction, tuned.prepared.target)
+    places: dict[str, int] = {}
+    for place, (before, after, key) in enumerate(zip(*operators, keys, strict=True)):
+        if before.workload == after.workload and key is not None:
+            places.setdefault(key, place)
+    return places
+
+
+def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
+    """One operator with the help of idle lanes, and without."""
+    graph, stage = runner.built.graph, Stage(((place,),))
+    graphs = {"helped": graph}
+    if runner.lanes > 1:
+        graphs["alone"] = without_help(graph, [place])
+    for how, marked in graphs.items():
+        yield how, partial(runner.time_ns, runner.prepare(marked, stage))
+
+
+def _loses(workload: str, comparison: Comparison) -> bool:
+    own, tuned = (
+        min(
+            (name for name in comparison.names if name.startswith(f"{workload}: {who}")),
+            key=comparison.median_ns,
+        )
+        for who in (OWN, TUNED)
+    )
+    return comparison.speedup(tuned, over=own).verdict is Verdict.LOSES
