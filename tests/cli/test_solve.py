@@ -228,3 +228,55 @@ def test_wrong_use(run_python, project_root):
     done = run_python("-m", "tvm_ios", "solve", PYTHONPATH=str(project_root))
     assert done.returncode == 2
     assert "PROBLEM.json" in done.stderr
+
+
+H100 = "analytical model of NVIDIA H100 SXM5 (one CUDA graph, tuned kernels), nothing was measured"
+
+
+@pytest.mark.parametrize("network", ["inception_v3", "squeezenet"])
+def test_a_problem_for_a_gpu(capsys, network):
+    path = GOLDEN / f"{network}_bs1.json"
+    recorded = _answer(capsys, path)
+    assert recorded["prices"] == "synthetic cost recorded in the problem"
+    answer = _answer(capsys, path, "--gpu", "h100")
+    assert answer["prices"] == H100
+    assert answer["cost"] < answer["sequential_cost"]
+    assert answer["cost"] <= answer["greedy_cost"]
+    lazy = _answer(capsys, path, "--gpu", "h100", "--lazy")
+    assert lazy["cost"] == answer["cost"]
+    assert sum(p["priced"] for p in lazy["parts"]) < sum(p["priced"] for p in answer["parts"])
+
+
+def test_the_table_says_that_nothing_was_measured(capsys):
+    lines = _solve(capsys, GOLDEN / "squeezenet_bs1.json", "--gpu", "h100").splitlines()
+    assert lines[1] == f"prices: {H100}"
+
+
+def test_a_trace_of_the_simulated_run(capsys, tmp_path):
+    trace = tmp_path / "trace.json"
+    answer = _answer(
+        capsys,
+        GOLDEN / "squeezenet_bs1.json",
+        *("--gpu", "v100", "--launching", "synchronised", "--kernels", "library"),
+        *("--trace", trace),
+    )
+    events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    (process,) = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    assert process == f"squeezenet, simulated by the {answer['prices']}"
+    last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
+    assert last <= answer["cost"] / 1000 + 0.001
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gpu", "tpu"), "no GPU named 'tpu'; choose one of v100"),
+        (("--launching", "graph"), "--launching is for the model of a GPU; add --gpu"),
+        (("--kernels", "tuned"), "--kernels is for the model of a GPU"),
+        (("--trace", "t.json"), "--trace is for the model of a GPU"),
+        (("--gpu", "t4", "--trace", "no/such/folder/t.json"), "cannot write the trace"),
+    ],
+)
+def test_wrong_use_of_the_gpu_model(capsys, arguments, message):
+    assert main(["solve", str(GOLDEN / "squeezenet_bs1.json"), *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -9,7 +9,10 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.analytical import AnalyticalGpuCost
+from tvm_ios.cost.gpu import GPU
 from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule
 from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
 from tvm_ios.relay.build import build
@@ -68,6 +71,33 @@ def test_strategies_and_limits_reach_the_search(case, merging_prices):
     stages = read_schedule(after).stages
     assert all(stage.strategy is Strategy.CONCURRENT for stage in stages)
     assert max(len(stage.groups) for stage in merging_prices.asked) == 2
+
+
+def test_chains_are_joined_where_they_are_asked_for(case, prices):
+    module, params = case.network()
+    graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
+    options = replace(measured_search_options(), max_chain_size=2, bound_margin_percent=0)
+    after = scheduled(case, cost_model=prices, max_chain_size=2)
+    assert read_schedule(after) == search_ios(graph, prices, options).schedule
+    with pytest.raises(OptionError, match="max_chain_size is 0"):
+        ScheduleOperators(target=case.target, max_chain_size=0)
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "llvm"])
+def test_a_network_is_scheduled_for_a_gpu_that_is_not_here(target):
+    module, params = squeezenet(image_size=64)
+    model = AnalyticalGpuCost(GPU.by_name("h100"))
+    prepared = PrepareModule(target=target, params=params)(module)
+    with tvm.transform.PassContext(opt_level=3):
+        after = ScheduleOperators(target=target, cost_model=model)(prepared)
+    schedule = read_schedule(after)
+    assert schedule.priced_by == model.description
+    assert "ms by the analytical model of NVIDIA H100 SXM5" in schedule.as_text()
+    assert any(len(stage.groups) > 1 for stage in schedule.stages)
+    graph = extract(prepared).graph
+    in_order = sum(model.price(graph, sequential_schedule(graph).stages))
+    assert schedule.latency_ns == sum(model.price(graph, schedule.stages)) < in_order
+    assert model.simulate(graph, schedule).latency_ns == schedule.latency_ns
 
 
 def test_a_prepared_module_is_not_prepared_again(case, prices):

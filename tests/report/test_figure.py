@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,12 @@ def test_texts_say_what_is_scheduled_how_and_how_long(tmp_path, graph, schedule)
 
 def test_without_latencies_no_bar_is_explained(tmp_path, graph, schedule):
     assert "predicted latency" not in svg_of(tmp_path, graph, schedule)
+
+
+def test_a_picture_says_that_nothing_was_measured(tmp_path, graph, schedule):
+    text = svg_of(tmp_path, graph, replace(schedule, priced_by="model of a GPU"))
+    assert "by the model of a GPU" in text
+    assert "by the" not in svg_of(tmp_path, graph, schedule)
 
 
 def test_an_empty_graph_can_be_drawn(tmp_path):

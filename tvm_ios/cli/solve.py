@@ -1,4 +1,7 @@
-"""``tvm-ios solve``: schedules a recorded problem by its synthetic cost; no TVM, no device."""
+"""``tvm-ios solve``: schedules a recorded problem, by its synthetic cost or for a named GPU.
+
+No TVM, no device.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,13 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import Partition, ScheduleBlock, split_operators
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.analytical import AnalyticalGpuCost, Kernels, Launching
+from tvm_ios.cost.gpu import GPU, GPU_NAMES
+from tvm_ios.cost.gpu_work import recorded_work
 from tvm_ios.cost.problem import RecordedPart, parse_problem
-from tvm_ios.errors import ProblemError
+from tvm_ios.cost.synthetic import SyntheticCostModel
+from tvm_ios.errors import OptionError, ProblemError
+from tvm_ios.report.simulated import write_simulated_trace
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -29,10 +37,13 @@ _STRATEGIES = {
     "both": frozenset(Strategy),
 }
 
+_RECORDED = "synthetic cost recorded in the problem"
+
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
     part: RecordedPart
+    prices: SyntheticCostModel | AnalyticalGpuCost
     result: SearchResult
     greedy_ns: int
 
@@ -43,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "solve",
         help="solve a recorded problem, without TVM or a device",
         description="Find the best schedule of every part of a recorded problem by its synthetic "
-        "cost. Costs are in nanoseconds.",
+        "cost or, with --gpu, by the analytical model of a GPU. Costs are in nanoseconds.",
     )
     parser.add_argument("problem", type=Path, metavar="PROBLEM.json", help="the recorded problem")
     parser.add_argument("--strategies", choices=tuple(_STRATEGIES), default="both")
@@ -71,6 +82,28 @@ def add_parser(subparsers: Subparsers) -> None:
         "--lazy", action="store_true", help="price only stages that can win; same cost"
     )
     parser.add_argument("--no-native", action="store_true", help="do not use the compiled kernel")
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="price stages by the analytical model of this GPU, where nothing is measured: "
+        + ", ".join(GPU_NAMES),
+    )
+    parser.add_argument(
+        "--launching",
+        choices=[launching.value for launching in Launching],
+        help="with --gpu: a CUDA graph (default), streams, or streams with device-wide waits",
+    )
+    parser.add_argument(
+        "--kernels",
+        choices=[kernels.value for kernels in Kernels],
+        help="with --gpu: tuned kernels (default), or those of a library",
+    )
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="TRACE.json",
+        help="with --gpu: write the simulated run, for ui.perfetto.dev",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=run)
 
@@ -83,8 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     ProblemError
         If the file cannot be read or is malformed.
     OptionError
-        If a limit is negative.
+        If a limit is negative, a GPU is unknown, or an option of the GPU model comes without it.
     """
+    _require_gpu(arguments)
     options = SearchOptions(
         strategies=_STRATEGIES[arguments.strategies],
         max_group_size=arguments.max_group_size,
@@ -102,13 +136,62 @@ def run(arguments: argparse.Namespace) -> int:
         problem = parse_problem(text)
     except ProblemError as error:
         raise ProblemError(f"{arguments.problem}: {error}") from error
-    solutions = [_solve(part, options, lazy=arguments.lazy) for part in problem.parts]
+    solutions = [
+        _solve(part, _prices(part, arguments), options, lazy=arguments.lazy)
+        for part in problem.parts
+    ]
     answer = _answer(problem.name, arguments, solutions)
+    if arguments.trace is not None:
+        _write_trace(problem.name, solutions, arguments.trace)
     print(json.dumps(answer, indent=1) if arguments.json else _table(answer))
     return 0
 
 
-def _solve(part: RecordedPart, options: SearchOptions, *, lazy: bool) -> _Solution:
+def _require_gpu(arguments: argparse.Namespace) -> None:
+    """Refuse what only makes sense with a GPU."""
+    for name in ("launching", "kernels", "trace"):
+        if getattr(arguments, name) is not None and arguments.gpu is None:
+            raise OptionError(
+                f"--{name} is for the model of a GPU; add --gpu with one of {', '.join(GPU_NAMES)}"
+            )
+
+
+def _prices(
+    part: RecordedPart, arguments: argparse.Namespace
+) -> SyntheticCostModel | AnalyticalGpuCost:
+    """The recorded cost, or the model of the GPU that was asked for."""
+    if arguments.gpu is None:
+        return part.cost_model
+    return AnalyticalGpuCost(
+        GPU.by_name(arguments.gpu),
+        launching=Launching(arguments.launching or Launching.GRAPH),
+        kernels=Kernels(arguments.kernels or Kernels.TUNED),
+        works=[
+            recorded_work(row, operator.convolution)
+            for row, operator in zip(part.works, part.graph.operators, strict=True)
+        ],
+    )
+
+
+def _write_trace(name: str, solutions: list[_Solution], path: Path) -> None:
+    runs = [
+        solution.prices.simulate(solution.part.graph, solution.result.schedule)
+        for solution in solutions
+        if isinstance(solution.prices, AnalyticalGpuCost)
+    ]
+    try:
+        write_simulated_trace(runs, path, name=name)
+    except OSError as error:
+        raise OptionError(f"cannot write the trace {path}: {error}; choose another file") from error
+
+
+def _solve(
+    part: RecordedPart,
+    prices: SyntheticCostModel | AnalyticalGpuCost,
+    options: SearchOptions,
+    *,
+    lazy: bool,
+) -> _Solution:
     """A part is one schedule block, as recorded, unless it is larger than can be solved."""
     graph = part.graph
     pieces = split_operators(
@@ -125,9 +208,9 @@ def _solve(part: RecordedPart, options: SearchOptions, *, lazy: bool) -> _Soluti
         )
     blocks = tuple(ScheduleBlock(operators=piece) for piece in pieces)
     partition = Partition(blocks=blocks, notes=notes)
-    result = search_ios(graph, part.cost_model, options, lazy=lazy, partition=partition)
-    greedy_ns = sum(part.cost_model.price(graph, greedy_schedule(graph).stages))
-    return _Solution(part, result, greedy_ns)
+    result = search_ios(graph, prices, options, lazy=lazy, partition=partition)
+    greedy_ns = sum(prices.price(graph, greedy_schedule(graph).stages))
+    return _Solution(part, prices, result, greedy_ns)
 
 
 def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]) -> dict[str, Any]:
@@ -137,6 +220,7 @@ def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]
         "max_group_size": arguments.max_group_size,
         "max_num_groups": arguments.max_num_groups,
         "endings": arguments.endings,
+        "prices": _source(solutions),
         "cost": sum(solution.result.latency_ns for solution in solutions),
         "sequential_cost": sum(solution.result.sequential_ns for solution in solutions),
         "greedy_cost": sum(solution.greedy_ns for solution in solutions),
@@ -161,6 +245,16 @@ def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]
     }
 
 
+def _source(solutions: list[_Solution]) -> str:
+    """Where the prices come from."""
+    described = {
+        solution.prices.description
+        for solution in solutions
+        if isinstance(solution.prices, AnalyticalGpuCost)
+    }
+    return described.pop() if described else _RECORDED
+
+
 def _stages(schedule: InterOpSchedule, positions: tuple[int, ...]) -> list[dict[str, Any]]:
     return [
         {
@@ -173,10 +267,12 @@ def _stages(schedule: InterOpSchedule, positions: tuple[int, ...]) -> list[dict[
 
 def _table(answer: dict[str, Any]) -> str:
     limits = (f"{answer[name] or 'no limit'}" for name in ("max_group_size", "max_num_groups"))
+    source = [] if answer["prices"] == _RECORDED else [f"prices: {answer['prices']}"]
     lines = [
         "{}: strategies {}, max group size {}, max groups {}, {} endings; costs in ns".format(
             answer["problem"], answer["strategies"], *limits, answer["endings"]
         ),
+        *source,
         f"{'part':>5} {'sequential':>12} {'greedy':>12} {'ios':>12} {'stages':>6} {'states':>8} "
         f"{'transitions':>11} {'priced / possible':>17} {'schedules':>9} {'seconds':>8}",
     ]

@@ -30,6 +30,8 @@ class RecordedPart:
     graph: OperatorGraph
     positions: tuple[int, ...]
     """Index in the file of every operator of the graph, which is in topological order."""
+    works: tuple[tuple[PrimitiveWork, ...], ...]
+    """Recorded primitives of every operator of the graph."""
     cost_model: SyntheticCostModel
 
 
@@ -116,7 +118,12 @@ def _part(data: Any, where: str, constants: SyntheticConstants) -> RecordedPart:
                 "and kernels"
             )
     cost_model = SyntheticCostModel(constants, works)
-    return RecordedPart(graph=graph, positions=tuple(order), cost_model=cost_model)
+    return RecordedPart(
+        graph=graph,
+        positions=tuple(order),
+        works=tuple(map(tuple, works)),
+        cost_model=cost_model,
+    )
 
 
 def _works(data: Any, where: str) -> list[PrimitiveWork]:

@@ -53,14 +53,16 @@ class _Options:
     cost_model: CostModel | None = None
     """Prices stages for IOS; None measures them on this machine."""
     max_group_size: int = 3
-    """Most units in a group, the paper's r; 0 means no limit. A unit is an operator or, with
-    measured prices, up to three that follow each other with no way round."""
+    """Most units in a group, the paper's r; 0 means no limit."""
     max_num_groups: int = 8
     """Most groups in a stage, the paper's s; 0 means no limit."""
     strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy)
     """Kinds of stages to try, such as ``"concurrent"``; both where omitted."""
     endings: EndingRule | str = EndingRule.COMPLETE
     """Which concurrent stages exist."""
+    max_chain_size: int | None = None
+    """Most operators that follow each other with no way round and are scheduled as one unit; where
+    omitted, 3 with measured prices and 1 with a cost model."""
     lanes: int | None = None
     """Lanes to measure for; the usable cores where omitted. Not read with a cost model."""
     database: ProfileDatabase | str | Path | None = None
@@ -101,8 +103,12 @@ class ScheduleOperators(_Options):
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
         if self.cost_model is not None:
-            # Chains and margins are for measured prices; these may be exact.
-            exact = replace(self.search_options(), max_chain_size=1, bound_margin_percent=0)
+            # Margins are for measured prices; these may be exact.
+            exact = replace(
+                self.search_options(),
+                max_chain_size=1 if self.max_chain_size is None else self.max_chain_size,
+                bound_margin_percent=0,
+            )
             return search_ios(extraction.graph, self.cost_model, exact).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
             settle_splits(prices)
@@ -119,9 +125,12 @@ class ScheduleOperators(_Options):
 
     def search_options(self) -> SearchOptions:
         """Limits of the search."""
-        return measured_search_options(
+        options = measured_search_options(
             strategies=self.strategies,
             max_group_size=self.max_group_size,
             max_num_groups=self.max_num_groups,
             endings=self.endings,
         )
+        if self.max_chain_size is None:
+            return options
+        return replace(options, max_chain_size=self.max_chain_size)

@@ -143,6 +143,9 @@ class _Painter:
             color=_INK,
             va="top",
         )
+        if schedule.priced_by:
+            text = f"by the {schedule.priced_by}"
+            self._axes.text(0, -_TITLE + 0.45, text, size=7, color=_INK, va="top")
 
     def bands(
         self,

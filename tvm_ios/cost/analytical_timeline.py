@@ -1,0 +1,59 @@
+"""When every operator of a schedule would run on a GPU, by the analytical model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+__all__ = ["SimulatedOperator", "SimulatedRun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedOperator:
+    """One operator; the convolution of a merge stage stands for all its members."""
+
+    operator: str
+    """Name; of a merge stage the names of the members, joined by ``+``."""
+    stage: int
+    group: int
+    start_ns: int
+    """When its first kernel is busy, since the run began."""
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRun:
+    """A run that nobody made."""
+
+    graph_name: str
+    scheduler: str
+    priced_by: str
+    """The model and the GPU."""
+    stage_ns: tuple[int, ...]
+    """What each stage takes, launches and join included."""
+    operators: tuple[SimulatedOperator, ...]
+    """By stage, then group, then order in the group."""
+
+    @property
+    def latency_ns(self) -> int:
+        """The whole run."""
+        return sum(self.stage_ns)
+
+    def as_text(self) -> str:
+        """A line a stage: start, length, and the groups with their spans in microseconds."""
+        lines = [
+            f"simulated run of {self.graph_name}, schedule {self.scheduler}: "
+            f"{self.latency_ns / 1e6:.4f} ms by the {self.priced_by}"
+        ]
+        starts_ns = accumulate((0, *self.stage_ns))
+        for number, (start_ns, stage_ns) in enumerate(zip(starts_ns, self.stage_ns, strict=False)):
+            groups: dict[int, list[str]] = {}
+            for run in self.operators:
+                if run.stage == number:
+                    span = f"{run.start_ns / 1e3:.1f}-{run.end_ns / 1e3:.1f}"
+                    groups.setdefault(run.group, []).append(f"{run.operator} [{span}]")
+            text = " | ".join(" -> ".join(row) for row in groups.values())
+            lines.append(
+                f"  stage {number} at {start_ns / 1e3:.1f} us for {stage_ns / 1e3:.1f} us: {text}"
+            )
+        return "\n".join(lines)
