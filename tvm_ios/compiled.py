@@ -34,7 +34,8 @@ from tvm_ios.relay import (
 )
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.artifact import export_artifact
-from tvm_ios.runtime.device import require_cpu
+from tvm_ios.runtime.cuda_module import CudaGraphModule
+from tvm_ios.runtime.device import require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
@@ -50,10 +51,16 @@ __all__ = [
     "CompiledModel",
     "ModelKernels",
     "build_model",
+    "is_gpu_target",
     "lower_partitioned",
     "lower_schedule",
     "require_cpu_target",
+    "require_known_target",
+    "widest_stage",
 ]
+
+TVM_GUESS = "sm_50"
+"""What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
 
 
 class ModelKernels:
@@ -119,31 +126,61 @@ class CompiledModel:
         """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
         return self.partition()
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it was compiled for a GPU."""
+        return is_gpu_target(self.kernels.staged.target)
+
     def executor(
         self,
         device: Any = None,
         *,
         lanes: int | None = None,
         options: LaneOptions | None = None,
-    ) -> MultiStreamGraphModule:
+        cuda_graph: bool = True,
+    ) -> MultiStreamGraphModule | CudaGraphModule:
         """Run the model in this process, with the interface of TVM's ``GraphModule``.
 
         Parameters
         ----------
         device
-            ``tvm.cpu()``, the only one there is; may be omitted.
+            ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if it was compiled for one; may be
+            omitted.
         lanes
-            Threads, the caller's included; what the model was compiled for where omitted.
+            Threads, the caller's included; what the model was compiled for where omitted. A GPU's
+            streams are those it was compiled for.
         options
-            How lanes share work and wait.
+            How lanes share work and wait; for CPUs.
+        cuda_graph
+            On a GPU, True replays a run in one launch and False issues every kernel.
 
         Raises
         ------
         OptionError
-            If the device is no CPU, or there are more lanes than cores.
+            If the device is another one than it was compiled for, or there are more lanes than
+            cores.
+        HostError
+            If there is no driver, no such GPU, or one that does not run this code.
+        ExecutionError
+            If there is too little memory on the GPU.
         """
-        require_cpu(device)
         params = self.kernels.staged.params
+        if self.on_gpu:
+            ordinal = require_cuda(device)
+            if lanes is not None or options is not None:
+                raise OptionError(
+                    f"lanes and options are for CPUs; this model runs on {self.plan.lanes} streams "
+                    "of a GPU, as it was compiled"
+                )
+            return CudaGraphModule(
+                self.plan,
+                self.kernels.library,
+                params,
+                device=ordinal,
+                cuda_graph=cuda_graph,
+                arch=str(self.kernels.staged.target.attrs["arch"]),
+            )
+        require_cpu(device)
         return MultiStreamGraphModule(
             self.plan, self.kernels.library, params, lanes=lanes, options=options
         )
@@ -197,7 +234,8 @@ def build_model(
     params
         Parameters by name.
     target
-        A CPU target; the best for this processor where omitted.
+        A CPU target, or one such as ``cuda -arch=sm_90``; the best for this processor where
+        omitted.
     name
         Name of the operator graph, for pictures and reports.
     sink
@@ -208,11 +246,11 @@ def build_model(
     ModelError
         If the model cannot be prepared or compiled, or nothing of it can be scheduled.
     OptionError
-        If the target is no CPU.
+        If the target is neither a CPU nor a GPU of NVIDIA.
     """
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
-        require_cpu_target(prepared.target)
+        require_known_target(prepared.target)
         staged = build(prepared.module, prepared.target, prepared.params)
     return BuiltModel(prepared, ModelKernels(staged), name)
 
@@ -255,27 +293,30 @@ def lower_partitioned(
     params: Mapping[str, Any] | None,
     target: Any,
     *,
-    lanes: int,
+    lanes: int | None,
 ) -> CompiledModel:
     """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
+
+    Without ``lanes`` there are as many as the widest stage has groups.
 
     Raises
     ------
     ModelError
         If the attributes of its stages do not fit their code.
     OptionError
-        If the target is no CPU.
+        If the target is neither a CPU nor a GPU of NVIDIA.
     """
     chosen = resolve_target(target if target is not None else host_target())
-    require_cpu_target(chosen)
+    require_known_target(chosen)
     arrays = check_parameters(module["main"], params)
+    schedule = read_schedule(module)
     with cached_libinfo():
         staged = build(module, chosen, arrays)
     return CompiledModel(
         partition=lambda: module,
         graph=staged.extraction.graph,
-        schedule=read_schedule(module),
-        plan=_plan(staged, staged.placements, lanes),
+        schedule=schedule,
+        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule)),
         kernels=ModelKernels(staged),
     )
 
@@ -287,10 +328,51 @@ def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> E
     return plan
 
 
-def require_cpu_target(target: tvm.target.Target) -> None:
-    """Refuse a target other than the CPU this process runs on."""
-    if target.kind.name != "llvm":
+def widest_stage(schedule: InterOpSchedule) -> int:
+    """The most groups in a stage: streams that a GPU can use."""
+    return max((len(stage.groups) for stage in schedule.stages), default=1)
+
+
+def is_gpu_target(target: tvm.target.Target) -> bool:
+    """Whether a target is a GPU of NVIDIA."""
+    return str(target.kind.name) == "cuda"
+
+
+def require_known_target(target: tvm.target.Target) -> None:
+    """Refuse a target that nothing here runs.
+
+    Raises
+    ------
+    OptionError
+        If it is neither a CPU nor a GPU, or a GPU of an unknown architecture.
+    """
+    if target.kind.name not in ("llvm", "cuda"):
         raise OptionError(
-            f"target is {str(target)!r}; this version schedules for llvm targets only, such as "
-            f"{host_target()!r}"
+            f"target is {str(target)!r}; models are compiled for llvm and cuda targets, such as "
+            f"{host_target()!r} or 'cuda -arch=sm_90'"
+        )
+    if is_gpu_target(target) and target.attrs["arch"] == TVM_GUESS and not tvm.cuda().exist:
+        raise OptionError(
+            f"target is {str(target)!r}, and there is no GPU here to take the architecture from; "
+            "name it, such as 'cuda -arch=sm_90' for an H100"
+        )
+
+
+def require_cpu_target(target: tvm.target.Target) -> None:
+    """Refuse a target other than the CPU this process runs on.
+
+    Raises
+    ------
+    OptionError
+        If it is another one.
+    """
+    if target.kind.name != "llvm":
+        known = (
+            "; compile a schedule that is known with tvm_ios.compile_schedule"
+            if is_gpu_target(target)
+            else ""
+        )
+        raise OptionError(
+            f"target is {str(target)!r}; this version prices stages for llvm targets only, such as "
+            f"{host_target()!r}{known}"
         )

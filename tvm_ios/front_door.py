@@ -17,8 +17,11 @@ from tvm_ios.build_choice import build_for_schedule, build_padded_or_not
 from tvm_ios.compiled import (
     BuiltModel,
     CompiledModel,
+    is_gpu_target,
     lower_partitioned,
     lower_schedule,
+    require_cpu_target,
+    widest_stage,
 )
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
@@ -30,6 +33,7 @@ from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
+from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.runtime.remote_device import session_on
 from tvm_ios.scheduling import (
     baseline_schedules,
@@ -37,6 +41,7 @@ from tvm_ios.scheduling import (
     measured_search_options,
     race,
     require_lanes,
+    require_streams,
     require_time_budget,
     resumable,
     search_schedule,
@@ -172,6 +177,8 @@ def tune(
         rpc_key=rpc_key,
     )
     device = requested_device(tuning_options, rpc_tracker, rpc_key)
+    if target is not None:
+        require_cpu_target(resolve_target(target))
     chosen_lanes = require_lanes(lanes, device)
     opened = open_database(database)
     clock = PhaseClock(progress)
@@ -259,11 +266,13 @@ def compile_schedule(
     params
         Parameters by name.
     target
-        A CPU target; the best for this processor where omitted.
+        A CPU target, or a GPU such as ``cuda -arch=sm_90``, which needs ``nvcc`` but no GPU; the
+        best for this processor where omitted.
     schedule
         What an earlier ``tune`` of the same model found; sequential order where omitted.
     lanes
-        Threads that run the model, the caller's included; the usable cores where omitted.
+        Threads that run the model, the caller's included; the usable cores where omitted. On a
+        GPU, streams: as many as the widest stage has groups where omitted.
 
     Raises
     ------
@@ -272,7 +281,8 @@ def compile_schedule(
     ModelError, OptionError
         As :func:`tune`.
     """
-    chosen_lanes = require_lanes(lanes)
+    on_gpu = target is not None and is_gpu_target(resolve_target(target))
+    chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
     if not isinstance(schedule, InterOpSchedule | None):
@@ -290,7 +300,7 @@ def compile_schedule(
     built = build_for_schedule(mod, params, target, schedule)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
     verify_schedule(chosen, built.graph)
-    return lower_schedule(built, chosen, lanes=chosen_lanes)
+    return lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
 
 
 def _distinct(

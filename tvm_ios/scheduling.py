@@ -23,6 +23,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
+from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.remote_device import RemoteDevice, RemoteSession
 from tvm_ios.runtime.remote_executor import RemoteExecutor
@@ -39,16 +40,21 @@ __all__ = [
     "measured_search_options",
     "race",
     "require_lanes",
+    "require_streams",
     "require_time_budget",
     "resumable",
     "search_schedule",
     "settle_splits",
 ]
 
+_Executor = MultiStreamGraphModule | CudaGraphModule | RemoteExecutor
+
 BOUND_MARGIN_PERCENT = 3
 """Measured prices scatter by about this much, so the search trusts its bounds that much less."""
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 CLEARLY_FASTER = 1.02
+MAX_STREAMS = 32
+"""Streams that a GPU serves without one of them waiting in the queue of another."""
 MAX_CHAIN_SIZE = 3
 """Operators of one schedule unit: a depthwise convolution and what stands around it."""
 
@@ -198,7 +204,7 @@ def race(
         The device the models run on; this machine where omitted.
     """
     with ExitStack() as stack:
-        executors: dict[str, MultiStreamGraphModule | RemoteExecutor] = {}
+        executors: dict[str, _Executor] = {}
         for name, model in models.items():
             executors[name] = _executor(model, session)
             stack.callback(executors[name].close)
@@ -212,9 +218,7 @@ def race(
         return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
 
 
-def _executor(
-    model: CompiledModel, session: RemoteSession | None
-) -> MultiStreamGraphModule | RemoteExecutor:
+def _executor(model: CompiledModel, session: RemoteSession | None) -> _Executor:
     if session is None:
         return model.executor()
     staged = model.kernels.staged
@@ -283,6 +287,21 @@ def require_lanes(lanes: int | None, device: RemoteDevice | None = None) -> int:
         who = "this process may use" if device is None else f"{device.address.as_text()} has"
         raise OptionError(f"lanes is {lanes!r}, but {who} {cores} cores; give 1 to {cores}")
     return lanes
+
+
+def require_streams(streams: int | None) -> int | None:
+    """The number of streams of a GPU, where one was asked for.
+
+    Raises
+    ------
+    OptionError
+        If it is none that a GPU can have.
+    """
+    if streams is None:
+        return None
+    if not isinstance(streams, int) or isinstance(streams, bool) or not 1 <= streams <= MAX_STREAMS:
+        raise OptionError(f"lanes is {streams!r}; give 1 to {MAX_STREAMS} streams of a GPU")
+    return streams
 
 
 def require_time_budget(time_budget: float | None) -> None:

@@ -56,6 +56,7 @@ class StagedBuild:
     """One for each ``tvm_op`` node, in node order; unique."""
     extraction: Extraction
     """The operators that were compiled, merged ones included, in node order."""
+    target: tvm.target.Target
 
 
 def build(
@@ -112,6 +113,7 @@ def build(
         ),
         operator_names=names,
         extraction=extraction,
+        target=chosen,
     )
 
 

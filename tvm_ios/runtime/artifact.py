@@ -16,7 +16,9 @@ import tvm
 from tvm.contrib import cc
 
 from tvm_ios.errors import ArtifactError, PlanError
-from tvm_ios.runtime.device import require_cpu
+from tvm_ios.runtime.cuda_module import CudaGraphModule
+from tvm_ios.runtime.cuda_native import compile_streams_object
+from tvm_ios.runtime.device import require_cpu, require_cuda
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
@@ -59,12 +61,14 @@ def export_artifact(
     """
     verify_plan(plan)
     path = Path(path)
-    runtime = compile_runtime_object()
+    addons = [str(compile_runtime_object())]
+    if _is_cuda(_device_target(factory.target)):
+        addons.append(str(compile_streams_object()))
     with_plan = _attach_plan(factory, plan)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
-            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=[str(runtime)])
+            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
             append_footer(library, _identity(factory.target, plan))
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
@@ -80,7 +84,8 @@ def load(
     *,
     options: LaneOptions | None = None,
     any_processor_model: bool = False,
-) -> MultiStreamGraphModule:
+    cuda_graph: bool = True,
+) -> MultiStreamGraphModule | CudaGraphModule:
     """Load what :func:`export_artifact` wrote.
 
     Parameters
@@ -88,31 +93,52 @@ def load(
     path
         The file.
     device
-        ``tvm.cpu()``, the only one there is; may be omitted.
+        ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if the file was made for one; may be
+        omitted.
     lanes
-        Threads, the caller's included; what the plan was made for where omitted.
+        Threads, the caller's included; what the plan was made for where omitted. For CPUs.
     options
-        How lanes share work and wait.
+        How lanes share work and wait. For CPUs.
     any_processor_model
         True accepts a file tuned on another processor model, if this one has all its instruction
         sets.
+    cuda_graph
+        On a GPU, True replays a run in one launch and False issues every kernel.
 
     Raises
     ------
     ArtifactError
         If the file is unreadable, damaged, or made for another processor, TVM or plan version.
     OptionError
-        If the device is no CPU, or there are more lanes than cores.
+        If the device is another one than the file was made for, or there are more lanes than
+        cores.
+    HostError
+        If there is no driver, no such GPU, or one that does not run this code.
+    ExecutionError
+        If there is too little memory on the GPU.
     """
     path = Path(path)
-    require_cpu(device)
     identity = read_footer(path)
+    target = tvm.target.Target(identity.target)
+    ordinal = require_cuda(device) if _is_cuda(target) else None
+    if ordinal is None:
+        require_cpu(device)
+    any_model = any_processor_model or ordinal is not None
     try:
-        identity.require_fit(read_processor(), tvm.__version__, any_model=any_processor_model)
+        identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
     library = KernelLibrary(path)
     params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
+    if ordinal is not None:
+        return CudaGraphModule(
+            read_plan(library),
+            library,
+            params,
+            device=ordinal,
+            cuda_graph=cuda_graph,
+            arch=str(target.attrs["arch"]),
+        )
     return MultiStreamGraphModule(read_plan(library), library, params, lanes=lanes, options=options)
 
 
@@ -157,20 +183,26 @@ def _attach_plan(
 
 def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:
     here = read_processor()
-    target = _cpu_target(target)
+    target = _device_target(target)
+    host = (target.host or tvm.target.Target("llvm")) if _is_cuda(target) else target
     return ArtifactIdentity(
         plan_version=PLAN_VERSION,
         tvm_version=tvm.__version__,
         target=str(target),
         architecture=here.architecture,
         processor_model=here.model,
-        features=needed_features(tvm.target.codegen.llvm_get_cpu_features(target)),
+        features=needed_features(tvm.target.codegen.llvm_get_cpu_features(host)),
         lanes=plan.lanes,
     )
 
 
-def _cpu_target(target: Any) -> tvm.target.Target:
+def _device_target(target: Any) -> tvm.target.Target:
+    """The only target of a factory, which holds it in a list or by device type."""
     if isinstance(target, tvm.target.Target):
         return target
     targets = target.values() if hasattr(target, "values") else target
     return next(tvm.target.Target(entry) for entry in targets)
+
+
+def _is_cuda(target: tvm.target.Target) -> bool:
+    return str(target.kind.name) == "cuda"

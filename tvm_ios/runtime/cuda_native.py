@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tvm._ffi.base import _LIB
 
-from tvm_ios.core.c_compiler import compile_shared
+from tvm_ios.core.c_compiler import compile_object, compile_shared
 from tvm_ios.runtime.cuda_driver import CudaDriver
 from tvm_ios.runtime.cuda_order import StreamProgram
 from tvm_ios.runtime.kernel_library import KernelLibrary
@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "StreamBinding",
     "Workspaces",
+    "compile_streams_object",
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
@@ -37,7 +38,8 @@ NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """What growing a workspace calls."""
 _NATIVE = Path(__file__).parent / "native"
-_SOURCES = ("cuda_streams.c", "lane_executor.h", "tvm_abi.h")
+_SOURCE = _NATIVE / "cuda_streams.c"
+_HEADERS = ("lane_executor.h", "tvm_abi.h")
 _MAX_BLOCKS = 64
 
 
@@ -203,16 +205,20 @@ class NativeStreams:
     ----------
     driver
         The driver.
+    kernels
+        The kernels to run: an exported file brings the native functions along.
 
     Raises
     ------
     HostError
-        If there is no working C compiler.
+        If the file does not, and there is no working C compiler.
     """
 
-    def __init__(self, driver: CudaDriver) -> None:
+    def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
         self.driver = driver
-        self._library = _load()
+        self._kernels = kernels
+        brings = hasattr(kernels.code, "tvm_ios_cuda_issue")
+        self._library = kernels.code if brings else _shared()
         functions = _Functions(
             set_stream=address_of(_LIB, "TVMSetStream"),
             take_workspace=address_of(_LIB, "TVMBackendAllocWorkspace"),
@@ -226,21 +232,22 @@ class NativeStreams:
             end_capture=driver.address("cuStreamEndCapture"),
         )
         self._library.tvm_ios_cuda_bind(ctypes.byref(functions))
-        self.free_workspace = self._library.tvm_ios_cuda_free_workspace
+        self.free_workspace = self._library["tvm_ios_cuda_free_workspace"]
         self._issue = self._library["tvm_ios_cuda_issue"]
         self._issue.argtypes, self._issue.restype = [c_void_p] * 3, None
         self._capture = self._library["tvm_ios_cuda_capture"]
         self._capture.argtypes, self._capture.restype = [c_void_p] * 4, c_void_p
 
-    def hook(self, library: KernelLibrary) -> None:
-        """Serve the kernels of a library with workspace of the stream they run on.
+    def hook(self) -> None:
+        """Serve the kernels with workspace of the stream they run on.
 
-        Threads that issue no stream program get TVM's own.
+        Threads that issue no stream program get TVM's own. To be called before each run, since
+        loading the file once more, as stock TVM does, undoes it.
         """
         take = address_of(self._library, "tvm_ios_cuda_take_workspace")
         give = address_of(self._library, "tvm_ios_cuda_give_workspace")
-        library.redirect("TVMBackendAllocWorkspace", take)
-        library.redirect("TVMBackendFreeWorkspace", give)
+        self._kernels.redirect("TVMBackendAllocWorkspace", take)
+        self._kernels.redirect("TVMBackendFreeWorkspace", give)
 
     def issue(self, binding: StreamBinding, caller: int) -> Outcome:
         """Issue a program.
@@ -275,11 +282,26 @@ class NativeStreams:
         return graph or 0, outcome
 
 
+def compile_streams_object() -> Path:
+    """The native side as an object file to link into an exported model.
+
+    Raises
+    ------
+    HostError
+        If there is no working C compiler.
+    """
+    return compile_object(_SOURCE, _flags())
+
+
 @cache
-def _load() -> ctypes.CDLL:
+def _shared() -> ctypes.CDLL:
+    """The native side as a library of its own, compiled on first use."""
+    return ctypes.CDLL(str(compile_shared(_SOURCE, _flags())))
+
+
+def _flags() -> tuple[str, ...]:
+    """The compile cache keys on one file, so the digest of all of them is made a flag."""
     digest = hashlib.sha256()
-    for name in _SOURCES:
+    for name in (_SOURCE.name, *_HEADERS):
         digest.update((_NATIVE / name).read_bytes())
-    # The compile cache keys on one file.
-    flags = (f"-DTVM_IOS_SOURCES=0x{digest.hexdigest()[:12]}",)
-    return ctypes.CDLL(str(compile_shared(_NATIVE / _SOURCES[0], flags)))
+    return (f"-DTVM_IOS_SOURCES=0x{digest.hexdigest()[:12]}",)

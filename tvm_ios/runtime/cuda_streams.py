@@ -87,11 +87,10 @@ class CudaStreamExecutor:
         self.device = device
         self.program = order_on_streams(plan)
         self.lock = threading.RLock()
-        self._library = library
         self._memory = memory
         kernels = [library.kernel(launch.kernel) for launch in plan.launches]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
-        self._native = NativeStreams(device.driver)
+        self._native = NativeStreams(device.driver, library)
         self._last_caller = 0
         self._closed = False
         self._handles = CudaHandles(device)
@@ -201,7 +200,7 @@ class CudaStreamExecutor:
         if self._closed:
             raise ExecutionError("this executor is closed; load the model again")
         self.device.activate()
-        self._native.hook(self._library)  # loading the file once more, by stock TVM, undoes it
+        self._native.hook()
         caller = current_stream()
         if caller != self._last_caller:
             # The run before joined another stream, which this run does not wait for.

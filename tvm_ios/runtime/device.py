@@ -8,7 +8,7 @@ import tvm
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["require_cpu"]
+__all__ = ["require_cpu", "require_cuda"]
 
 
 def require_cpu(device: Any) -> None:
@@ -26,12 +26,38 @@ def require_cpu(device: Any) -> None:
     """
     if device is None:
         return
+    given = _known(device, "tvm.cpu()")
+    if given.device_type != tvm.cpu().device_type:
+        raise OptionError(f"device is {device}, but this model is compiled for tvm.cpu()")
+
+
+def require_cuda(device: Any) -> int:
+    """The number of a GPU; every other device is refused.
+
+    Parameters
+    ----------
+    device
+        A :class:`tvm.runtime.Device`, its name, or None for the first GPU.
+
+    Raises
+    ------
+    OptionError
+        If it is another device, or none that TVM knows.
+    """
+    if device is None:
+        return 0
+    given = _known(device, "tvm.cuda()")
+    if given.device_type != tvm.cuda().device_type:
+        raise OptionError(f"device is {device}, but this model is compiled for tvm.cuda()")
+    return int(given.device_id)
+
+
+def _known(device: Any, example: str) -> Any:
     try:
         given = tvm.device(device) if isinstance(device, str) else device
-        is_cpu = given.device_type == tvm.cpu().device_type
+        given.device_type  # noqa: B018 - what every device has
     except (ValueError, AttributeError) as error:
         raise OptionError(
-            f"device is {device!r}, which TVM does not know; pass tvm.cpu()"
+            f"device is {device!r}, which TVM does not know; pass {example}"
         ) from error
-    if not is_cpu:
-        raise OptionError(f"device is {device}; this version runs on tvm.cpu() only")
+    return given

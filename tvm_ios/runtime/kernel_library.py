@@ -95,6 +95,11 @@ class KernelLibrary:
             "together, export the model again"
         )
 
+    @property
+    def code(self) -> ctypes.CDLL:
+        """The file as the dynamic loader has it."""
+        return self._library
+
     def redirect(self, function: str, address: int) -> None:
         """Let the kernels call another function in place of one of TVM's backend."""
         if _has(self._library, f"__{function}"):
