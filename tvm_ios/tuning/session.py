@@ -212,7 +212,7 @@ def tuned_kernels(
             build(FASTER_ONLY)
     with clock.phase("check tuned"):
         best, found = choose_build(builds, lanes=lanes, options=compare_options, device=device)
-    notes += found
+    notes += [f"tuned kernels, {note}" for note in found]
     if best == UNTUNED:
         notes.append("no records make the network faster beyond the noise, so none are used")
     used = best != UNTUNED
