@@ -80,7 +80,7 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(network, log, tm
     report = model.report()
     assert "conv2d_NCHWc" in report.tuning
     assert report.tuning in report.as_text()
-    assert any(note.startswith("tuned kernels (") for note in report.notes)
+    assert any(note.startswith("tuned kernels, ") for note in report.notes)
     assert {"tune", "build tuned", "check tuned"} <= report.phase_s.keys()
 
 
