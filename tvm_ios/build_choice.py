@@ -81,10 +81,10 @@ def build_padded_or_not(
     as_it_is = ChosenBuild(mod=mod, params=params, built=built)
     if not pad:
         return as_it_is
+    padded_mod, padded = pad_channels(mod, params, built.prepared.target)
+    if not padded:
+        return as_it_is
     with clock.phase("build padded"):
-        padded_mod, padded = pad_channels(mod, params, built.prepared.target)
-        if not padded:
-            return as_it_is
         padded_built = build_model(padded_mod, None, built.prepared.target, name=name)
     with clock.phase("check padded"):
         builds = {AS_IT_IS: built, PADDED: padded_built}
