@@ -1,285 +1,27 @@
 """Runs in a process of its own, under the stand-in for CUDA: ``cuda_child.py SCENARIO JSON``.
 
-The executor, TVM, its host code and its module loader are the real ones; only device code is
-missing, since nothing would run it. Each scenario prints what it saw as the last line, in JSON.
+The executor, TVM, its host code and its module loader are the real ones. Each scenario prints what
+it saw as the last line, in JSON.
 """
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
-import os
-import re
 import sys
 import threading
 import warnings
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import cuda_record
 import numpy as np
 import tvm
+from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
+from cuda_model import Model, build, network
 
 from tvm_ios.errors import TvmIosError
-from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_order import StepKind
-from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.plan import ExecutionPlan, launches_before
-
-KINDS = ("streams", "events", "graphs", "executables", "allocations", "contexts")
-
-
-# ---- Building, where no stand-in is needed ----
-
-
-def build(model, folder):
-    """Compile a network for CUDA without device code; write what the scenarios need."""
-    from tvm.contrib import cc
-
-    from tvm_ios.core.c_compiler import compile_object
-    from tvm_ios.host import cached_libinfo
-    from tvm_ios.relay import build as build_module
-    from tvm_ios.relay import placements_for, prepare
-    from tvm_ios.runtime.lower import lower_plan
-    from tvm_ios.search.baselines import greedy_schedule
-
-    tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
-    with cached_libinfo():
-        prepared = prepare(*_network(model), "cuda -arch=sm_90")
-        built = build_module(prepared.module, prepared.target, prepared.params)
-    folder = Path(folder)
-    kernels = Path(__file__).with_name("native") / "cuda_kernels.c"
-    library = built.factory.get_lib()
-    library.export_library(
-        str(folder / "kernels.so"), fcompile=cc.create_shared, addons=[str(compile_object(kernels))]
-    )
-    source = "".join(each.get_source() for each in library.imported_modules)
-    lines = [
-        f"{name} {arguments.count(',') + 1}"
-        for name, arguments in re.findall(
-            r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)", source
-        )
-    ]
-    (folder / "arguments.txt").write_text("\n".join(dict.fromkeys(lines)))
-    (folder / "params").write_bytes(tvm.runtime.save_param_dict(built.params))
-    placements = placements_for(built.extraction, greedy_schedule(built.extraction.graph))
-    for lanes in range(1, 5):
-        names = built.operator_names
-        plan = lower_plan(built.graph_json, placements, lanes=lanes, operator_names=names)
-        (folder / f"plan{lanes}.json").write_text(plan.to_json())
-    return {}
-
-
-def _network(model):
-    from tvm import relay
-
-    from tvm_ios.models import nasnet_small, squeezenet
-
-    if model == "squeezenet":
-        return squeezenet(image_size=64)
-    if model == "nasnet_small":
-        return nasnet_small()
-    data = relay.var("data", shape=(1, 16, 8, 8))
-    random = np.random.default_rng(1)
-    params = {}
-
-    def convolution(value, kernel, inputs, outputs):
-        name = f"weight{len(params)}"
-        shape = (outputs, inputs, kernel, kernel)
-        params[name] = tvm.nd.array(random.standard_normal(shape).astype("float32"))
-        padding = (kernel // 2, kernel // 2)
-        return relay.nn.relu(relay.nn.conv2d(value, relay.var(name, shape=shape), padding=padding))
-
-    if model == "small":
-        first = [
-            convolution(data, 1, 16, 16),
-            convolution(data, 3, 16, 16),
-            relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
-        ]
-        joined = relay.concatenate(first, axis=1)
-        second = [convolution(joined, 3, 48, 8), convolution(joined, 1, 48, 16)]
-        result = relay.concatenate(second, axis=1)
-    else:  # operators of several kernels, with workspace between them
-        sorted_ = [relay.argsort(convolution(data, 1, 16, width), axis=1) for width in (16, 24, 48)]
-        result = relay.concatenate(sorted_, axis=1)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(result)), params
-
-
-# ---- What the scenarios share ----
-
-
-@cache
-def stand_in():
-    """The stand-in, preloaded."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def mark(text):
-    """A line of our own in the record."""
-    stand_in().stand_in_mark(text.encode())
-
-
-def record():
-    """What was recorded so far."""
-    return cuda_record.read_record(Path(os.environ["CUDA_STAND_IN_LOG"]))
-
-
-def live():
-    """What is not freed, by kind; nothing is left out."""
-    gc.collect()
-    counts = {kind: stand_in().stand_in_live(kind.encode()) for kind in KINDS}
-    return {kind: count for kind, count in counts.items() if count}
-
-
-class Model:
-    """What :func:`build` wrote."""
-
-    def __init__(self, folder, lanes=2):
-        folder = Path(folder)
-        self.plan = ExecutionPlan.from_json((folder / f"plan{lanes}.json").read_text())
-        self.library = KernelLibrary(folder / "kernels.so", shared_runtime())
-        self.params = tvm.runtime.load_param_dict((folder / "params").read_bytes())
-        lines = (folder / "arguments.txt").read_text().splitlines()
-        self.kernels = [line.split()[0] for line in lines]
-
-    def module(self, plan=None, **options):
-        return CudaGraphModule(plan or self.plan, self.library, self.params, **options)
-
-    def data(self):
-        entry = next(e for e in self.plan.inputs if e.name not in self.params)
-        tensor = self.plan.tensors[entry.tensor]
-        return entry.name, np.ones(tensor.shape, tensor.dtype)
-
-    def names(self, launch):
-        """Device kernels of a launch, in order."""
-        own = re.compile(rf"{launch.kernel}_kernel(_\d+)?")
-        named = [name for name in self.kernels if own.fullmatch(name)]
-        return sorted(named, key=lambda name: (len(name), name))
-
-    def calling(self, kernel, at):
-        """The plan with another host function for one operator."""
-        launches = list(self.plan.launches)
-        launches[at] = replace(launches[at], kernel=kernel)
-        return replace(self.plan, launches=tuple(launches))
-
-
-def launches_by_stream(model, calls):
-    """For each stream the launches of the plan whose kernels it was given; and who owns them.
-
-    Streams are numbered as they were made, which is the order of the lanes.
-    """
-    plan = model.plan
-    lanes = sorted({group.lane for group in plan.groups})
-    kernels = [call for call in calls if call.name == "cuLaunchKernel"]
-    owner, wrong = {}, []
-    for lane in lanes:
-        stream = lanes.index(lane) + 1
-        issued = [(n, c.fields["kernel"]) for n, c in enumerate(kernels) if c.stream == stream]
-        wanted = [
-            (launch, name)
-            for group in plan.groups
-            if group.lane == lane
-            for launch in group.launches
-            for name in model.names(plan.launches[launch])
-        ]
-        if [name for _, name in issued] != [name for _, name in wanted]:
-            wrong.append({"stream": stream, "issued": issued, "wanted": wanted})
-            continue
-        owner |= {n: launch for (n, _), (launch, _) in zip(issued, wanted, strict=True)}
-    if len(owner) != len(kernels):
-        wrong.append("kernels on other streams")
-    return owner, wrong
-
-
-def check_order(model, module, calls, caller):
-    """What is wrong with the order of recorded calls that are one run forked from the caller."""
-    plan, table = model.plan, module._memory.table
-    owner, wrong = launches_by_stream(model, calls)
-    if wrong:
-        return {"launches": wrong}
-    framed = cuda_record.between_works(calls, caller)
-    works = [call for call in framed if call.name in cuda_record.WORK]
-    before = cuda_record.works_before(framed)
-    last = len(works) - 1
-    groups = launches_before(plan.groups)
-    pieces = [0] * len(plan.launches)  # of each launch, as a mask of works
-    for kernel, launch in owner.items():
-        pieces[launch] |= 1 << kernel + 1
-    needed = [0] * len(works)
-    for kernel, launch in owner.items():
-        needed[kernel + 1] = 1  # the fork
-        for other in range(len(plan.launches)):
-            if groups[launch] >> other & 1:
-                needed[kernel + 1] |= pieces[other]
-    needed[last] = (1 << last) - 1  # the join
-    unordered = [
-        (plan.launches[owner[n - 1]].operator if n < last else "join")
-        for n in range(1, len(works))
-        if needed[n] & ~before[n]
-    ]
-    ranges = [_ranges(plan, table, launch) for launch in plan.launches]
-    others: dict[int, set[int]] = {}
-    for number, call in enumerate(works[1:last]):
-        for pointer in set(call.pointers) - {begin for begin, _, _ in ranges[owner[number]]}:
-            others.setdefault(pointer, set()).add(call.stream)
-    return {
-        "launches": [],
-        "unordered": unordered,
-        "sharing": _sharing(plan, ranges, owner, before, pieces),
-        "needless": [c.fields for c in cuda_record.needless_waits(framed, needed)],
-        "strangers": len(others.keys() - workspace_sizes()),
-        "workspace": len(others),
-        "shared_workspace": sum(len(streams) > 1 for streams in others.values()),
-        "pointers": sum(len(call.pointers) for call in works),
-        "waits": sum(call.name == "cuStreamWaitEvent" for call in calls),
-        "streams": len({call.stream for call in works}) - 1,
-    }
-
-
-def _ranges(plan, table, launch):
-    """Bytes that a launch touches: begin, end, whether it writes them."""
-    return [
-        (table.data(tensor), table.data(tensor) + plan.tensors[tensor].size_bytes, writes)
-        for tensors, writes in ((launch.inputs, False), (launch.outputs, True))
-        for tensor in tensors
-    ]
-
-
-def _sharing(plan, ranges, owner, before, pieces):
-    """Pairs of launches that touch the same bytes, one of them writing, in no order."""
-    first = {launch: kernel for kernel, launch in reversed(owner.items())}
-    return [
-        [plan.launches[i].operator, plan.launches[j].operator]
-        for j in range(len(plan.launches))
-        for i in range(j)
-        if j in first
-        and pieces[i] & ~before[first[j] + 1]
-        and any(
-            (writes or overwrites) and low < end and begin < high
-            for begin, end, writes in ranges[i]
-            for low, high, overwrites in ranges[j]
-        )
-    ]
-
-
-def workspace_sizes():
-    """Bytes of everything that was allocated for kernels to work in, by address."""
-    return {
-        int(call.fields["address"], 16): int(call.fields["size"])
-        for call in record()
-        if call.name == "allocated" and call.fields["by"] == "cuMemAlloc_v2"
-    }
-
-
-def names_of(calls):
-    """Names of calls, each once, sorted."""
-    return sorted({call.name for call in calls})
-
-
-# ---- Scenarios ----
+from tvm_ios.runtime.plan import launches_before
 
 
 def streams(folder, lanes):
@@ -537,6 +279,7 @@ def interface(folder):
             "results": len(result.results),
             "read": bool((module.get_input(name).numpy() == value).all()),
             "streams": module.num_streams,
+            "text": module.as_text().splitlines(),
         }
         errors = {}
         for what, action in {
@@ -598,6 +341,54 @@ def no_device():
     return {"error": _error_of(CudaDevice)}
 
 
+def compiled(target, path):
+    """A network from ``compile_schedule`` with real device code, exported and loaded."""
+    from tvm.contrib import graph_executor
+
+    import tvm_ios
+    from tvm_ios.core.schedule import Stage, Strategy
+    from tvm_ios.search.baselines import greedy_schedule
+
+    mod, params = network("small")
+    sequential = tvm_ios.compile_schedule(mod, params, target)
+    greedy = greedy_schedule(sequential.graph)
+    names = sequential.graph.operators
+    first, *rest = greedy.stages
+    split = {True: [], False: []}
+    for group in first.groups:
+        split[names[group[0]].name.startswith("conv2d")].append(group)
+    merge = Stage(tuple(split[True]), Strategy.MERGE), Stage(tuple(split[False]))
+    merged = replace(greedy, stages=(*merge, *rest))
+    seen = {"lanes": [sequential.plan.lanes], "launches": [], "runs": [], "stock": []}
+    for schedule in (greedy, merged):
+        model = tvm_ios.compile_schedule(mod, params, target, schedule=schedule)
+        seen["lanes"].append(model.plan.lanes)
+        seen["launches"].append(len(model.plan.launches))
+        model.export_library(path)
+        for make in (model.executor, lambda: tvm_ios.load(path, tvm.cuda())):
+            with make() as module:
+                module.run(data=np.ones((1, 16, 8, 8), "float32"))
+                shape = list(module.get_output(0).numpy().shape)
+                brings = module._streams._native._library is module._library.code
+                seen["runs"].append([shape, module.fallback, brings])
+        factory = tvm.runtime.load_module(path)
+        stock = graph_executor.GraphModule(factory["default"](tvm.cuda()))
+        stock.run()
+        seen["stock"].append(list(stock.get_output(0).shape))
+        del factory, stock
+    seen["errors"] = [
+        _error_of(action)
+        for action in (
+            lambda: model.executor(tvm.cpu()),
+            lambda: model.executor(lanes=1),
+            lambda: tvm_ios.load(path, tvm.cpu()),
+            lambda: tvm_ios.tune(mod, params, target),
+            lambda: tvm_ios.compile_schedule(mod, params, target, lanes=99),
+        )
+    ]
+    return seen
+
+
 # ---- Errors at every call ----
 
 
@@ -653,5 +444,5 @@ def life(model, graphs):
 
 
 if __name__ == "__main__":
-    result = globals()[sys.argv[1]](**json.loads(sys.argv[2]))
-    print(json.dumps(result))
+    scenario = {**globals(), "build": build}[sys.argv[1]]
+    print(json.dumps(scenario(**json.loads(sys.argv[2]))))

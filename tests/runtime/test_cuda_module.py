@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 
@@ -12,6 +14,7 @@ def test_it_answers_like_a_graph_module(cuda_stand_in):
     assert seen["read"]
     assert seen["results"] == 3
     assert seen["streams"] == 2
+    assert [line.split(":")[0] for line in seen["text"]] == ["caller", "stream 1", "stream 2"]
     errors = seen["errors"]
     assert "convert it first" in errors["shape"]
     assert "must lie on cuda(0)" in errors["device"]
@@ -100,3 +103,58 @@ def test_an_error_at_any_call_is_told_and_leaves_nothing(cuda_stand_in, graphs):
         told.add(row["call"])
     assert {"cuLaunchKernel", "cuStreamWaitEvent", "cuEventRecord", "cuMemAlloc_v2"} < told
     assert ("cuGraphLaunch" in told) == graphs
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="device code needs nvcc on PATH")
+def test_a_schedule_is_compiled_exported_and_loaded(cuda_stand_in, tmp_path):
+    target = "cuda -arch=sm_90"
+    seen = cuda_stand_in.run("compiled", target=target, path=str(tmp_path / "model.so"))
+    assert seen["lanes"] == [1, 3, 2]
+    # Slices of the merged convolution are views, so what joins them with the pooling is a kernel.
+    assert seen["launches"] == [5, 5]
+    shape = [1, 24, 8, 8]
+    # A loaded file brings its native code along, so that loading needs no C compiler.
+    assert seen["runs"] == [[shape, None, False], [shape, None, True]] * 2
+    assert seen["stock"] == [shape, shape]
+    cpu, lanes, load, tune, streams = seen["errors"]
+    for error in (cpu, load):
+        assert "device is cpu(0), but this model is compiled for tvm.cuda()" in error
+    assert "lanes and options are for CPUs; this model runs on 2 streams" in lanes
+    assert "prices stages for llvm targets only" in tune
+    assert "tvm_ios.compile_schedule" in tune
+    assert "give 1 to 32 streams" in streams
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_outputs_on_a_gpu_are_those_of_stock_tvm(cuda_graph):
+    """The same kernels on the same values: not a bit differs, run after run."""
+    import numpy as np
+    import tvm
+    from tvm.contrib import graph_executor
+
+    import tvm_ios
+    from tvm_ios.models import nasnet_small
+    from tvm_ios.search.baselines import greedy_schedule
+
+    if not tvm.cuda().exist:
+        pytest.skip("there is no GPU, or no driver of it")
+    mod, params = nasnet_small()
+    first = tvm_ios.compile_schedule(mod, params, "cuda")
+    schedule = greedy_schedule(first.graph)
+    model = tvm_ios.compile_schedule(mod, params, "cuda", schedule=schedule)
+    stock = graph_executor.GraphModule(model.kernels.staged.factory["default"](tvm.cuda()))
+    random = np.random.default_rng(1)
+    with model.executor(cuda_graph=cuda_graph) as module:
+        assert module.num_streams > 1
+        (name,) = {e.name for e in model.plan.inputs} - model.kernels.staged.params.keys()
+        shape = module.get_input(name).shape
+        for _ in range(20):
+            value = random.standard_normal(shape).astype("float32")
+            stock.run(**{name: value})
+            module.run(**{name: value})
+            expected, found = (each.get_output(0).numpy() for each in (stock, module))
+            np.testing.assert_array_equal(found, expected)
+        assert module.fallback is None

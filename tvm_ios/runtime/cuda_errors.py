@@ -47,6 +47,6 @@ def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
         # Nothing else that TVM calls runs out of memory.
         return "cudaMalloc" if name == "CUDA_ERROR_OUT_OF_MEMORY" else default_call, name, said
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(\w*Error: |Check failed)", line)]
+    telling = [line for line in lines if re.match(r"(\w*Error: |Check failed|Assert fail)", line)]
     said = (telling or lines or ["no error text"])[-1]
     return default_call, "an error of TVM", said[:300]

@@ -89,6 +89,10 @@ class CudaGraphModule(PlanModule):
         """Why it runs on streams though a graph was asked for; None where it does not."""
         return None if self._graphs is None else self._graphs.fallback
 
+    def as_text(self) -> str:
+        """What is issued, one line a stream: ``!n`` records event n, ``?n`` waits for it."""
+        return self._streams.program.as_text(self.plan)
+
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters; returns when they are there.
 

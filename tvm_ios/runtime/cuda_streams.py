@@ -12,26 +12,15 @@ from collections.abc import Callable
 from functools import cache, cached_property
 
 import tvm
-from tvm._ffi.base import py_str
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles, elapsed_ns, event_ns
-from tvm_ios.runtime.cuda_driver import CudaCallError, call_failed
-from tvm_ios.runtime.cuda_errors import read_tvm_error
+from tvm_ios.runtime.cuda_failures import explain
 from tvm_ios.runtime.cuda_memory import CudaMemory
-from tvm_ios.runtime.cuda_native import (
-    BEGIN_CAPTURE,
-    END_CAPTURE,
-    NO_STEP,
-    WORKSPACE_CALLS,
-    NativeStreams,
-    Outcome,
-    StreamBinding,
-    Workspaces,
-)
+from tvm_ios.runtime.cuda_native import NO_STEP, NativeStreams, StreamBinding, Workspaces
 from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches
-from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.trace import TraceEvent
 
@@ -39,8 +28,6 @@ __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
 
 TRACED_RUNS = 3
 """A trace describes the last of so many runs."""
-CAPTURE_INVALIDATED = 901
-"""``CUDA_ERROR_STREAM_CAPTURE_INVALIDATED``: how a capture with a forbidden call ends."""
 
 
 class CannotCaptureError(Exception):
@@ -142,10 +129,7 @@ class CudaStreamExecutor:
             return graph
         if graph:
             self.device.driver.call("cuGraphDestroy", graph)
-        error = self._explain(self.program, outcome)
-        if outcome.step >= 0 and outcome.end_status == CAPTURE_INVALIDATED:
-            where = self._where(self.program.steps[outcome.step])
-            error = self.device.driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
+        error = explain(self.device.driver, self.plan, self.program, outcome)
         if error.is_of_capture:
             raise CannotCaptureError(str(error)) from error
         raise error
@@ -258,7 +242,7 @@ class CudaStreamExecutor:
     def _issue(self, binding: StreamBinding, caller: int) -> None:
         outcome = self._native.issue(binding, caller)
         if outcome.step != NO_STEP:
-            error = self._explain(binding.program, outcome)
+            error = explain(self.device.driver, self.plan, binding.program, outcome)
             self.device.settle()  # so that nothing runs on while the caller mends things
             raise error
 
@@ -283,45 +267,3 @@ class CudaStreamExecutor:
             start_ns=start_ns,
             end_ns=end_ns,
         )
-
-    def _explain(self, program: StreamProgram, outcome: Outcome) -> CudaCallError:
-        failed = self.device.driver.failed
-        if outcome.step == BEGIN_CAPTURE:
-            return failed("cuStreamBeginCapture_v2", outcome.status, "the capture of this model")
-        if outcome.step == END_CAPTURE:
-            return failed("cuStreamEndCapture", outcome.status, "the capture of this model")
-        step = program.steps[outcome.step]
-        where = self._where(step)
-        if step.kind is not StepKind.LAUNCH:
-            call = "cuEventRecord" if step.kind is StepKind.RECORD else "cuStreamWaitEvent"
-            return failed(call, outcome.status, where)
-        if outcome.workspace_status:
-            where += f", {outcome.workspace_bytes:,} bytes of workspace"
-            call = WORKSPACE_CALLS[outcome.workspace_call]
-            return failed(call, outcome.workspace_status, where)
-        call, name, text = read_tvm_error(_last_error(), default_call="its host function")
-        return call_failed(call, name=name, text=text, where=where)
-
-    def _where(self, step: Step) -> str:
-        if step.group is None:
-            fork = step.kind is StepKind.RECORD
-            return (
-                "the fork from the caller's stream" if fork else "the join to the caller's stream"
-            )
-        group = self.plan.groups[step.group]
-        launches = group.launches
-        number = {
-            StepKind.LAUNCH: step.index,
-            StepKind.RECORD: launches[-1],
-            StepKind.WAIT: launches[0],
-        }[step.kind]
-        launch = self.plan.launches[number]
-        return (
-            f"operator {launch.operator!r} (kernel {launch.kernel}, stage {group.stage}, "
-            f"stream {step.stream})"
-        )
-
-
-def _last_error() -> str:
-    get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(last_error_address())
-    return str(py_str(get_text() or b""))

@@ -1,0 +1,76 @@
+"""Says what failed when a stream program was issued: the call, the reason, and the operator."""
+
+from __future__ import annotations
+
+import ctypes
+
+from tvm._ffi.base import py_str
+
+from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, call_failed
+from tvm_ios.runtime.cuda_errors import read_tvm_error
+from tvm_ios.runtime.cuda_native import BEGIN_CAPTURE, END_CAPTURE, WORKSPACE_CALLS, Outcome
+from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram
+from tvm_ios.runtime.kernel_library import last_error_address
+from tvm_ios.runtime.plan import ExecutionPlan
+
+__all__ = ["explain"]
+
+CAPTURE_INVALIDATED = 901
+"""``CUDA_ERROR_STREAM_CAPTURE_INVALIDATED``: how a capture with a forbidden call ends."""
+
+
+def explain(
+    driver: CudaDriver, plan: ExecutionPlan, program: StreamProgram, outcome: Outcome
+) -> CudaCallError:
+    """The error to raise for a program that was not issued to its end.
+
+    Parameters
+    ----------
+    driver
+        Knows the names of errors.
+    plan, program
+        What was to run, and as which steps.
+    outcome
+        What failed; to be explained on the same thread, before TVM is called again.
+    """
+    if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
+        begin = outcome.step == BEGIN_CAPTURE
+        call = "cuStreamBeginCapture_v2" if begin else "cuStreamEndCapture"
+        return driver.failed(call, outcome.status, "the capture of this model")
+    step = program.steps[outcome.step]
+    where = _where(plan, step)
+    if step.kind is not StepKind.LAUNCH:
+        call = "cuEventRecord" if step.kind is StepKind.RECORD else "cuStreamWaitEvent"
+        return driver.failed(call, outcome.status, where)
+    if outcome.workspace_status:
+        where += f", {outcome.workspace_bytes:,} bytes of workspace"
+        return driver.failed(
+            WORKSPACE_CALLS[outcome.workspace_call], outcome.workspace_status, where
+        )
+    call, name, text = read_tvm_error(_last_error(), default_call="its host function")
+    error = call_failed(call, name=name, text=text, where=where)
+    if outcome.end_status == CAPTURE_INVALIDATED and not error.is_of_capture:
+        return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
+    return error
+
+
+def _where(plan: ExecutionPlan, step: Step) -> str:
+    if step.group is None:
+        fork = step.kind is StepKind.RECORD
+        return "the fork from the caller's stream" if fork else "the join to the caller's stream"
+    group = plan.groups[step.group]
+    number = {
+        StepKind.LAUNCH: step.index,
+        StepKind.RECORD: group.launches[-1],
+        StepKind.WAIT: group.launches[0],
+    }[step.kind]
+    launch = plan.launches[number]
+    return (
+        f"operator {launch.operator!r} (kernel {launch.kernel}, stage {group.stage}, "
+        f"stream {step.stream})"
+    )
+
+
+def _last_error() -> str:
+    get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(last_error_address())
+    return str(py_str(get_text() or b""))
