@@ -15,6 +15,8 @@ from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten, read_schedule, with_attributes
 from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
@@ -118,6 +120,108 @@ def test_a_merged_stage_is_one_group_of_kernels(nets, partitioned):
     ]
     slices = [(f"conv2d_{i}.slice", 0) for i in range(3)]
     assert inside == [("conv2d_0+conv2d_1+conv2d_2", 0), *slices]
+
+
+def fire(nets, batch, *, order=(0, 1), read_twice=False):
+    """Two convolutions side by side, and a third of both; as in SqueezeNet."""
+    data = relay.var("data", shape=(batch, 16, 8, 8))
+    pieces = [
+        nets.conv(data, "a", 16, (1, 1), (0, 0)),
+        nets.conv(data, "b", 32, (3, 3), (1, 1)),
+    ]
+    joined = relay.concatenate([pieces[i] for i in order], axis=1)
+    result = nets.conv(joined, "c", 16, (1, 1), (0, 0), in_channels=48)
+    if read_twice:
+        result = relay.Tuple([result, relay.nn.max_pool2d(pieces[0], (2, 2))])
+    module, params = nets.finish(result, data)
+    return module, params, extract(prepare(module, params, nets.target).module)
+
+
+def fire_schedule(graph, members):
+    """The merge of two members, then everything else by itself."""
+    others = [i for i in range(len(graph)) if i not in members]
+    merged = Stage(tuple((i,) for i in members), Strategy.MERGE)
+    first = [i for i in others if i < min(members)]
+    stages = [Stage(((i,),)) for i in first]
+    stages += [merged, *(Stage(((i,),)) for i in others if i not in first)]
+    return schedule_of(graph, *stages)
+
+
+def convolutions_of_data(graph):
+    """The two that read the same tensor, in the order of their numbers."""
+    rows = {}
+    for index, operator in enumerate(graph.operators):
+        if operator.convolution is not None:
+            rows.setdefault(operator.convolution.operand, []).append(index)
+    return next(tuple(row) for row in rows.values() if len(row) == 2)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_merged_convolution_is_the_concatenation(nets, batch):
+    module, params, extraction = fire(nets, batch)
+    members = convolutions_of_data(extraction.graph)
+    schedule = fire_schedule(extraction.graph, members)
+    partitioned = rewrite(extraction.module, schedule)
+    assert read_schedule(partitioned) == schedule
+    assert read_schedule(relay.fromtext(partitioned.astext())) == schedule
+    names = [kernel.name for kernel in flatten(partitioned).kernels]
+    assert not any("slice" in name or "concatenate" in name for name in names)
+    assert "conv2d_0+conv2d_1" in names
+    data = nets.random_input(module)
+    (expected,) = nets.stock(module, params, data)
+    staged = build(partitioned, nets.target)
+    for outputs in (nets.stock(partitioned, None, data), nets.run(staged.factory, data)):
+        np.testing.assert_allclose(outputs[0], expected, rtol=1e-4, atol=1e-5)
+    plan = lower_plan(staged.graph_json, staged.placements, lanes=2)
+    verify_plan(plan)
+    assert len(plan.launches) == len(extraction.calls) - 2
+
+
+@pytest.mark.slow
+def test_in_another_order_it_is_not(nets):
+    module, params, extraction = fire(nets, 2)
+    forward = convolutions_of_data(extraction.graph)
+    schedule = fire_schedule(extraction.graph, forward[::-1])
+    partitioned = rewrite(extraction.module, schedule)
+    names = [kernel.name for kernel in flatten(partitioned).kernels]
+    assert sum("slice" in name for name in names) == 2
+    assert "concatenate_0" in names
+    data = nets.random_input(module)
+    (expected,) = nets.stock(module, params, data)
+    (actual,) = nets.stock(partitioned, None, data)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_member_with_another_reader_is_sliced_too(nets, batch):
+    module, params, extraction = fire(nets, batch, read_twice=True)
+    members = convolutions_of_data(extraction.graph)
+    partitioned = rewrite(extraction.module, fire_schedule(extraction.graph, members))
+    names = [kernel.name for kernel in flatten(partitioned).kernels]
+    assert [name for name in names if "slice" in name] == ["conv2d_0.slice"]
+    assert "concatenate_0" not in names
+    data = nets.random_input(module)
+    staged = build(partitioned, nets.target)
+    for ours, theirs in zip(
+        nets.run(staged.factory, data), nets.stock(module, params, data), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_concatenation_in_a_group_with_its_reader_is_handed_on(nets):
+    _, _, extraction = fire(nets, 2)
+    graph = extraction.graph
+    members = convolutions_of_data(graph)
+    joined = extraction.joins.index(members)
+    rest = tuple(range(joined, len(graph)))
+    before = [Stage(((i,),)) for i in range(members[0])]
+    merged = Stage(tuple((i,) for i in members), Strategy.MERGE)
+    schedule = schedule_of(graph, *before, merged, Stage((rest,)))
+    partitioned = rewrite(extraction.module, schedule)
+    assert read_schedule(partitioned) == schedule
+    kernels = flatten(partitioned).kernels
+    assert "concatenate_0" not in [kernel.name for kernel in kernels]
+    assert {kernel.stage for kernel in kernels if kernel.name == "conv2d_2"} == {len(before) + 1}
 
 
 def small(nets):

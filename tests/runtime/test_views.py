@@ -100,6 +100,53 @@ def test_reshapes_always_alias():
     assert found.location == ((0, 0), (0, 0), (2, 0), (2, 0))
 
 
+MERGED = [
+    ("merged", (0,), (1,)),
+    ("s", (1,), (2,)),
+    ("s", (1,), (3,)),
+    ("s", (1,), (4,)),
+]
+CUT = [None, SliceView(0), SliceView(64), SliceView(128)]
+
+
+def merged_and(joined, *, outputs=(6,), sizes=(16, 48, 16, 16, 16), size=32):
+    """Three slices of a merged convolution, tensors 2 to 4, some of them joined to tensor 5."""
+    operators = [*MERGED, ("concat", joined, (5,)), ("d", (5,), (6,))]
+    return graph([*sizes, size, 16], operators, outputs)
+
+
+@pytest.mark.parametrize(
+    ("joined", "size", "where"), [((2, 3, 4), 48, 0), ((2, 3), 32, 0), ((3, 4), 32, 64)]
+)
+def test_pieces_that_lie_one_after_another_are_their_concatenation(joined, size, where):
+    view = ConcatView((0, 64, 128)[: len(joined)])
+    found = resolve_views(merged_and(joined, size=size), [*CUT, view, None])
+    assert found.dropped == {1, 2, 3, 4}
+    assert found.location[1:6] == ((1, 0), (1, 0), (1, 64), (1, 128), (1, where))
+
+
+@pytest.mark.parametrize("joined", [(3, 2), (2, 4), (4, 3)])
+def test_pieces_in_another_order_or_with_gaps_are_copied(joined):
+    found = resolve_views(merged_and(joined), [*CUT, BOTH, None])
+    assert found.dropped == {1, 2, 3}
+    assert found.location[5] == (5, 0)
+
+
+def test_a_concatenation_that_is_an_output_has_memory_of_its_own():
+    found = resolve_views(merged_and((2, 3), outputs=(6, 5)), [*CUT, BOTH, None])
+    assert found.dropped == {1, 2, 3}
+
+
+def test_a_concatenation_in_place_moves_with_what_it_is_a_piece_of():
+    operators = [*MERGED, ("concat", (3, 4), (5,)), ("d", (5,), (6,)), ("concat", (1, 6), (7,))]
+    found = resolve_views(
+        graph([16, 48, 16, 16, 16, 32, 16, 64], operators, (7,)),
+        [*CUT, BOTH, None, ConcatView((0, 192))],
+    )
+    assert found.dropped == {1, 2, 3, 4, 6}
+    assert found.location[1:7] == ((7, 0), (7, 0), (7, 64), (7, 128), (7, 64), (7, 192))
+
+
 def test_a_slice_outside_its_input_is_refused():
     case = graph([16, 16, 16], [("a", (0,), (1,)), ("s", (1,), (2,))], (2,))
     with pytest.raises(PlanError, match="'o1': a slice of 64 bytes at byte 64"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.search.ios import search_ios
@@ -196,3 +196,57 @@ def test_a_budget_gives_the_best_of_what_is_priced(golden, one_block, asked, nat
     stopped = any("stopped early: 1 of 1 blocks" in note for note in found.notes)
     assert stopped == (asked < 1000)
     assert asked < 1000 or found.latency_ns == 189597
+
+
+class WholesPay:
+    """Merging costs as much as the longest member and a bit, but less where all can be merged.
+
+    The last operator is no convolution; side by side, operators cost little more than the longest.
+    """
+
+    def __init__(self, costs, bonus):
+        self.costs, self.bonus = costs, bonus
+
+    def price(self, _graph, stages):
+        return [self._price(stage) for stage in stages]
+
+    def floors(self, _graph, stages, prices):
+        return [
+            price - self.bonus * (not self._is_whole(stage))
+            for stage, price in zip(stages, prices, strict=True)
+        ]
+
+    def _price(self, stage):
+        members = [self.costs[index] for index in stage.operators]
+        if stage.strategy is Strategy.CONCURRENT:
+            return max(members) + 3 * len(members)
+        return max(members) + 4 * len(members) - self.bonus * self._is_whole(stage)
+
+    def _is_whole(self, stage):
+        return stage.strategy is Strategy.MERGE and len(stage.operators) == len(self.costs) - 1
+
+
+@given(costs=st.lists(st.integers(30, 60), min_size=3, max_size=6), bonus=st.integers(0, 30))
+def test_stages_may_cost_less_than_a_part_of_them_where_the_model_says_so(costs, bonus):
+    convolution = Convolution(
+        operand="x",
+        plain_operand=True,
+        input_shape=(8, 8, 8),
+        out_channels=8,
+        kernel=(1, 1),
+        strides=(1, 1),
+        padding=(0, 0, 0, 0),
+        epilogue="",
+    )
+    operators = [
+        Operator(
+            name=str(index), kind="conv2d", predecessors=(), workload="w", convolution=convolution
+        )
+        for index in range(len(costs))
+    ]
+    last = Operator(name="last", kind="pool", predecessors=(), workload="w")
+    graph = OperatorGraph("convolutions", (*operators, last))
+    model = WholesPay([*costs, 10], bonus)
+    lazy = search_ios(graph, model, SearchOptions(max_chain_size=3))
+    exhaustive = search_ios(graph, model, SearchOptions(), lazy=False)
+    assert lazy.latency_ns == exhaustive.latency_ns

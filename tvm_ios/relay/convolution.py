@@ -41,6 +41,11 @@ class ConvolutionPattern:
         """Whether data and weights are blocked, as in ``NCHW16c`` and ``OIHW16i16o``."""
         return len(self.convolution.checked_type.shape) == 5
 
+    @property
+    def channel_axis(self) -> int:
+        """Axis of the output that holds channels, or blocks of them."""
+        return 1
+
 
 def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
     """Read a fused, typed function; None where it is anything but such a convolution."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -15,7 +16,7 @@ from tvm_ios.relay.dataflow import callee, copy_call, kernel_calls, rebuild, res
 from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
 from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive, kernel_digest, unlabelled
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
-from tvm_ios.relay.views import view_of
+from tvm_ios.relay.views import joined_arguments, view_of
 from tvm_ios.runtime.placement import ConcatView, SliceView
 
 __all__ = ["Coverage", "Extraction", "extract", "is_prepared", "unlabelled_module"]
@@ -55,6 +56,11 @@ class Extraction:
     views: tuple[SliceView | ConcatView | None, ...]
     patterns: tuple[ConvolutionPattern | None, ...]
     """How every mergeable convolution is built."""
+    outputs: tuple[int, ...]
+    """Operators whose results ``main`` returns, ascending."""
+    joins: tuple[tuple[int, ...], ...]
+    """Mergeable convolutions whose channels an operator lays side by side, in their order; empty
+    for all that is no concatenation of such."""
     coverage: Coverage
 
 
@@ -156,14 +162,20 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
         for index, call in enumerate(calls)
     ]
     scheduled = [operator for operator in operators if operator.schedulable]
+    mergeable = tuple(
+        pattern if operator.convolution is not None else None
+        for pattern, operator in zip(patterns, operators, strict=True)
+    )
     return Extraction(
         module=module,
         graph=OperatorGraph(name, tuple(operators)),
         calls=calls,
         views=views,
-        patterns=tuple(
-            pattern if operator.convolution is not None else None
-            for pattern, operator in zip(patterns, operators, strict=True)
+        patterns=mergeable,
+        outputs=tuple(sorted({index_of[made] for made in _producers(module["main"].body)})),
+        joins=tuple(
+            () if reason is not None else _joined_convolutions(call, index_of, mergeable)
+            for call, reason in zip(calls, reasons, strict=True)
         ),
         coverage=Coverage(
             scheduled_operators=len(scheduled),
@@ -200,6 +212,8 @@ def _nothing(module: tvm.IRModule, name: str, obstacles: tuple[Obstacle, ...]) -
         calls=(),
         views=(),
         patterns=(),
+        outputs=(),
+        joins=(),
         coverage=coverage,
     )
 
@@ -296,6 +310,23 @@ def _producers(argument: relay.Expr) -> list[relay.Call]:
 def _predecessors(call: relay.Call, index_of: dict[relay.Call, int]) -> tuple[int, ...]:
     indices = {index_of[made] for argument in call.args for made in _producers(argument)}
     return tuple(sorted(indices))
+
+
+def _joined_convolutions(
+    call: relay.Call,
+    index_of: dict[relay.Call, int],
+    patterns: Sequence[ConvolutionPattern | None],
+) -> tuple[int, ...]:
+    """The mergeable convolutions whose channels a call lays side by side, if it does just that."""
+    found = joined_arguments(call.op, list(call.args))
+    if found is None:
+        return ()
+    axis, pieces = found
+    sources = [index_of.get(resolve_field(piece)) for piece in pieces]
+    joined = tuple(source for source in sources if source is not None)
+    own = [patterns[source] for source in joined]
+    along = all(pattern is not None and pattern.channel_axis == axis for pattern in own)
+    return joined if along and len(joined) == len(pieces) else ()
 
 
 def _convolution(

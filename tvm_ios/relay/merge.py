@@ -1,9 +1,10 @@
-"""Builds the kernels of a merge stage: one convolution of all members, and a slice for each.
+"""Builds the kernels of a merge stage: one convolution of all members, and slices of it.
 
 The geometry comes from :mod:`tvm_ios.core.merge_rule`. Weights are padded with zeros to the merged
 kernel and laid one after another along the output channels, per-channel arguments likewise; in a
 blocked layout whole blocks are laid one after another. At batch one each slice is contiguous, so
-the memory plan can make it a view.
+the memory plan can make it a view. A concatenation of just the members is the merged convolution
+itself, and a member that only it reads needs no slice.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relay.convolution import ConvolutionPattern
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.primitive import call_attribute
 
-__all__ = ["MergedKernels", "merge_stage_module", "merged_kernels"]
+__all__ = [
+    "MergedKernels",
+    "merge_stage_module",
+    "merged_kernels",
+    "slices_are_contiguous",
+    "stage_outputs",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +37,36 @@ class MergedKernels:
     """The calls that compute one merge stage."""
 
     convolution: relay.Call
-    slices: tuple[relay.Call, ...]
-    """One a member, in the order the members were given."""
+    slices: dict[int, relay.Call]
+    """By member, for those that need one."""
+
+
+def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutputs:
+    """What a merge stage makes; members in the order of their channels."""
+    readers: list[set[int]] = [set() for _ in extraction.calls]
+    for index, operator in enumerate(extraction.graph.operators):
+        for predecessor in operator.predecessors:
+            readers[predecessor].add(index)
+    for index in extraction.outputs:
+        readers[index].add(CALLER)
+    return merge_outputs(members, extraction.joins, readers)
+
+
+def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
+    """Whether channels of a convolution like this one are one piece of memory.
+
+    Raises
+    ------
+    ScheduleError
+        If the operator is no convolution that can be merged.
+    """
+    pattern = _pattern(extraction, member)
+    shape = pattern.convolution.checked_type.shape
+    return all(int(extent) == 1 for extent in shape[: pattern.channel_axis])
 
 
 def merged_kernels(
-    extraction: Extraction, members: Sequence[int], operand: relay.Expr
+    extraction: Extraction, outputs: MergeOutputs, operand: relay.Expr
 ) -> MergedKernels:
     """The kernels of a merge stage, reading ``operand``.
 
@@ -43,6 +75,7 @@ def merged_kernels(
     ScheduleError
         If the merge rule refuses the members.
     """
+    members = outputs.members
     operators = [extraction.graph.operators[index] for index in members]
     try:
         geometry = merge_convolutions([operator.convolution for operator in operators])
@@ -54,19 +87,21 @@ def merged_kernels(
     convolution = _merged_call(calls, patterns, geometry, operand)
     block = _out_block(patterns[0])
     output = _with_channels(patterns[0].convolution.checked_type, geometry.out_channels // block)
-    slices = [
-        _slice_call(
-            convolution, output, member.out_channel_begin // block, member.out_channel_end // block
+    slices = {
+        index: _slice_call(
+            convolution, output, place.out_channel_begin // block, place.out_channel_end // block
         )
-        for member in geometry.members
-    ]
-    return MergedKernels(convolution=convolution, slices=tuple(slices))
+        for index, place in zip(members, geometry.members, strict=True)
+        if index in outputs.sliced
+    }
+    return MergedKernels(convolution=convolution, slices=slices)
 
 
 def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IRModule:
     """A module that computes exactly one merge stage, to be built and priced by itself.
 
-    ``main`` takes the shared operand and returns one tensor a member, in their order.
+    ``main`` takes the shared operand and returns what others in the network read: the concatenation
+    that the merged convolution is, if there is one, then slices for members, in their order.
 
     Raises
     ------
@@ -75,8 +110,10 @@ def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IR
     """
     data = _pattern(extraction, members[0]).data
     operand = relay.Var("operand", extraction.calls[members[0]].args[data].checked_type)
-    kernels = merged_kernels(extraction, members, operand)
-    main = relay.Function([operand], relay.Tuple(list(kernels.slices)))
+    outputs = stage_outputs(extraction, members)
+    kernels = merged_kernels(extraction, outputs, operand)
+    whole = [] if outputs.whole is None else [kernels.convolution]
+    main = relay.Function([operand], relay.Tuple([*whole, *kernels.slices.values()]))
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
 
 

@@ -3,6 +3,7 @@
 Goes after ``extract`` and the search; ``build`` and plain ``relay.build`` come after it. The
 attributes are described in :mod:`tvm_ios.relay.stage_ir`. Constants stay in the stage functions.
 A kernel with several outputs hands them on one by one, since the graph executor flattens tuples.
+A concatenation that a merged convolution is belongs to the merge's stage; its own only hands it on.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 
+from tvm_ios.core.merge_outputs import MergeOutputs
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
 from tvm_ios.relay.extract import Extraction, extract
-from tvm_ios.relay.merge import merged_kernels
+from tvm_ios.relay.merge import merged_kernels, stage_outputs
 from tvm_ios.relay.stage_ir import main_attributes, stage_attributes, with_attributes
 
 __all__ = ["rewrite", "rewrite_extraction"]
@@ -75,6 +77,8 @@ class _Partition:
         """What every tensor is in the new main."""
         self.functions: dict[relay.GlobalVar, relay.Function] = {}
         self.readers = _readers(extraction, self.main.body)
+        self.joined: set[relay.Call] = set()
+        """Concatenations that a merged convolution is."""
 
     def finish(self) -> tvm.IRModule:
         for number, stage in enumerate(self.schedule.stages):
@@ -95,10 +99,14 @@ class _Partition:
         calls = [self.extraction.calls[index] for index in stage.operators]
         body = _StageBody(self.extraction, frozenset(calls))
         if stage.strategy is Strategy.MERGE and len(calls) > 1:
-            body.add_merged([group[0] for group in stage.groups])
+            merged = stage_outputs(self.extraction, [group[0] for group in stage.groups])
+            body.add_merged(merged)
+            outputs = list(body.tensors)
+            if merged.whole is not None:
+                self.joined.add(self.extraction.calls[merged.whole])
         else:
-            body.add_kernels(stage.operators)
-        outputs = self._outputs(calls)
+            body.add_kernels(stage.operators, self.joined)
+            outputs = self._outputs(calls)
         variable = relay.GlobalVar(f"tvm_ios_stage_{number}")
         self.functions[variable] = self._stage_function(number, stage, body, outputs)
         result = relay.Call(variable, [self.outer[value] for value in body.parameters])
@@ -148,9 +156,12 @@ class _StageBody:
     names: dict[relay.Expr, str] = field(default_factory=dict)
     """Operator names of the kernels here."""
 
-    def add_kernels(self, operators: tuple[int, ...]) -> None:
+    def add_kernels(self, operators: tuple[int, ...], made_before: set[relay.Call]) -> None:
         for index in operators:
             call = self.extraction.calls[index]
+            if call in made_before:
+                self.tensors[call, 0] = self._parameter((call, 0))
+                continue
             made = copy_call(call, [self._inner(argument) for argument in call.args])
             self.names[made] = self.extraction.graph.operators[index].name
             if isinstance(call.checked_type, tvm.ir.TensorType):
@@ -159,17 +170,19 @@ class _StageBody:
                 for number in range(_arity(call)):
                     self.tensors[call, number] = relay.TupleGetItem(made, number)
 
-    def add_merged(self, members: list[int]) -> None:
-        calls = [self.extraction.calls[index] for index in members]
-        pattern = self.extraction.patterns[members[0]]
+    def add_merged(self, outputs: MergeOutputs) -> None:
+        calls, operators = self.extraction.calls, self.extraction.graph.operators
+        first = outputs.members[0]
+        pattern = self.extraction.patterns[first]
         # Without a pattern the merge rule refuses below, with the reason.
-        operand = calls[0].args[0 if pattern is None else pattern.data]
-        kernels = merged_kernels(self.extraction, members, self._inner(operand))
-        member_names = [self.extraction.graph.operators[index].name for index in members]
-        self.names[kernels.convolution] = "+".join(member_names)
-        for call, name, piece in zip(calls, member_names, kernels.slices, strict=True):
-            self.names[piece] = f"{name}.slice"
-            self.tensors[call, 0] = piece
+        operand = calls[first].args[0 if pattern is None else pattern.data]
+        kernels = merged_kernels(self.extraction, outputs, self._inner(operand))
+        self.names[kernels.convolution] = "+".join(operators[i].name for i in outputs.members)
+        for index, piece in kernels.slices.items():
+            self.names[piece] = f"{operators[index].name}.slice"
+            self.tensors[calls[index], 0] = piece
+        if outputs.whole is not None:
+            self.tensors[calls[outputs.whole], 0] = kernels.convolution
 
     def _inner(self, expression: relay.Expr) -> relay.Expr:
         expression = resolve_field(expression)
@@ -191,6 +204,9 @@ class _StageBody:
     def _tensor(self, value: Value) -> relay.Expr:
         if value[0] in self.inside:
             return self.tensors[value]
+        return self._parameter(value)
+
+    def _parameter(self, value: Value) -> relay.Var:
         if value not in self.parameters:
             name = _parameter_name(self.extraction, value)
             self.parameters[value] = relay.Var(name, _tensor_type(value))

@@ -14,7 +14,7 @@ from tvm import relay
 from tvm_ios.relay.primitive import call_attribute, type_bytes
 from tvm_ios.runtime.placement import ConcatView, SliceView
 
-__all__ = ["view_of"]
+__all__ = ["joined_arguments", "view_of"]
 
 View = SliceView | ConcatView | None
 
@@ -39,6 +39,29 @@ def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
     if body.op.name == "concatenate":
         return _concat_view(body, function, arguments)
     return None
+
+
+def joined_arguments(
+    function: relay.Function, arguments: list[relay.Expr]
+) -> tuple[int, list[relay.Expr]] | None:
+    """Axis and pieces of a fused function that is one concatenation; None where it is not.
+
+    Parameters
+    ----------
+    function, arguments
+        As for :func:`view_of`.
+    """
+    body = function.body
+    if not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
+        return None
+    if body.op.name != "concatenate" or not isinstance(body.args[0], relay.Tuple):
+        return None
+    given = dict(zip(function.params, arguments, strict=True))
+    fields = list(body.args[0].fields)
+    if any(field not in given for field in fields):
+        return None
+    axis = int(call_attribute(body, "axis", 0)) % len(body.checked_type.shape)
+    return axis, [given[field] for field in fields]
 
 
 def _slice_view(body: relay.Call, function: relay.Function) -> View:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_ios.errors import PlanError
 
-__all__ = ["GraphOperator", "GraphTensor", "OperatorJson", "read_graph_json"]
+__all__ = ["GraphOperator", "GraphTensor", "OperatorJson", "operator_alone", "read_graph_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,43 @@ def read_graph_json(text: str) -> OperatorJson:
             f"not the JSON of a TVM graph executor: {type(error).__name__}: {error}; "
             "pass what factory.get_graph_json() returns"
         ) from error
+
+
+def operator_alone(text: str, index: int) -> str:
+    """The JSON of a graph of one operator of another graph, all it reads being inputs.
+
+    Parameters
+    ----------
+    text
+        Graph JSON as ``relay.build`` writes it.
+    index
+        Position among the ``tvm_op`` nodes.
+    """
+    data = json.loads(text)
+    row, attributes = data["node_row_ptr"], data["attrs"]
+    number = [n for n, node in enumerate(data["nodes"]) if node["op"] == "tvm_op"][index]
+    node = data["nodes"][number]
+    read = [row[entry[0]] + entry[1] for entry in node["inputs"]]
+    sources = list(dict.fromkeys(read))
+    outputs = int(node["attrs"]["num_outputs"])
+    entries = [*sources, *range(row[number], row[number] + outputs)]
+    count = len(sources)
+    inputs = [
+        {"op": "null", "name": f"input_{position}", "inputs": []} for position in range(count)
+    ]
+    alone = {**node, "inputs": [[sources.index(entry), 0, 0] for entry in read]}
+    return json.dumps(
+        {
+            "nodes": [*inputs, alone],
+            "arg_nodes": list(range(count)),
+            "heads": [[count, output, 0] for output in range(outputs)],
+            "attrs": {
+                name: [attributes[name][0], [attributes[name][1][entry] for entry in entries]]
+                for name in ("shape", "dltype")
+            },
+            "node_row_ptr": [*range(count + 1), count + outputs],
+        }
+    )
 
 
 def _read(data: dict[str, Any]) -> OperatorJson:

@@ -2,6 +2,8 @@
 
 A reshape always aliases. A slice or a concatenation does where it is legal: the piece begins on an
 aligned byte, nobody outside the plan owns the memory, and a tensor lies in at most one larger one.
+Where the pieces of a concatenation lie one after another already, as slices of a merged convolution
+do, it is a view of what they are slices of.
 """
 
 from __future__ import annotations
@@ -109,6 +111,9 @@ class _Resolver:
                 f"{list(view.byte_offsets)} do not tile its output of {self._size[whole]} bytes; "
                 "drop the view"
             )
+        if self._in_place(operator, view):
+            self.alias(whole, *self.location[operator.inputs[0]])
+            return True
         legal = (
             len(set(operator.inputs)) == len(operator.inputs)
             and all(offset % ALIGNMENT_BYTES == 0 for offset in view.byte_offsets)
@@ -118,6 +123,21 @@ class _Resolver:
             for source, offset in zip(operator.inputs, view.byte_offsets, strict=True):
                 self.alias(source, whole, offset)
         return legal
+
+    def _in_place(self, operator: GraphOperator, view: ConcatView) -> bool:
+        """True if the pieces are slices of one buffer and lie in it as they would in the whole."""
+        (owner, base), *_ = places = [self.location[source] for source in operator.inputs]
+        return (
+            owner not in self._external
+            and base % ALIGNMENT_BYTES == 0
+            and operator.outputs[0] not in self._pinned
+            and all(
+                place == (owner, base + offset) and source != owner
+                for source, place, offset in zip(
+                    operator.inputs, places, view.byte_offsets, strict=True
+                )
+            )
+        )
 
     def _movable(self, tensor: int) -> bool:
         """True if the tensor owns its buffer and nobody outside the plan sees that buffer."""

@@ -15,6 +15,7 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
+from tvm_ios.search.pricer import FloorModel
 
 __all__ = ["ChainPrices", "Contraction", "contract_chains"]
 
@@ -56,6 +57,18 @@ class ChainPrices:
         """Latency of each stage of units, in nanoseconds."""
         expanded = [self._contraction.expand(stage) for stage in stages]
         return self._cost_model.price(self._graph, expanded)
+
+    def floors(
+        self,
+        graph: OperatorGraph,  # noqa: ARG002 - the protocol's signature
+        stages: Sequence[Stage],
+        prices_ns: Sequence[int],
+    ) -> Sequence[int]:
+        """What no stage that contains one of these costs less than, in nanoseconds."""
+        if not isinstance(self._cost_model, FloorModel):
+            return prices_ns
+        expanded = [self._contraction.expand(stage) for stage in stages]
+        return self._cost_model.floors(self._graph, expanded, prices_ns)
 
 
 def contract_chains(

@@ -8,7 +8,8 @@ all its stages are priced it is the optimum. Two bounds need nothing but prices:
   group of its own, so that nothing that ran side by side is now run one after another.
 
 Both are the same statement, the first with one group. A cost model may know more: if it has a
-method ``lower_bound(graph, stages)``, its answers are bounds from the start.
+method ``lower_bound(graph, stages)``, its answers are bounds from the start; and one under which
+a stage may cost less than a part of it says by how much, with ``floors(graph, stages, prices)``.
 
 With valid bounds the latency found is that of the exhaustive programme; among schedules of equal
 latency another may be returned. Prices that are measured are noisy, and a bound may come out a
@@ -74,7 +75,8 @@ def solve_lazily(
     }
 
     def settle(batch: list[int], prices: list[int]) -> None:
-        floors = [price * (100 - margin_percent) // 100 for price in prices]
+        known = pricer.floors(stages_of(block, space, batch), prices)
+        floors = [floor * (100 - margin_percent) // 100 for floor in known]
         space.settle(batch, prices, floors)
         priced.update(batch)
         on_batch(space.best_weight() >> WEIGHT_SHIFT)

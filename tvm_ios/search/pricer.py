@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Protocol, runtime_checkable
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.errors import SearchError
 
-__all__ = ["LARGEST_PRICE_NS", "Pricer"]
+__all__ = ["LARGEST_PRICE_NS", "FloorModel", "Pricer"]
 
 LARGEST_PRICE_NS = 1 << 36
 """More than a minute for one stage is a mistake; so 64 prices and the ties fit 64 bits."""
+
+
+@runtime_checkable
+class FloorModel(Protocol):
+    """What a cost model offers on top of prices where a stage may cost less than a part of it."""
+
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> Sequence[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price."""
+        ...
 
 
 class Pricer:
@@ -56,6 +68,12 @@ class Pricer:
             else self._checked(stage, answer)
             for stage, answer in zip(stages, answers, strict=True)
         ]
+
+    def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
+        """What no stage that contains one of these costs less than; their prices as a rule."""
+        if isinstance(self._cost_model, FloorModel):
+            return self._cost_model.floors(self._graph, stages, prices_ns)
+        return prices_ns
 
     def _checked(self, stage: Stage, answer: object) -> int:
         # NumPy integers are Integral; so is bool, and True is no price.

@@ -1,0 +1,111 @@
+"""What a merge stage does to the operators around it: which need a kernel now, which do not.
+
+At batch one a concatenation is usually free, since its inputs are written straight into its buffer.
+The slices of a merged convolution lie in the buffer of that convolution, so a concatenation of
+them and others needs its kernel. One that the merged convolution is needs none at any batch size.
+
+Nothing is guessed: the graph with the merge in it goes through the same decisions as a plan's
+(:mod:`tvm_ios.runtime.views`). No TVM here, and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvm_ios.core.merge_outputs import MergeOutputs
+from tvm_ios.runtime.graph_json import GraphOperator, GraphTensor, OperatorJson
+from tvm_ios.runtime.placement import ConcatView, SliceView
+from tvm_ios.runtime.plan import dtype_bytes
+from tvm_ios.runtime.views import resolve_views
+
+__all__ = ["MergeEffects", "View", "merge_effects"]
+
+View = SliceView | ConcatView | None
+SLICE = "slice"
+"""Stands for the kernel of a slice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeEffects:
+    """Operators of the unmerged graph, ascending; members of the merge are in ``copied`` only."""
+
+    added: tuple[int, ...] = ()
+    """Those that were views and need their kernels now."""
+    removed: tuple[int, ...] = ()
+    """Those that had kernels and need none now."""
+    copied: tuple[int, ...] = ()
+    """Members whose slice needs a kernel."""
+
+
+def merge_effects(
+    graph: OperatorJson, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
+) -> MergeEffects:
+    """Compare the plans of a network with and without one merge stage.
+
+    Parameters
+    ----------
+    graph
+        The network with nothing merged.
+    views
+        The opportunity at each operator.
+    outputs
+        What the merge stage makes.
+    contiguous
+        Whether a slice of the merged convolution is one piece of memory.
+    """
+    merged = _merged_graph(graph, views, outputs, contiguous=contiguous)
+    before = resolve_views(graph, views).dropped
+    dropped = resolve_views(merged.graph, merged.views).dropped
+    needed = {origin for position, origin in enumerate(merged.origins) if position not in dropped}
+    others = set(range(len(graph.operators))) - set(outputs.members)
+    return MergeEffects(
+        added=tuple(sorted(others & needed & before)),
+        removed=tuple(sorted(others - needed - before)),
+        copied=tuple(index for index in sorted(outputs.members) if index in needed),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MergedGraph:
+    """The graph with one merge in it."""
+
+    graph: OperatorJson
+    views: tuple[View, ...]
+    origins: tuple[int | None, ...]
+    """Operator of the unmerged graph that each operator stands for; of a slice, its member. None
+    for the merged convolution."""
+
+
+def _merged_graph(
+    graph: OperatorJson, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
+) -> _MergedGraph:
+    members = outputs.members
+    pieces = [graph.tensors[graph.operators[member].outputs[0]] for member in members]
+    elements = [math.prod(piece.shape) for piece in pieces]
+    begins = itertools.accumulate(elements[:-1], initial=0)
+    begin_of = dict(zip(members, begins, strict=True))
+    element_bytes = dtype_bytes(pieces[0].dtype)
+    tensors = graph.tensors
+    if outputs.whole is None:
+        merged = len(tensors)
+        tensors = (*tensors, GraphTensor((sum(elements),), pieces[0].dtype))
+    else:
+        (merged,) = graph.operators[outputs.whole].outputs
+    rows: list[tuple[GraphOperator, View, int | None]] = []
+    for index, (operator, view) in enumerate(zip(graph.operators, views, strict=True)):
+        if index == min(members):
+            rows.append((replace(operator, outputs=(merged,)), None, None))
+        if index in outputs.sliced:
+            piece = replace(operator, kernel=SLICE, inputs=(merged,))
+            place = SliceView(begin_of[index] * element_bytes) if contiguous else None
+            rows.append((piece, place, index))
+        elif index not in members and index != outputs.whole:
+            rows.append((operator, view, index))
+    return _MergedGraph(
+        graph=replace(graph, tensors=tensors, operators=tuple(row[0] for row in rows)),
+        views=tuple(row[1] for row in rows),
+        origins=tuple(row[2] for row in rows),
+    )
