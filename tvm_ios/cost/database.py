@@ -1,5 +1,7 @@
 """The profile database: prices of stages on disk, so an equal stage is measured once ever.
 
+It also keeps facts about a device that are found once, such as the algorithms of a library.
+
 One SQLite file with a rollback journal. No connection outlives a call, so forks, threads and
 kill -9 find nothing half done, several processes may write at once, and a read-only file still
 serves its prices. Nothing here ever deletes or replaces a file it cannot read.
@@ -38,6 +40,12 @@ CREATE TABLE prices (
   median_ns INTEGER NOT NULL, samples INTEGER NOT NULL, spread_ns INTEGER NOT NULL,
   slow_mode INTEGER NOT NULL, measured_at_s REAL NOT NULL,
   PRIMARY KEY (context, stage)
+) WITHOUT ROWID
+"""
+FACTS = """
+CREATE TABLE IF NOT EXISTS facts (
+  subject TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  PRIMARY KEY (subject, name)
 ) WITHOUT ROWID
 """
 # The better measurement stays, whoever writes last: the fast mode first, then more samples.
@@ -162,6 +170,42 @@ class ProfileDatabase:
             )
             connection.executemany(PUT, rows)
 
+    def get_facts(self, subject: str, names: Iterable[str]) -> dict[str, str]:
+        """What was found out of a subject, by name; names without a fact are left out.
+
+        Parameters
+        ----------
+        subject
+            A library on a device, say, with the version of the library.
+        names
+            What to look up.
+
+        Raises
+        ------
+        DatabaseError
+            If the file cannot be read.
+        """
+        wanted = frozenset(names)
+        with self._connect() as connection:
+            if not _has_facts(connection):
+                return {}
+            rows = connection.execute("SELECT name, value FROM facts WHERE subject = ?", (subject,))
+            return {name: value for name, value in rows if name in wanted}
+
+    def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
+        """Store what was found out of a subject; what is there already stays.
+
+        Raises
+        ------
+        DatabaseError
+            If the file cannot be written.
+        """
+        rows = [(subject, name, value) for name, value in facts.items()]
+        with self._connect() as connection, _transaction(connection):
+            # Files of before have no such table.
+            connection.execute(FACTS)
+            connection.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?, ?)", rows)
+
     def count(self, context: ProfileContext | None = None) -> int:
         """Prices in the file, or in one context of it.
 
@@ -270,6 +314,11 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int]:
 def _is_empty(connection: sqlite3.Connection) -> bool:
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return tables == 0
+
+
+def _has_facts(connection: sqlite3.Connection) -> bool:
+    table = "SELECT count(*) FROM sqlite_master WHERE name = 'facts'"
+    return bool(connection.execute(table).fetchone()[0])
 
 
 def _create(connection: sqlite3.Connection) -> None:

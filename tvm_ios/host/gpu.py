@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-__all__ = ["GpuReport", "describe_gpu"]
+from tvm_ios.core.cudnn_files import cudnn_libraries, cudnn_version_text
+
+__all__ = ["GpuClocks", "GpuReport", "describe_gpu", "read_clocks"]
 
 _QUERY = ("--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader")
+_CLOCKS = "--query-gpu=clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu"
 _TIMEOUT_S = 20
 
 
@@ -29,6 +29,39 @@ class GpuReport:
     driver_cuda: str | None = None
     nvcc: str | None = None
     cudnn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuClocks:
+    """What a GPU runs at."""
+
+    sm_mhz: int
+    max_sm_mhz: int
+    memory_mhz: int
+    celsius: int
+
+    def as_text(self) -> str:
+        """For reports."""
+        return (
+            f"SM clock {self.sm_mhz} of {self.max_sm_mhz} MHz, memory {self.memory_mhz} MHz, "
+            f"{self.celsius} degrees Celsius"
+        )
+
+
+def read_clocks(bus_id: str) -> GpuClocks | None:
+    """What a GPU runs at now; None where nvidia-smi does not tell.
+
+    Parameters
+    ----------
+    bus_id
+        Where it is plugged in, such as ``0000:3B:00.0``.
+    """
+    line = _output("nvidia-smi", "-i", bus_id, _CLOCKS, "--format=csv,noheader,nounits")
+    try:
+        sm, max_sm, memory, celsius = (int(field) for field in (line or "").split(","))
+    except ValueError:
+        return None
+    return GpuClocks(sm_mhz=sm, max_sm_mhz=max_sm, memory_mhz=memory, celsius=celsius)
 
 
 def describe_gpu() -> GpuReport:
@@ -73,17 +106,10 @@ def _nvcc() -> str | None:
 
 
 def _cudnn() -> str | None:
-    folders = [Path(entry) / "nvidia" / "cudnn" / "lib" for entry in sys.path if entry]
-    wheels = [str(path) for folder in folders for path in sorted(folder.glob("libcudnn.so.*"))]
-    for library in (*wheels, ctypes.util.find_library("cudnn"), "libcudnn.so.9"):
-        if library is None:
-            continue
+    for library in cudnn_libraries():
         try:
             version = int(ctypes.CDLL(library).cudnnGetVersion())
         except (OSError, AttributeError):
             continue
-        # From cuDNN 9 on the major version is worth 10,000.
-        major = version // (10_000 if version >= 90_000 else 1_000)
-        minor = version // 100 % (100 if version >= 90_000 else 10)
-        return f"{major}.{minor}.{version % 100} at {library}"
+        return f"{cudnn_version_text(version)} at {library}"
     return None

@@ -8,8 +8,15 @@ from tvm._ffi.base import py_str
 
 from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, call_failed
 from tvm_ios.runtime.cuda_errors import read_tvm_error
-from tvm_ios.runtime.cuda_native import BEGIN_CAPTURE, END_CAPTURE, WORKSPACE_CALLS, Outcome
+from tvm_ios.runtime.cuda_native import (
+    BEGIN_CAPTURE,
+    CUDNN_CALLS,
+    END_CAPTURE,
+    WORKSPACE_CALLS,
+    Outcome,
+)
 from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram
+from tvm_ios.runtime.cudnn_library import Cudnn
 from tvm_ios.runtime.kernel_library import last_error_address
 from tvm_ios.runtime.plan import ExecutionPlan
 
@@ -20,7 +27,11 @@ CAPTURE_INVALIDATED = 901
 
 
 def explain(
-    driver: CudaDriver, plan: ExecutionPlan, program: StreamProgram, outcome: Outcome
+    driver: CudaDriver,
+    plan: ExecutionPlan,
+    program: StreamProgram,
+    outcome: Outcome,
+    cudnn: Cudnn | None = None,
 ) -> CudaCallError:
     """The error to raise for a program that was not issued to its end.
 
@@ -32,6 +43,8 @@ def explain(
         What was to run, and as which steps.
     outcome
         What failed; to be explained on the same thread, before TVM is called again.
+    cudnn
+        What operators were run by, besides kernels.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
         begin = outcome.step == BEGIN_CAPTURE
@@ -47,8 +60,11 @@ def explain(
         return driver.failed(
             WORKSPACE_CALLS[outcome.workspace_call], outcome.workspace_status, where
         )
-    call, name, text = read_tvm_error(_last_error(), default_call="its host function")
-    error = call_failed(call, name=name, text=text, where=where)
+    if cudnn is not None and outcome.cudnn_status:
+        error = cudnn.failed(CUDNN_CALLS[outcome.cudnn_call], outcome.cudnn_status, where)
+    else:
+        call, name, text = read_tvm_error(_last_error(), default_call="its host function")
+        error = call_failed(call, name=name, text=text, where=where)
     if outcome.end_status == CAPTURE_INVALIDATED and not error.is_of_capture:
         return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
     return error
@@ -65,10 +81,8 @@ def _where(plan: ExecutionPlan, step: Step) -> str:
         StepKind.WAIT: group.launches[0],
     }[step.kind]
     launch = plan.launches[number]
-    return (
-        f"operator {launch.operator!r} (kernel {launch.kernel}, stage {group.stage}, "
-        f"stream {step.stream})"
-    )
+    kernel = f"kernel {launch.kernel}" if launch.cudnn is None else "by cuDNN"
+    return f"operator {launch.operator!r} ({kernel}, stage {group.stage}, stream {step.stream})"
 
 
 def _last_error() -> str:

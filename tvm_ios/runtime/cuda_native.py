@@ -22,6 +22,7 @@ from tvm_ios.runtime.native_runtime import address_of
 
 __all__ = [
     "BEGIN_CAPTURE",
+    "CUDNN_CALLS",
     "END_CAPTURE",
     "NO_STEP",
     "WORKSPACE_CALLS",
@@ -30,16 +31,23 @@ __all__ = [
     "StreamBinding",
     "Workspaces",
     "compile_streams_object",
+    "streams_digest",
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 """In place of the step that failed: none did, or it was the begin or the end of the capture."""
 
+CUDNN_CALLS = (
+    "cudnnConvolutionForward",
+    "cudnnConvolutionBiasActivationForward",
+    "cudnnAddTensor",
+)
+"""What an operator calls of cuDNN."""
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """What growing a workspace calls."""
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "cuda_streams.c"
-_HEADERS = ("lane_executor.h", "tvm_abi.h")
+_HEADERS = ("cudnn_calls.h", "lane_executor.h", "tvm_abi.h")
 _MAX_BLOCKS = 64
 
 
@@ -58,6 +66,9 @@ class _Workspace(Structure):
         ("status", c_int32),
         ("failed_call", c_int32),
         ("fixed", c_int64),
+        ("cudnn", c_void_p),
+        ("cudnn_status", c_int32),
+        ("cudnn_call", c_int32),
         ("blocks", _Block * _MAX_BLOCKS),
     ]
 
@@ -101,8 +112,10 @@ class Outcome(Structure):
         ("end_status", c_int32),
         ("workspace_status", c_int32),
         ("workspace_call", c_int32),
-        ("unused", c_int32),
+        ("cudnn_status", c_int32),
         ("workspace_bytes", c_uint64),
+        ("cudnn_call", c_int32),
+        ("unused", c_int32),
     ]
     step: int
     """The one that failed, or one of the negative constants of this file."""
@@ -114,6 +127,10 @@ class Outcome(Structure):
     workspace_call: int
     """What failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
+    cudnn_status: int
+    """Not 0: what cuDNN returned."""
+    cudnn_call: int
+    """What of cuDNN that was, a position in :data:`CUDNN_CALLS`."""
 
 
 class Workspaces:
@@ -132,6 +149,10 @@ class Workspaces:
         self.array = (_Workspace * len(streams))()
         for workspace, stream in zip(self.array, streams, strict=True):
             workspace.stream = stream
+
+    def use_cudnn(self, stream: int, handle: int) -> None:
+        """Let operators on a stream, by its number, call cuDNN with a handle of that stream."""
+        self.array[stream].cudnn = handle
 
     @property
     def size_bytes(self) -> int:
@@ -237,6 +258,8 @@ class NativeStreams:
         self._issue.argtypes, self._issue.restype = [c_void_p] * 3, None
         self._capture = self._library["tvm_ios_cuda_capture"]
         self._capture.argtypes, self._capture.restype = [c_void_p] * 4, c_void_p
+        self.cudnn_kernel = address_of(self._library, "tvm_ios_cudnn_convolve")
+        """Runs a prepared call of cuDNN, which is its resource."""
 
     def hook(self) -> None:
         """Serve the kernels with workspace of the stream they run on.
@@ -299,9 +322,15 @@ def _shared() -> ctypes.CDLL:
     return ctypes.CDLL(str(compile_shared(_SOURCE, _flags())))
 
 
-def _flags() -> tuple[str, ...]:
-    """The compile cache keys on one file, so the digest of all of them is made a flag."""
+@cache
+def streams_digest() -> str:
+    """Digest of the native sources: prices taken on another runtime are not comparable."""
     digest = hashlib.sha256()
     for name in (_SOURCE.name, *_HEADERS):
         digest.update((_NATIVE / name).read_bytes())
-    return (f"-DTVM_IOS_SOURCES=0x{digest.hexdigest()[:12]}",)
+    return digest.hexdigest()[:12]
+
+
+def _flags() -> tuple[str, ...]:
+    """The compile cache keys on one file, so the digest of all of them is made a flag."""
+    return (f"-DTVM_IOS_SOURCES=0x{streams_digest()}",)

@@ -15,13 +15,21 @@ import tvm
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles, elapsed_ns, event_ns
+from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cuda_failures import explain
 from tvm_ios.runtime.cuda_memory import CudaMemory
-from tvm_ios.runtime.cuda_native import NO_STEP, NativeStreams, StreamBinding, Workspaces
+from tvm_ios.runtime.cuda_native import (
+    NO_STEP,
+    NativeStreams,
+    Outcome,
+    StreamBinding,
+    Workspaces,
+)
 from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
-from tvm_ios.runtime.kernel_arguments import PreparedLaunches
+from tvm_ios.runtime.cudnn_device import CudnnDevice
+from tvm_ios.runtime.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
@@ -54,13 +62,16 @@ class CudaStreamExecutor:
         What to run, its kernels, and where its tensors lie.
     device
         The GPU.
+    cudnn
+        cuDNN on that GPU, for operators that it computes; closed by whoever made it. One of the
+        executor's own where it is needed and omitted.
 
     Raises
     ------
     ExecutionError
-        If the driver refuses a stream or an event.
+        If the driver refuses a stream or an event, or cuDNN a convolution.
     HostError
-        If there is no working C compiler.
+        If there is no working C compiler, or no cuDNN where it is needed.
     """
 
     def __init__(
@@ -69,14 +80,14 @@ class CudaStreamExecutor:
         library: KernelLibrary,
         memory: CudaMemory,
         device: CudaDevice,
+        cudnn: CudnnDevice | None = None,
     ) -> None:
         self.plan = plan
         self.device = device
         self.program = order_on_streams(plan)
         self.lock = threading.RLock()
         self._memory = memory
-        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
-        self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
+        self._library = library
         self._native = NativeStreams(device.driver, library)
         self._last_caller = 0
         self._closed = False
@@ -88,6 +99,9 @@ class CudaStreamExecutor:
             self._done = self._handles.event()
             self.workspaces = Workspaces(self._native, self._streams)
             self._handles.later(self.workspaces.free)
+            self._cudnn = self._with_handles(cudnn)
+            kernels = [self._kernel(launch) for launch in plan.launches]
+            self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
             self._binding = self._bind(self.program, self._events)
         except BaseException:
             self._handles.close()
@@ -129,7 +143,7 @@ class CudaStreamExecutor:
             return graph
         if graph:
             self.device.driver.call("cuGraphDestroy", graph)
-        error = explain(self.device.driver, self.plan, self.program, outcome)
+        error = self._explain(self.program, outcome)
         if error.is_of_capture:
             raise CannotCaptureError(str(error)) from error
         raise error
@@ -242,9 +256,39 @@ class CudaStreamExecutor:
     def _issue(self, binding: StreamBinding, caller: int) -> None:
         outcome = self._native.issue(binding, caller)
         if outcome.step != NO_STEP:
-            error = explain(self.device.driver, self.plan, binding.program, outcome)
+            error = self._explain(binding.program, outcome)
             self.device.settle()  # so that nothing runs on while the caller mends things
             raise error
+
+    def _explain(self, program: StreamProgram, outcome: Outcome) -> CudaCallError:
+        cudnn = None if self._cudnn is None else self._cudnn.library
+        return explain(self.device.driver, self.plan, program, outcome, cudnn)
+
+    def _with_handles(self, cudnn: CudnnDevice | None) -> CudnnDevice | None:
+        """What prepares calls of cuDNN, with a handle lent to every stream that has some."""
+        streams = sorted(
+            {
+                step.stream
+                for step in self.program.steps
+                if step.kind is StepKind.LAUNCH and self.plan.launches[step.index].cudnn is not None
+            }
+        )
+        if not streams:
+            return None
+        if cudnn is None:
+            cudnn = CudnnDevice(self.device)
+            self._handles.later(cudnn.close)
+        for stream in streams:
+            handle = cudnn.lend(self._streams[stream])
+            self._handles.later(cudnn.give_back, handle)
+            self.workspaces.use_cudnn(stream, handle)
+        return cudnn
+
+    def _kernel(self, launch: Launch) -> Kernel:
+        if launch.cudnn is None or self._cudnn is None:
+            return self._library.kernel(launch.kernel)
+        prepared = self._cudnn.prepare(launch.cudnn, launch.operator)
+        return Kernel(self._native.cudnn_kernel, resource=prepared)
 
     def _bind(self, program: StreamProgram, events: list[int]) -> StreamBinding:
         return StreamBinding(

@@ -104,6 +104,7 @@ def lower_plan(
                 inputs=tuple(arguments[index][t] for t in graph.operators[index].inputs),
                 outputs=tuple(arguments[index][t] for t in graph.operators[index].outputs),
                 split=placements[index].split,
+                cudnn=placements[index].cudnn,
             )
             for index in layout.order
         ),

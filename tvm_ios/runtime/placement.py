@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_ios.runtime.cudnn_convolution import CudnnCall
+
 __all__ = ["ConcatView", "Placement", "SliceView"]
 
 
@@ -39,3 +41,5 @@ class Placement:
     """Whether idle lanes may help with the kernel's parallel regions."""
     view: SliceView | ConcatView | None = None
     """An opportunity, true of the data layout; the memory plan takes it where it can."""
+    cudnn: CudnnCall | None = None
+    """The call of cuDNN that is to compute it on a GPU."""

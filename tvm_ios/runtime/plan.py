@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.cudnn_convolution import CudnnCall
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -31,7 +32,7 @@ __all__ = [
     "launches_before",
 ]
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 ALIGNMENT_BYTES = 64
 """Generated kernels assume that every tensor begins on such a boundary."""
 
@@ -106,6 +107,8 @@ class Launch:
     """Tensors written, in argument order after the inputs."""
     split: bool = True
     """Whether idle lanes help with its parallel regions."""
+    cudnn: CudnnCall | None = None
+    """On a GPU, the call of cuDNN that computes it in place of the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +193,7 @@ class ExecutionPlan:
                         list(a.inputs),
                         list(a.outputs),
                         a.split,
+                        None if a.cudnn is None else a.cudnn.to_data(),
                     ]
                     for a in self.launches
                 ],
@@ -238,8 +242,9 @@ class ExecutionPlan:
                         inputs=tuple(inputs),
                         outputs=tuple(outputs),
                         split=bool(split),
+                        cudnn=None if cudnn is None else CudnnCall.from_data(cudnn),
                     )
-                    for operator, index, kernel, inputs, outputs, split in data["launches"]
+                    for operator, index, kernel, inputs, outputs, split, cudnn in data["launches"]
                 ),
                 groups=tuple(
                     Group(
@@ -279,7 +284,8 @@ class ExecutionPlan:
                 launch = self.launches[index]
                 reads = ", ".join(f"t{t}" for t in launch.inputs)
                 writes = ", ".join(self._tensor_text(t) for t in launch.outputs)
-                lines.append(f"    {launch.operator}({reads}) -> {writes}")
+                by = "" if launch.cudnn is None else " by cuDNN"
+                lines.append(f"    {launch.operator}({reads}) -> {writes}{by}")
         lines += [f"  output {self._tensor_text(tensor)}" for tensor in self.outputs]
         return "\n".join(lines)
 

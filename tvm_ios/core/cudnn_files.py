@@ -1,0 +1,37 @@
+"""Where cuDNN's libraries lie: in wheels on Python's path, or where the dynamic loader looks."""
+
+from __future__ import annotations
+
+import ctypes.util
+import sys
+from pathlib import Path
+
+__all__ = ["cudnn_dependencies", "cudnn_libraries", "cudnn_version_text"]
+
+
+def cudnn_libraries() -> tuple[str, ...]:
+    """What libcudnn may be loaded by, the libraries of installed wheels first."""
+    found = (*_in_wheels("cudnn", "libcudnn.so.*"), ctypes.util.find_library("cudnn"))
+    return tuple(name for name in (*found, "libcudnn.so.9") if name is not None)
+
+
+def cudnn_dependencies() -> tuple[str, ...]:
+    """Libraries of installed wheels that cuDNN opens by their bare names when it needs them."""
+    return (
+        *_in_wheels("cublas", "libcublasLt.so.*"),
+        *_in_wheels("cublas", "libcublas.so.*"),
+        *_in_wheels("cuda_nvrtc", "libnvrtc.so.*"),
+    )
+
+
+def cudnn_version_text(version: int) -> str:
+    """Such as ``9.10.2`` for 91002, as cuDNN numbers itself."""
+    # From cuDNN 9 on the major version is worth 10,000.
+    major = version // (10_000 if version >= 90_000 else 1_000)
+    minor = version // 100 % (100 if version >= 90_000 else 10)
+    return f"{major}.{minor}.{version % 100}"
+
+
+def _in_wheels(package: str, pattern: str) -> list[str]:
+    folders = [Path(entry) / "nvidia" / package / "lib" for entry in sys.path if entry]
+    return [str(path) for folder in folders for path in sorted(folder.glob(pattern))]

@@ -1,0 +1,207 @@
+"""The functions of cuDNN 9 that convolutions need, through ctypes. No TVM here.
+
+TVM's wheels are built without cuDNN. The functions called here are those that cuDNN 9 has kept from
+earlier versions, and they are plain C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Mapping
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_size_t, c_void_p
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
+from tvm_ios.errors import HostError
+from tvm_ios.runtime.cuda_driver import CudaCallError
+
+__all__ = ["OLDEST_VERSION", "AlgorithmTime", "Cudnn", "load_cudnn"]
+
+OLDEST_VERSION = 90000
+PACKAGE = "nvidia-cudnn-cu12"
+
+
+class AlgorithmTime(ctypes.Structure):
+    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm as a search or the heuristics see it."""
+
+    _fields_ = [
+        ("number", c_int),
+        ("status", c_int),
+        ("time_ms", c_float),
+        ("workspace_bytes", c_size_t),
+        ("deterministic", c_int),
+        ("math", c_int),
+        ("reserved", c_int * 3),
+    ]
+    number: int
+    status: int
+    time_ms: float
+    workspace_bytes: int
+    deterministic: int
+    math: int
+
+
+_MAKE, _DROP = (POINTER(c_void_p),), (c_void_p,)
+_CONVOLVE = (c_void_p,) * 7 + (c_int, c_void_p, c_size_t)
+_RANKED = (c_int, POINTER(c_int), POINTER(AlgorithmTime))
+_FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "cudnnCreate": _MAKE,
+        "cudnnDestroy": _DROP,
+        "cudnnSetStream": (c_void_p, c_void_p),
+        "cudnnCreateTensorDescriptor": _MAKE,
+        "cudnnSetTensor4dDescriptor": (c_void_p, *(c_int,) * 6),
+        "cudnnDestroyTensorDescriptor": _DROP,
+        "cudnnCreateFilterDescriptor": _MAKE,
+        "cudnnSetFilter4dDescriptor": (c_void_p, *(c_int,) * 6),
+        "cudnnDestroyFilterDescriptor": _DROP,
+        "cudnnCreateConvolutionDescriptor": _MAKE,
+        "cudnnSetConvolution2dDescriptor": (c_void_p, *(c_int,) * 8),
+        "cudnnSetConvolutionGroupCount": (c_void_p, c_int),
+        "cudnnSetConvolutionMathType": (c_void_p, c_int),
+        "cudnnDestroyConvolutionDescriptor": _DROP,
+        "cudnnCreateActivationDescriptor": _MAKE,
+        "cudnnSetActivationDescriptor": (c_void_p, c_int, c_int, c_double),
+        "cudnnDestroyActivationDescriptor": _DROP,
+        "cudnnGetConvolutionForwardWorkspaceSize": (
+            *(c_void_p,) * 5,
+            c_int,
+            POINTER(c_size_t),
+        ),
+        "cudnnGetConvolutionForwardAlgorithm_v7": (*(c_void_p,) * 5, *_RANKED),
+        "cudnnFindConvolutionForwardAlgorithmEx": (
+            *(c_void_p,) * 8,
+            *_RANKED,
+            c_void_p,
+            c_size_t,
+        ),
+        "cudnnConvolutionForward": (*_CONVOLVE, *(c_void_p,) * 3),
+        "cudnnConvolutionBiasActivationForward": (*_CONVOLVE, *(c_void_p,) * 8),
+        "cudnnAddTensor": (c_void_p,) * 7,
+    }
+)
+
+
+class Cudnn:
+    """cuDNN's functions; each raises where it fails.
+
+    Parameters
+    ----------
+    library
+        A loaded libcudnn.
+    path
+        Where it was found, for messages.
+
+    Raises
+    ------
+    HostError
+        If it is older than cuDNN 9, or lacks a function.
+    """
+
+    def __init__(self, library: ctypes.CDLL, path: str) -> None:
+        self.library = library
+        self.path = path
+        self._text = library["cudnnGetErrorString"]
+        self._text.restype, self._text.argtypes = c_char_p, [c_int]
+        version = library["cudnnGetVersion"]
+        version.restype = c_size_t
+        self.version = int(version())
+        self._functions: dict[str, Any] = {}
+        for name, arguments in _FUNCTIONS.items():
+            try:
+                function = library[name]
+            except AttributeError:
+                raise HostError(self._unfit(f"it has no {name}")) from None
+            function.restype, function.argtypes = c_int, list(arguments)
+            self._functions[name] = function
+        if self.version < OLDEST_VERSION:
+            raise HostError(self._unfit("cuDNN 9 is needed"))
+
+    @property
+    def version_text(self) -> str:
+        """Such as ``9.10.2``."""
+        return cudnn_version_text(self.version)
+
+    def call(self, name: str, *arguments: Any, where: str = "") -> None:
+        """Call a function.
+
+        Parameters
+        ----------
+        name, arguments
+            The function and what it takes.
+        where
+            Operator or purpose, for the message.
+
+        Raises
+        ------
+        CudaCallError
+            If it does not return ``CUDNN_STATUS_SUCCESS``.
+        """
+        code = self._functions[name](*arguments)
+        if code:
+            raise self.failed(name, code, where)
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """What a function returns; 0 is success."""
+        return int(self._functions[name](*arguments))
+
+    def handle(self, name: str, where: str = "") -> int:
+        """Call a function that makes something and writes its handle to the only argument.
+
+        Raises
+        ------
+        CudaCallError
+            As :meth:`call`.
+        """
+        made = c_void_p()
+        self.call(name, ctypes.byref(made), where=where)
+        return made.value or 0
+
+    def address(self, name: str) -> int:
+        """Where a function lies, for native code."""
+        return ctypes.cast(self._functions[name], c_void_p).value or 0
+
+    def failed(self, call: str, code: int, where: str = "") -> CudaCallError:
+        """The error of a call that returned `code`."""
+        name = (self._text(code) or b"").decode(errors="replace") or f"error {code}"
+        place = f"{where}: " if where else ""
+        return CudaCallError(
+            f"{place}{call} failed: {name} (cuDNN {self.version_text}); update the driver and "
+            f"{PACKAGE}, or compile without cudnn=True",
+            call=call,
+            name=name,
+        )
+
+    def _unfit(self, reason: str) -> str:
+        return (
+            f"{self.path} is cuDNN {self.version_text}, but {reason}; "
+            f"pip install 'tvm-ios[cudnn]', or {PACKAGE} of version 9"
+        )
+
+
+@cache
+def load_cudnn() -> Cudnn:
+    """The cuDNN of this process.
+
+    Raises
+    ------
+    HostError
+        If there is none, or one that does not fit.
+    """
+    for path in cudnn_dependencies():
+        # cuDNN opens these by name when it first needs them; wheels are on no search path.
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+    reason = ""
+    for name in cudnn_libraries():
+        try:
+            return Cudnn(ctypes.CDLL(name), name)
+        except (OSError, AttributeError) as error:
+            reason = reason or str(error)
+    raise HostError(
+        f"no cuDNN: {reason}; install it with pip install 'tvm-ios[cudnn]' (the package "
+        f"{PACKAGE}), or leave out cudnn=True"
+    )
