@@ -124,6 +124,20 @@ def branching() -> tuple[Any, dict[str, Any]]:
     return mod, params
 
 
+@pytest.fixture(scope="session")
+def cuda_stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for CUDA to preload, under the names and versions TVM's library asks for."""
+    from tvm_ios.core.c_compiler import compile_shared
+
+    versions = tmp_path_factory.mktemp("stand-in") / "versions.map"
+    versions.write_text(
+        "libcudart.so.12 { global: cuda*; };\ndriver { global: cu[A-Z]*; stand_in_*; local: *; };\n"
+    )
+    flags = ("-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={versions}")
+    source = Path(__file__).parent / "runtime" / "native" / "cuda_stand_in.c"
+    return compile_shared(source, flags)
+
+
 @dataclass(frozen=True)
 class RpcDevice:
     """Where a tracker listens, and the key of a device of it."""

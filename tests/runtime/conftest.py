@@ -287,8 +287,12 @@ class CudaStandIn:
     library: Path
     folder: Path
     models: dict[str, Path]
+    wheel: Path
+    """A folder of packages in which cuDNN's lies, its stand-in in it."""
 
-    def run(self, scenario: str, model: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def run(
+        self, scenario: str, model: str | None = None, *, cudnn: bool = False, **arguments: Any
+    ) -> dict[str, Any]:
         """What a scenario saw, on a network that is compiled once a session."""
         if model is not None and model not in self.models:
             folder = self.folder / model
@@ -299,6 +303,8 @@ class CudaStandIn:
             "LD_PRELOAD": str(self.library),
             "CUDA_STAND_IN_LOG": str(self.folder / "calls"),
         }
+        if cudnn:
+            environment["PYTHONPATH"] = str(self.wheel)
         if model is not None:
             arguments["folder"] = str(self.models[model])
             environment["CUDA_STAND_IN_ARGUMENTS"] = str(self.models[model] / "arguments.txt")
@@ -326,15 +332,15 @@ class CudaStandIn:
 
 
 @pytest.fixture(scope="session")
-def cuda_stand_in(tmp_path_factory: pytest.TempPathFactory) -> CudaStandIn:
-    """The stand-in, compiled, under the names and versions that TVM's library asks for."""
+def cuda_stand_in(
+    cuda_stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> CudaStandIn:
+    """The stand-in and what runs under it."""
     from tvm_ios.core.c_compiler import compile_shared
 
     folder = tmp_path_factory.mktemp("cuda")
-    versions = folder / "versions.map"
-    versions.write_text(
-        "libcudart.so.12 { global: cuda*; };\ndriver { global: cu[A-Z]*; stand_in_*; local: *; };\n"
-    )
-    flags = ("-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={versions}")
-    source = Path(__file__).with_name("native") / "cuda_stand_in.c"
-    return CudaStandIn(compile_shared(source, flags), folder, {})
+    source = Path(__file__).with_name("native") / "cudnn_stand_in.c"
+    library = folder / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
+    library.parent.mkdir(parents=True)
+    library.symlink_to(compile_shared(source, ("-Wl,-soname,libcudnn.so.9",)))
+    return CudaStandIn(cuda_stand_in_library, folder, {}, folder / "wheel")

@@ -1,0 +1,147 @@
+"""The whole GPU evaluation, by one command; call it until it says that all is done.
+
+    python benchmarks/gpu.py --output out/gpu
+
+Works offline, keeps everything in the output folder, stops before its budget is spent, and goes on
+from there when called again. ``docs/gpu.md`` says what it measures and what lies where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.gpu_evaluation.evaluation import run_steps  # noqa: E402
+from benchmarks.gpu_evaluation.jobs import child_environment  # noqa: E402
+from benchmarks.gpu_evaluation.ledger import Ledger, Status, write_whole  # noqa: E402
+from benchmarks.gpu_evaluation.settings import NETWORKS, Settings  # noqa: E402
+from benchmarks.gpu_evaluation.table import report  # noqa: E402
+from benchmarks.gpu_evaluation.torch_process import python_with_torch  # noqa: E402
+from tvm_ios.errors import TvmIosError  # noqa: E402
+
+_TABLE_S = 5.0
+"""Of the budget, for the table at the end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Go on with the evaluation: 0 when all is settled, 3 when another call is needed."""
+    begin = time.monotonic()
+    options = _parser().parse_args(arguments)
+    folder: Path = options.output.resolve()
+    # A time limit of whoever started us ends the call like Ctrl-C: the table is still printed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        status = _find_machine(folder)
+        if status:
+            return status
+        settings = _settings(options)
+        settings.write(folder)
+        _forget(folder, settings, failed=options.retry_failed)
+        left_s = options.budget_s - _TABLE_S - (time.monotonic() - begin)
+        interrupted = False
+        try:
+            run_steps(settings.steps, folder, budget_s=left_s, say=_say)
+        except KeyboardInterrupt:
+            interrupted = True
+        text = report(folder, settings)
+        write_whole(folder / "README.md", text)
+        print(text)
+    except (OSError, TvmIosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if interrupted:
+        return 130
+    return _settled(folder, settings)
+
+
+def _find_machine(folder: Path) -> int:
+    """Look for a GPU, in a process that lets go of it."""
+    command = [sys.executable, "-m", "benchmarks.gpu_evaluation.machine", str(folder)]
+    return subprocess.run(command, cwd=ROOT, env=child_environment({}), check=False).returncode
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    python = None
+    if options.torch_python != "none":
+        given = () if options.torch_python is None else (options.torch_python,)
+        python = python_with_torch(given or (sys.executable, "python3"))
+    if python is None:
+        _say("PyTorch takes no part: no interpreter has it with a GPU; see --torch-python")
+    return Settings(
+        networks=tuple(options.networks),
+        batch_sizes=tuple(options.batch_sizes),
+        rounds=options.rounds,
+        streams=options.streams,
+        tune_s=options.tune_s,
+        records=None if options.records is None else str(options.records.resolve()),
+        torch_python=python,
+        quick=options.quick,
+        proof=not options.no_proof,
+    )
+
+
+def _forget(folder: Path, settings: Settings, *, failed: bool) -> None:
+    ledger = Ledger(folder)
+    for step in settings.steps:
+        outcome = ledger.outcome(step.name)
+        if failed and outcome is not None and outcome.status in (Status.FAILED, Status.SKIPPED):
+            ledger.forget(step.name)
+
+
+def _settled(folder: Path, settings: Settings) -> int:
+    ledger = Ledger(folder)
+    lost = ledger.lost(settings.steps)
+    left = [step.name for step in settings.steps if step.name not in lost]
+    if all(map(ledger.is_settled, left)):
+        print("All is done that can be.")
+        return 0
+    print("Not all is done: call again with the same --output.")
+    return 3
+
+
+def _say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python benchmarks/gpu.py",
+        description="Evaluate tvm-ios on the GPU of this machine: outputs against float64, then "
+        "every schedule on every kind of kernels, next to TVM and PyTorch. Exit status 0 when all "
+        "is done, 3 when the budget was spent and another call goes on, 2 for errors.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--output", type=Path, required=True, help="the folder everything goes into")
+    add("--networks", nargs="+", default=list(NETWORKS), metavar="NAME", help="which of them")
+    add(
+        "--batch-sizes",
+        nargs="+",
+        type=int,
+        default=[1, 16, 32, 64, 128],
+        metavar="N",
+        help="all networks run at 1, inception_v3 at the others as well",
+    )
+    add("--budget-s", type=float, default=540.0, help="seconds this call may take")
+    add("--rounds", type=int, default=20, help="interleaved rounds")
+    add("--streams", type=int, default=8, help="most streams of a schedule")
+    add("--tune-s", type=float, default=120.0, help="seconds of tuning for each network, in all")
+    add("--records", type=Path, help="folder of AutoTVM logs, NETWORK.autotvm.log, tuned before")
+    add("--torch-python", help="interpreter that has PyTorch; 'none' leaves it out")
+    add("--retry-failed", action="store_true", help="do failed and skipped steps again")
+    add("--no-proof", action="store_true", help="measure without comparing outputs to float64")
+    add("--quick", action="store_true", help="smallest networks, few rounds: to see that it runs")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

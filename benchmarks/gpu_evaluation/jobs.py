@@ -1,0 +1,104 @@
+"""One step as a process of its own: what it breaks, a GPU's context above all, goes with it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status
+
+__all__ = ["ROOT", "Job", "child_environment", "die_with_parent"]
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Of the repository."""
+_PR_SET_PDEATHSIG = 1
+_LAST_LINES = 5
+
+
+class Job:
+    """A running step.
+
+    Parameters
+    ----------
+    name
+        Of the step.
+    folder
+        The evaluation's.
+    left_s
+        What is left of the budget.
+    threads
+        Threads it may use.
+    """
+
+    def __init__(self, name: str, folder: Path, *, left_s: float, threads: int) -> None:
+        self.name = name
+        self._ledger = Ledger(folder)
+        self._begin = time.monotonic()
+        self._ledger.forget(name)
+        command = [sys.executable, "-m", "benchmarks.gpu_evaluation.work", str(folder), name]
+        with self._ledger.log(name).open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(left_s)],
+                cwd=ROOT,
+                env=child_environment({"TVM_NUM_THREADS": str(threads)}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._begin
+
+    def ended(self) -> Outcome | None:
+        """What came of it; None while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        outcome = self._ledger.outcome(self.name)
+        return outcome or self._keep(
+            Status.FAILED, f"its process ended with {code}: {self._said()}"
+        )
+
+    def cut(self) -> Outcome:
+        """End it; the next call does it again."""
+        self._kill()
+        return self._keep(Status.CUT, "the budget of the call was spent")
+
+    def kill(self) -> None:
+        """End it, and say nothing of it."""
+        self._kill()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _keep(self, status: Status, reason: str) -> Outcome:
+        outcome = Outcome(step=self.name, status=status, seconds=self.seconds, reason=reason)
+        self._ledger.write(outcome)
+        return outcome
+
+    def _said(self) -> str:
+        text = self._ledger.log(self.name).read_text(errors="replace")
+        return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "it said nothing"
+
+
+def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
+    """Of a process that finds this repository, as ours but for some changes."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | dict(changes)
+
+
+def die_with_parent() -> None:
+    """Let the kernel end this process when its parent ends, even by kill -9."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

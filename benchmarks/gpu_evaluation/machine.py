@@ -1,0 +1,143 @@
+"""The machine of an evaluation: found by a process of its own, since looking takes a CUDA context.
+
+    python -m benchmarks.gpu_evaluation.machine FOLDER
+
+One error line and exit status 2 where there is no GPU that can be used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.gpu_evaluation.ledger import write_whole
+from tvm_ios.errors import ArtifactError, HostError, TvmIosError
+from tvm_ios.host import describe_gpu, processor_name
+
+__all__ = ["Machine", "find_machine", "main"]
+
+_PACKAGES = (
+    "tvm-ios",
+    "numpy",
+    "xgboost",
+    "xgboost-cpu",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cuda-nvrtc-cu12",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What results are valid for."""
+
+    target: str
+    """What is compiled for, such as ``cuda -arch=sm_90``."""
+    device: str
+    facts: Mapping[str, str]
+    """Device, driver, processor."""
+    versions: Mapping[str, str]
+
+    def write(self, folder: Path) -> None:
+        """Keep it; refuse a folder with results of another device.
+
+        Raises
+        ------
+        HostError
+            If results would not fit together.
+        """
+        path = folder / "machine.json"
+        if path.exists():
+            before = self.read(folder)
+            if (before.device, before.target) != (self.device, self.target):
+                raise HostError(
+                    f"{folder} has results of {before.device}, and this is {self.device}; "
+                    "give another --output"
+                )
+        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Machine:
+        """That of a folder.
+
+        Raises
+        ------
+        ArtifactError
+            If there is none.
+        """
+        path = folder / "machine.json"
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, TypeError, ValueError) as error:
+            raise ArtifactError(f"{path} cannot be read: {error}; use another --output") from error
+
+
+def find_machine() -> Machine:
+    """The first GPU of this machine, and everything next to it.
+
+    Raises
+    ------
+    HostError
+        If there is no TVM, no driver, no GPU, or no nvcc.
+    """
+    from tvm_ios.runtime.cuda_device import CudaDevice  # noqa: PLC0415 - loads TVM
+
+    with CudaDevice() as gpu:
+        facts = gpu.facts
+    report = describe_gpu()
+    if report.nvcc is None:
+        raise HostError(
+            "nvcc was not found; put the bin folder of a CUDA toolkit on PATH, such as "
+            "/usr/local/cuda/bin"
+        )
+    driver = f"serves CUDA {facts.driver_version // 1000}.{facts.driver_version % 1000 // 10}"
+    return Machine(
+        target=f"cuda -arch=sm_{''.join(map(str, facts.compute_capability))}",
+        device=facts.name,
+        facts={
+            "GPU": facts.name,
+            "multiprocessors": str(facts.multiprocessors),
+            "GPU memory GiB": f"{facts.memory_bytes / 2**30:.0f}",
+            "L2 MB": f"{facts.l2_bytes / 1e6:.0f}",
+            "driver": driver,
+            "nvidia-smi": "; ".join(report.devices) or "does not answer",
+            "processor": processor_name(),
+            "cores": str(len(os.sched_getaffinity(0))),
+            "kernel": platform.release(),
+        },
+        versions=_versions() | {"nvcc": report.nvcc, "cuDNN": report.cudnn or "none"},
+    )
+
+
+def _versions() -> dict[str, str]:
+    import tvm  # noqa: PLC0415 - takes seconds, and may be missing
+
+    found = {"python": platform.python_version(), "tvm": str(tvm.__version__)}
+    found["tvm's CUDA"] = str(tvm.support.libinfo().get("CUDA_VERSION", "unknown"))
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            if package == "tvm-ios":
+                found[package] = "from the checkout"
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write ``machine.json`` into a folder."""
+    (folder,) = sys.argv[1:] if arguments is None else arguments
+    try:
+        find_machine().write(Path(folder))
+    except (TvmIosError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

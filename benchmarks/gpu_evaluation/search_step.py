@@ -1,0 +1,108 @@
+"""The search: stages priced on the GPU, every schedule that is compared, and pictures of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.gpu_evaluation.agenda import Step
+from benchmarks.gpu_evaluation.ledger import write_whole
+from benchmarks.gpu_evaluation.workplace import Workplace
+from tvm_ios.compiled import BuiltModel
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.errors import HostError
+from tvm_ios.evaluation import IOS, SearchedSchedules, search_all
+from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.progress import PhaseClock
+from tvm_ios.report import draw_schedule
+from tvm_ios.search.result import SearchResult
+from tvm_ios.targets import gpu_of
+
+__all__ = ["search"]
+
+_SEARCHES = 4
+"""Parts of the time that is left, of which each of three searches may take one."""
+_LONGEST_S = 120.0
+_QUICK = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.02)
+
+
+class _TimedStageRunner(RelayStageRunner):
+    """Adds up what the GPU was busy for."""
+
+    busy_ns = 0
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        elapsed_ns = super().time_ns(handle, number)
+        self.busy_ns += elapsed_ns
+        return elapsed_ns
+
+
+def search(place: Workplace, step: Step) -> dict[str, Any]:
+    """Find the schedules and keep them."""
+    (kernels,) = step.kernels
+    streams = place.settings.streams
+    clock = PhaseClock()
+    with place.built(step.case, kernels) as built:
+        device = gpu_of(built.prepared.target)
+        assert device is not None
+        with (
+            device.open() as session,
+            _TimedStageRunner(built, lanes=streams, session=session) as runner,
+        ):
+            prices = KernelPrices(
+                runner,
+                database=open_database(place.database),
+                options=_QUICK if place.settings.quick else None,
+            )
+            budget_s = min(_LONGEST_S, place.left_s / _SEARCHES)
+            found = search_all(prices, clock, time_budget=max(1.0, budget_s))
+        for who, schedule in found.schedules.items():
+            text = schedule.to_json() + "\n"
+            write_whole(place.schedule(step.case, kernels, who), text)
+        notes = [*found.notes, *prices.notes, *_drawn(place, step, built, found)]
+    counters = prices.counters
+    return {
+        "contestants": list(found.schedules),
+        "operators": len(built.graph),
+        "stages": {who: _stages(each) for who, each in found.schedules.items()},
+        "searches": {who: _search(each) for who, each in found.searches.items()},
+        "stages_measured": counters.priced,
+        "stages_known": counters.from_database,
+        "pricing_s": counters.seconds,
+        "device_s": runner.busy_ns / 1e9,
+        "notes": notes,
+    }
+
+
+def _drawn(place: Workplace, step: Step, built: BuiltModel, found: SearchedSchedules) -> list[str]:
+    """Draw the schedule of IOS-both; a note where that cannot be."""
+    path = place.folder / "pictures" / f"{step.case.name}.{step.kernels[0].value}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        draw_schedule(
+            built.graph, found.schedules[IOS], path, stage_latencies_ns=found.stage_prices_ns
+        )
+    except HostError as error:
+        return [f"no picture: {error}"]
+    return []
+
+
+def _stages(schedule: InterOpSchedule) -> dict[str, int]:
+    stages = schedule.stages
+    merged = [s for s in stages if s.strategy is Strategy.MERGE and len(s.groups) > 1]
+    return {
+        "stages": len(stages),
+        "concurrent": sum(len(s.groups) > 1 for s in stages) - len(merged),
+        "merged": len(merged),
+        "widest": max(len(s.groups) for s in stages),
+    }
+
+
+def _search(found: SearchResult) -> dict[str, float]:
+    return {
+        "seconds": found.seconds,
+        "stages_possible": found.distinct_stages,
+        "stages_priced": found.priced,
+        "predicted_ns": found.latency_ns,
+        "predicted_sequential_ns": found.sequential_ns,
+    }
