@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
 from tvm_ios.report.layout import lay_out
+from tvm_ios.report.palette import FAMILIES, INK, WIRE, family_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,26 +26,6 @@ _MAX_PIXELS = 30_000
 """Agg draws at most 65,536 a side; a picture of half of that still opens in every viewer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Family:
-    """Operators that share a colour (tints of the palette of Okabe and Ito, 2008)."""
-
-    label: str
-    fill: str
-    words: tuple[str, ...]
-    """Any of them in an operator's kind makes it a member."""
-
-
-_FAMILIES = (
-    _Family(label="depthwise convolution", fill="#A9DFCB", words=("depthwise",)),
-    _Family(label="convolution", fill="#B5DCF5", words=("conv",)),
-    _Family(label="pooling", fill="#F9D58F", words=("pool",)),
-    _Family(label="concatenation, layout", fill="#D9D9D9", words=("concat", "layout", "reshape")),
-    _Family(label="element-wise", fill="#F6EEA0", words=("relu", "add", "multiply", "sigmoid")),
-    _Family(label="other", fill="#EBC6DA", words=("",)),
-)
-_INK = "#222222"
-_WIRE = "#6B6B6B"
 _BAND = "#F2F2F2"
 _MERGE = "#D55E00"
 _BAR = "#0072B2"
@@ -134,18 +114,18 @@ class _Painter:
             facts.append(f"{merged} merged")
         if schedule.latency_ns is not None:
             facts.append(f"predicted {schedule.latency_ns / 1e6:.3f} ms")
-        self._axes.text(0, -_TITLE, graph.name, size=14, weight="bold", color=_INK, va="top")
+        self._axes.text(0, -_TITLE, graph.name, size=14, weight="bold", color=INK, va="top")
         self._axes.text(
             0,
             -_TITLE + 0.29,
             f"schedule: {schedule.scheduler}; {', '.join(facts)}",
             size=9,
-            color=_INK,
+            color=INK,
             va="top",
         )
         if schedule.priced_by:
             text = f"by the {schedule.priced_by}"
-            self._axes.text(0, -_TITLE + 0.45, text, size=7, color=_INK, va="top")
+            self._axes.text(0, -_TITLE + 0.45, text, size=7, color=INK, va="top")
 
     def bands(
         self,
@@ -167,7 +147,7 @@ class _Painter:
                 text.append(_duration(latency))
             middle = band.top + band.height / 2
             self._axes.text(
-                band.left + 0.07, middle, "\n".join(text), size=6.5, color=_INK, va="center"
+                band.left + 0.07, middle, "\n".join(text), size=6.5, color=INK, va="center"
             )
             if latency is not None:
                 length = band.height * latency / longest
@@ -196,16 +176,16 @@ class _Painter:
 
     def box(self, index: int, operator: Operator, point: Point) -> None:
         left, top = point.x - BOX_WIDTH / 2, point.y - BOX_HEIGHT / 2
-        fill = _family(operator).fill
+        fill = family_of(operator.kind).fill
         line = "-" if operator.schedulable else "--"
-        self._rectangle(left, top, BOX_WIDTH, BOX_HEIGHT, fill=fill, edge=_INK, line=line, layer=4)
-        self._axes.text(left + 0.03, top + 0.02, str(index), size=5, color=_INK, va="top", zorder=5)
+        self._rectangle(left, top, BOX_WIDTH, BOX_HEIGHT, fill=fill, edge=INK, line=line, layer=4)
+        self._axes.text(left + 0.03, top + 0.02, str(index), size=5, color=INK, va="top", zorder=5)
         self._axes.text(
             point.x,
             point.y + 0.015,
             _label(operator),
             size=6.3,
-            color=_INK,
+            color=INK,
             ha="center",
             va="center",
             zorder=5,
@@ -220,13 +200,13 @@ class _Painter:
                 (point.x, point.y),
                 TAG_SIZE / 2,
                 facecolor="white",
-                edgecolor=_WIRE,
+                edgecolor=WIRE,
                 linewidth=0.7,
                 zorder=4,
             )
         )
         self._axes.text(
-            point.x, point.y, str(operator), size=5, ha="center", va="center", zorder=5, color=_INK
+            point.x, point.y, str(operator), size=5, ha="center", va="center", zorder=5, color=INK
         )
 
     def wire(self, wire: Wire) -> None:
@@ -245,7 +225,7 @@ class _Painter:
                 path=curve,
                 arrowstyle="-|>,head_length=2.4,head_width=1.3" if wire.arrow else "-",
                 linewidth=0.7,
-                color=_WIRE,
+                color=WIRE,
                 shrinkA=0,
                 shrinkB=0,
                 zorder=3,
@@ -255,10 +235,10 @@ class _Painter:
 
     def legend(self, graph: OperatorGraph, layout: Layout, y: float, *, bars: bool) -> None:
         x = 0.0
-        used = {_family(operator).label for operator in graph.operators}
-        for family in _FAMILIES:
+        used = {family_of(operator.kind).label for operator in graph.operators}
+        for family in FAMILIES:
             if family.label in used:
-                self._rectangle(x, y, 0.2, 0.14, fill=family.fill, edge=_INK)
+                self._rectangle(x, y, 0.2, 0.14, fill=family.fill, edge=INK)
                 x = self._legend_text(x + 0.26, y, family.label)
         if bars:
             self._rectangle(x + 0.1, y, 0.045, 0.14, fill=_BAR)
@@ -268,7 +248,7 @@ class _Painter:
 
     def _legend_text(self, x: float, y: float, text: str) -> float:
         """Write a text and return where the next one may begin."""
-        self._axes.text(x, y + 0.07, text, size=7, va="center", color=_INK)
+        self._axes.text(x, y + 0.07, text, size=7, va="center", color=INK)
         return x + 0.2 + 0.062 * len(text)
 
     def _rectangle(
@@ -299,12 +279,6 @@ class _Painter:
                 zorder=layer,
             )
         )
-
-
-def _family(operator: Operator) -> _Family:
-    return next(
-        family for family in _FAMILIES if any(word in operator.kind for word in family.words)
-    )
 
 
 def _label(operator: Operator) -> str:
