@@ -1,0 +1,89 @@
+"""What a merge stage does to the prices of the operators around it: which are paid, which saved.
+
+Between effects on the plan (:mod:`tvm_ios.runtime.merge_effects`) and prices: it says what has to
+be measured under which name, and measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.relay.build import StagedBuild
+from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
+from tvm_ios.runtime.graph_json import read_graph_json
+from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
+
+__all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
+
+APART = "@apart"
+"""Is in the workload of an operator that is priced with its kernel, though it is a view."""
+COPIED, PIECE = "@copied", "@piece"
+"""End the workload of a member of a merge stage whose slice needs a kernel, or needs none."""
+
+
+def is_merge(stage: Stage) -> bool:
+    """Whether a stage needs a kernel of its own."""
+    return stage.strategy is Strategy.MERGE and len(stage.operators) > 1
+
+
+def with_slices(graph: OperatorGraph, copied: Collection[int]) -> OperatorGraph:
+    """The graph for the price of a merge stage, which depends on the slices that need kernels."""
+    return OperatorGraph(
+        graph.name,
+        tuple(
+            replace(operator, workload=operator.workload + (COPIED if index in copied else PIECE))
+            for index, operator in enumerate(graph.operators)
+        ),
+    )
+
+
+class MergeSurroundings:
+    """The network that merge stages are put into.
+
+    Parameters
+    ----------
+    staged
+        The network with nothing merged.
+    """
+
+    def __init__(self, staged: StagedBuild) -> None:
+        self._extraction = staged.extraction
+        self._graph = read_graph_json(staged.graph_json)
+        self._views = [placement.view for placement in staged.placements]
+        self._known: dict[tuple[int, ...], MergeEffects] = {}
+
+    def effects(self, members: Sequence[int]) -> MergeEffects:
+        """What merging does to the plan; members in the order of their channels.
+
+        Raises
+        ------
+        ScheduleError
+            If the first member is no convolution.
+        """
+        key = tuple(members)
+        if key not in self._known:
+            self._known[key] = merge_effects(
+                self._graph,
+                self._views,
+                stage_outputs(self._extraction, key),
+                contiguous=slices_are_contiguous(self._extraction, key[0]),
+            )
+        return self._known[key]
+
+    def could_be_whole(self, member: int) -> tuple[int, ...]:
+        """Concatenations that a merge stage with this member in it, or a part of one, may be."""
+        own = self._operand(member)
+        if own is None:
+            return ()
+        return tuple(
+            index
+            for index, joined in enumerate(self._extraction.joins)
+            if joined and all(self._operand(other) == own for other in joined)
+        )
+
+    def _operand(self, index: int) -> str | None:
+        convolution = self._extraction.graph.operators[index].convolution
+        return None if convolution is None else convolution.operand
