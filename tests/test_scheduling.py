@@ -8,11 +8,9 @@ from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.comparison import CompareRound, Comparison
 from tvm_ios.errors import OptionError
-from tvm_ios.host import default_lanes
 from tvm_ios.scheduling import (
     choose,
     measured_search_options,
-    require_lanes,
     require_time_budget,
 )
 from tvm_ios.tune_report import Contestant
@@ -60,17 +58,6 @@ def test_options_are_taken_by_name_and_by_member() -> None:
     by_member = measured_search_options(strategies=[Strategy.MERGE], endings=EndingRule.PUBLISHED)
     assert by_name == by_member
     assert measured_search_options().strategies == frozenset(Strategy)
-
-
-def test_lanes_are_the_cores_where_omitted() -> None:
-    assert require_lanes(None) == default_lanes()
-    assert require_lanes(1) == 1
-
-
-@pytest.mark.parametrize("lanes", [0, -1, True, 1.0, "2", 10**6])
-def test_lanes_nobody_can_honour_are_refused(lanes) -> None:
-    with pytest.raises(OptionError, match="lanes is"):
-        require_lanes(lanes)
 
 
 @pytest.mark.parametrize("budget", [0, -1.0, float("nan"), True, "soon"])

@@ -33,7 +33,8 @@ from tvm_ios.pricing import open_database
 from tvm_ios.progress import StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
-from tvm_ios.scheduling import require_lanes, require_time_budget
+from tvm_ios.scheduling import require_time_budget
+from tvm_ios.targets import require_lanes
 
 __all__ = [
     "BenchmarkSettings",

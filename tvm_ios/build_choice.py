@@ -18,7 +18,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Verdict
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
-from tvm_ios.runtime.remote_device import RemoteDevice, session_on
+from tvm_ios.runtime.measuring import MeasuringDevice, idle_lanes_help, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -50,7 +50,7 @@ def build_padded_or_not(
     lanes: int,
     pad: bool = True,
     compare_options: CompareOptions | None = None,
-    device: RemoteDevice | None = None,
+    device: MeasuringDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
 
@@ -126,12 +126,12 @@ def choose_build(
     *,
     lanes: int,
     options: CompareOptions | None = None,
-    device: RemoteDevice | None = None,
+    device: MeasuringDevice | None = None,
 ) -> tuple[str, list[str]]:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
-    with one, and the better of the two is what counts.
+    with one, and the better of the two is what counts. On a GPU there is one stream.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def choose_build(
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"
-        for count in {lanes: None, 1: None}
+        for count in ({lanes: None, 1: None} if idle_lanes_help(device) else (1,))
         for name in builds
     }
     models = {

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -20,7 +21,8 @@ import tvm
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.errors import OptionError
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.errors import DatabaseError, OptionError
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay import (
     Extraction,
@@ -32,9 +34,11 @@ from tvm_ios.relay import (
     read_schedule,
     rewrite_extraction,
 )
+from tvm_ios.relay.cudnn_calls import with_cudnn_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.artifact import export_artifact
 from tvm_ios.runtime.cuda_module import CudaGraphModule
+from tvm_ios.runtime.cudnn_convolution import CudnnOffload
 from tvm_ios.runtime.device import require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
@@ -44,6 +48,7 @@ from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.targets import is_gpu_target, require_known_target
 from tvm_ios.tune_report import TuneReport
 
 __all__ = [
@@ -51,16 +56,10 @@ __all__ = [
     "CompiledModel",
     "ModelKernels",
     "build_model",
-    "is_gpu_target",
     "lower_partitioned",
     "lower_schedule",
-    "require_cpu_target",
-    "require_known_target",
     "widest_stage",
 ]
-
-TVM_GUESS = "sm_50"
-"""What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
 
 
 class ModelKernels:
@@ -94,6 +93,8 @@ class BuiltModel:
     prepared: PreparedModule
     kernels: ModelKernels
     name: str = "main"
+    offload: CudnnOffload | None = None
+    """What cuDNN may compute of it; None for nothing."""
 
     @property
     def extraction(self) -> Extraction:
@@ -179,6 +180,7 @@ class CompiledModel:
                 device=ordinal,
                 cuda_graph=cuda_graph,
                 arch=str(self.kernels.staged.target.attrs["arch"]),
+                store=_algorithm_store(self.plan),
             )
         require_cpu(device)
         return MultiStreamGraphModule(
@@ -282,7 +284,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
         partition=partition,
         graph=built.graph,
         schedule=schedule,
-        plan=_plan(kernels.staged, placements, lanes),
+        plan=_plan(kernels.staged, placements, lanes, schedule, built.offload),
         kernels=kernels,
         notes=built.prepared.notes,
     )
@@ -294,6 +296,7 @@ def lower_partitioned(
     target: Any,
     *,
     lanes: int | None,
+    offload: CudnnOffload | None = None,
 ) -> CompiledModel:
     """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
 
@@ -316,63 +319,41 @@ def lower_partitioned(
         partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=schedule,
-        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule)),
+        plan=_plan(
+            staged, staged.placements, lanes or widest_stage(schedule), schedule, offload
+        ),
         kernels=ModelKernels(staged),
     )
 
 
-def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> ExecutionPlan:
+def _plan(
+    staged: StagedBuild,
+    placements: Sequence[Placement],
+    lanes: int,
+    schedule: InterOpSchedule,
+    offload: CudnnOffload | None,
+) -> ExecutionPlan:
     names = staged.operator_names
+    if offload is not None:
+        chosen = None
+        if schedule.cudnn is not None:
+            chosen = {schedule.operator_names[index] for index in schedule.cudnn}
+        calls = staged.extraction.calls
+        placements = with_cudnn_calls(placements, calls, names, offload, chosen)
     plan = lower_plan(staged.graph_json, placements, lanes=lanes, operator_names=names)
     verify_plan(plan)
     return plan
 
 
+def _algorithm_store(plan: ExecutionPlan) -> ProfileDatabase | None:
+    """Where algorithms of cuDNN are looked up that the plan does not bring along."""
+    if all(launch.cudnn is None for launch in plan.launches):
+        return None
+    with suppress(DatabaseError):  # they are found without one, too
+        return ProfileDatabase()
+    return None
+
+
 def widest_stage(schedule: InterOpSchedule) -> int:
     """The most groups in a stage: streams that a GPU can use."""
     return max((len(stage.groups) for stage in schedule.stages), default=1)
-
-
-def is_gpu_target(target: tvm.target.Target) -> bool:
-    """Whether a target is a GPU of NVIDIA."""
-    return str(target.kind.name) == "cuda"
-
-
-def require_known_target(target: tvm.target.Target) -> None:
-    """Refuse a target that nothing here runs.
-
-    Raises
-    ------
-    OptionError
-        If it is neither a CPU nor a GPU, or a GPU of an unknown architecture.
-    """
-    if target.kind.name not in ("llvm", "cuda"):
-        raise OptionError(
-            f"target is {str(target)!r}; models are compiled for llvm and cuda targets, such as "
-            f"{host_target()!r} or 'cuda -arch=sm_90'"
-        )
-    if is_gpu_target(target) and target.attrs["arch"] == TVM_GUESS and not tvm.cuda().exist:
-        raise OptionError(
-            f"target is {str(target)!r}, and there is no GPU here to take the architecture from; "
-            "name it, such as 'cuda -arch=sm_90' for an H100"
-        )
-
-
-def require_cpu_target(target: tvm.target.Target) -> None:
-    """Refuse a target other than the CPU this process runs on.
-
-    Raises
-    ------
-    OptionError
-        If it is another one.
-    """
-    if target.kind.name != "llvm":
-        known = (
-            "; compile a schedule that is known with tvm_ios.compile_schedule"
-            if is_gpu_target(target)
-            else ""
-        )
-        raise OptionError(
-            f"target is {str(target)!r}; this version prices stages for llvm targets only, such as "
-            f"{host_target()!r}{known}"
-        )

@@ -18,7 +18,7 @@ import tvm
 
 from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
-from tvm_ios.core.schedule import Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
@@ -35,13 +35,13 @@ from tvm_ios.scheduling import (
     choose,
     measured_search_options,
     race,
-    require_lanes,
     require_time_budget,
     resumable,
     search_schedule,
     settle_splits,
 )
 from tvm_ios.search.result import SearchResult
+from tvm_ios.targets import require_lanes
 from tvm_ios.tune_report import Contestant
 
 __all__ = [
@@ -52,7 +52,9 @@ __all__ = [
     "STOCK_LANES",
     "STOCK_ONE",
     "Evaluation",
+    "SearchedSchedules",
     "evaluate",
+    "search_all",
 ]
 
 STOCK_ONE = "TVM, 1 thread"
@@ -119,6 +121,53 @@ class Evaluation:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedSchedules:
+    """Every schedule of one network that is compared, and how the searched ones were found."""
+
+    schedules: Mapping[str, InterOpSchedule]
+    """By contestant."""
+    searches: Mapping[str, SearchResult]
+    stage_prices_ns: tuple[int, ...]
+    """What each stage of :data:`IOS` was priced at."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader ought to know of the searches."""
+        return tuple(
+            dict.fromkeys(note for found in self.searches.values() for note in found.notes)
+        )
+
+
+def search_all(
+    prices: KernelPrices, clock: PhaseClock, *, time_budget: float | None = None
+) -> SearchedSchedules:
+    """Sequential and greedy order, and an IOS schedule for each set of strategies.
+
+    Parameters
+    ----------
+    prices
+        Prices of the network's stages.
+    clock
+        Told how far the searches are.
+    time_budget
+        Seconds for each of the searches.
+    """
+    searches: dict[str, SearchResult] = {}
+    with resumable(prices):
+        settle_splits(prices)
+        schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
+        for contestant, strategies in IOS_STRATEGIES.items():
+            limits = measured_search_options(strategies=strategies)
+            found = search_schedule(prices, limits, clock, time_budget=time_budget)
+            searches[contestant] = found
+            schedules[contestant] = prices.annotate(found.schedule)
+        stage_prices_ns = tuple(prices.price(prices.graph, schedules[IOS].stages))
+    return SearchedSchedules(
+        schedules=schedules, searches=searches, stage_prices_ns=stage_prices_ns
+    )
+
+
 def evaluate(
     mod: tvm.IRModule,
     params: Mapping[str, Any],
@@ -166,22 +215,13 @@ def evaluate(
     if chosen.padded or built.prepared.sunk:
         with clock.phase("build for stock TVM"):
             plain = build_model(mod, params, target, name=name, sink=False)
-    searches: dict[str, SearchResult] = {}
     with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened)
-        with resumable(prices):
-            settle_splits(prices)
-            schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
-            for contestant, strategies in IOS_STRATEGIES.items():
-                limits = measured_search_options(strategies=strategies)
-                found = search_schedule(prices, limits, clock, time_budget=time_budget)
-                searches[contestant] = found
-                schedules[contestant] = prices.annotate(found.schedule)
-        stage_prices_ns = tuple(prices.price(built.graph, schedules[IOS].stages))
+        searched = search_all(prices, clock, time_budget=time_budget)
     with clock.phase("lower"):
         models = {
             contestant: lower_schedule(built, schedule, lanes=lanes)
-            for contestant, schedule in schedules.items()
+            for contestant, schedule in searched.schedules.items()
         }
     with clock.phase("compare"):
         comparison = _compare(plain, models, lanes, options)
@@ -190,17 +230,17 @@ def evaluate(
     return Evaluation(
         built=built,
         models=models,
-        searches=searches,
+        searches=searched.searches,
         counters=prices.counters,
         comparison=comparison,
-        stage_prices_ns=stage_prices_ns,
+        stage_prices_ns=searched.stage_prices_ns,
         trace=trace,
         phase_s=clock.phase_s,
         notes=(
             *built.prepared.notes,
             *chosen.notes,
             *_thread_notes(lanes),
-            *dict.fromkeys(note for found in searches.values() for note in found.notes),
+            *searched.notes,
             *prices.notes,
             *comparison.notes,
         ),

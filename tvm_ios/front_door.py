@@ -17,10 +17,8 @@ from tvm_ios.build_choice import build_for_schedule, build_padded_or_not
 from tvm_ios.compiled import (
     BuiltModel,
     CompiledModel,
-    is_gpu_target,
     lower_partitioned,
     lower_schedule,
-    require_cpu_target,
     widest_stage,
 )
 from tvm_ios.core.endings import EndingRule
@@ -34,20 +32,28 @@ from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.runtime.remote_device import session_on
+from tvm_ios.runtime.cudnn_library import load_cudnn
+from tvm_ios.runtime.gpu_session import GpuDevice
+from tvm_ios.runtime.measuring import MeasuringDevice, session_on
+from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.scheduling import (
     baseline_schedules,
     choose,
     measured_search_options,
     race,
-    require_lanes,
-    require_streams,
     require_time_budget,
     resumable,
     search_schedule,
     settle_splits,
 )
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.targets import (
+    gpu_of,
+    is_gpu_target,
+    require_cudnn,
+    require_lanes,
+    require_streams,
+)
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import requested_device
@@ -72,6 +78,8 @@ def tune(
     compare_options: CompareOptions | None = None,
     progress: ProgressListener | None = None,
     pad_channels: bool = True,
+    cudnn: bool = False,
+    tf32: bool = False,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
     trials: int | None = None,
@@ -93,8 +101,8 @@ def tune(
     params
         Parameters by name.
     target
-        A CPU target, such as ``"llvm -mcpu=skylake-avx512"``; the best for the processor where
-        omitted.
+        A CPU target, such as ``"llvm -mcpu=skylake-avx512"``, or ``"cuda"`` for the first GPU of
+        this machine; the best for the processor where omitted.
     max_group_size
         Most units in a group of a concurrent stage, the paper's r; 0 means no limit. A unit is an
         operator, or up to three that follow each other with no way round.
@@ -106,7 +114,7 @@ def tune(
         Which concurrent stages exist: ``"complete"``, the definition, or ``"published"``.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
-        the device with an ``rpc_tracker``.
+        the device with an ``rpc_tracker``. On a GPU, streams; 8 where omitted.
     time_budget
         Seconds of search, once the operators are priced, after which the best schedule found so
         far is taken.
@@ -120,7 +128,13 @@ def tune(
         Called with a :class:`~tvm_ios.progress.Progress` now and then.
     pad_channels
         Whether to try convolutions with output channels padded to whole vectors, where they fill
-        none, and to keep them if the network is faster. Sums are then taken in another order.
+        none, and to keep them if the network is faster. Sums are then taken in another order. Not
+        done on a GPU.
+    cudnn
+        On a GPU, whether cuDNN may compute convolutions, with bias and ReLU. Each is priced with
+        TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both.
+    tf32
+        Whether cuDNN may round float32 to TF32, with 10 bits of mantissa, which is faster.
     tuning
         ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
     tuning_records
@@ -146,6 +160,9 @@ def tune(
         If the model cannot be prepared or compiled, or nothing of it can be scheduled.
     OptionError
         If an option has a value nobody can honour.
+    HostError
+        If the target is a GPU and there is no driver, no GPU, one that does not run its code, or no
+        cuDNN where it is asked for.
     DatabaseError
         If the profile database cannot be read.
     KeyboardInterrupt
@@ -176,19 +193,20 @@ def tune(
         rpc_tracker=rpc_tracker,
         rpc_key=rpc_key,
     )
-    device = requested_device(tuning_options, rpc_tracker, rpc_key)
-    if target is not None:
-        require_cpu_target(resolve_target(target))
+    offload = require_cudnn(cudnn, tf32, None if target is None else resolve_target(target))
+    device = _measuring_device(target, tuning_options, rpc_tracker, rpc_key)
+    if offload is not None:
+        load_cudnn()  # a missing library is told before the work, not after
     chosen_lanes = require_lanes(lanes, device)
     opened = open_database(database)
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
         mod,
         params,
-        device.target if target is None and device is not None else target,
+        device.target if target is None and isinstance(device, RemoteDevice) else target,
         clock,
         lanes=chosen_lanes,
-        pad=pad_channels,
+        pad=pad_channels and not isinstance(device, GpuDevice),
         compare_options=compare_options,
         device=device,
     )
@@ -209,9 +227,12 @@ def tune(
                 )
             )
             built = tuned.built
+        built = replace(built, offload=offload)
         session = stack.enter_context(session_on(device))
         with (
-            RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
+            RelayStageRunner(
+                built, lanes=chosen_lanes, session=session, database=opened
+            ) as runner,
             clock.phase("search"),
         ):
             prices = KernelPrices(runner, database=opened, options=measure)
@@ -220,6 +241,8 @@ def tune(
                 found = search_schedule(prices, options, clock, time_budget=time_budget)
             schedules = baseline_schedules(prices)
             schedules[Contestant.IOS] = prices.annotate(found.schedule)
+            if runner.cudnn is not None:
+                built = replace(built, offload=runner.cudnn.offload)
         with clock.phase("compare"):
             models = _distinct(built, schedules, lanes=chosen_lanes)
             comparison = race(
@@ -249,6 +272,20 @@ def tune(
     return replace(models[kept], tune_report=report)
 
 
+def _measuring_device(
+    target: Any, options: TuningOptions | None, rpc_tracker: str | None, rpc_key: str | None
+) -> MeasuringDevice | None:
+    """Where prices are taken; None for this machine's CPU."""
+    gpu = None if target is None else gpu_of(resolve_target(target))
+    tracker = rpc_tracker or (options or TuningOptions()).rpc_tracker
+    if gpu is not None and tracker is not None:
+        raise OptionError(
+            f"target is {target!r} and rpc_tracker {tracker!r}, but GPUs are measured on the "
+            "machine they are in; run tune there, without rpc_tracker"
+        )
+    return gpu or requested_device(options, rpc_tracker, rpc_key)
+
+
 def compile_schedule(
     mod: tvm.IRModule,
     params: Mapping[str, Any] | None = None,
@@ -256,6 +293,8 @@ def compile_schedule(
     *,
     schedule: InterOpSchedule | None = None,
     lanes: int | None = None,
+    cudnn: bool = False,
+    tf32: bool = False,
 ) -> CompiledModel:
     """Compile a model with a schedule that is known: no search, no measuring.
 
@@ -273,6 +312,12 @@ def compile_schedule(
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted. On a
         GPU, streams: as many as the widest stage has groups where omitted.
+    cudnn
+        Whether cuDNN computes the convolutions that the schedule says, on a GPU; all that it can
+        compute, if the schedule was found without cuDNN. It is needed to run the model, and not to
+        compile it.
+    tf32
+        Whether it may round float32 to TF32, with 10 bits of mantissa.
 
     Raises
     ------
@@ -281,7 +326,9 @@ def compile_schedule(
     ModelError, OptionError
         As :func:`tune`.
     """
-    on_gpu = target is not None and is_gpu_target(resolve_target(target))
+    resolved = None if target is None else resolve_target(target)
+    offload = require_cudnn(cudnn, tf32, resolved)
+    on_gpu = resolved is not None and is_gpu_target(resolved)
     chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
@@ -296,8 +343,8 @@ def compile_schedule(
                 "the module is partitioned already, so it has a schedule; "
                 "pass either the original module or no schedule"
             )
-        return lower_partitioned(mod, params, target, lanes=chosen_lanes)
-    built = build_for_schedule(mod, params, target, schedule)
+        return lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+    built = replace(build_for_schedule(mod, params, target, schedule), offload=offload)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
     verify_schedule(chosen, built.graph)
     return lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))

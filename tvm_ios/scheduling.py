@@ -20,12 +20,12 @@ from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.errors import OptionError
-from tvm_ios.host import default_lanes
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
-from tvm_ios.runtime.remote_device import RemoteDevice, RemoteSession
+from tvm_ios.runtime.measuring import MeasuringSession
+from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -39,8 +39,6 @@ __all__ = [
     "choose",
     "measured_search_options",
     "race",
-    "require_lanes",
-    "require_streams",
     "require_time_budget",
     "resumable",
     "search_schedule",
@@ -53,8 +51,6 @@ BOUND_MARGIN_PERCENT = 3
 """Measured prices scatter by about this much, so the search trusts its bounds that much less."""
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 CLEARLY_FASTER = 1.02
-MAX_STREAMS = 32
-"""Streams that a GPU serves without one of them waiting in the queue of another."""
 MAX_CHAIN_SIZE = 3
 """Operators of one schedule unit: a depthwise convolution and what stands around it."""
 
@@ -108,7 +104,7 @@ def settle_splits(prices: KernelPrices) -> None:
     """
     prices.price_operators()
     built, lanes = prices.runner.built, prices.runner.lanes
-    if lanes == 1:
+    if lanes == 1 or not prices.runner.idle_lanes_help:
         return
     choices = {
         "by price": prices.unsplit,
@@ -188,7 +184,7 @@ def race(
     others: Mapping[str, TimedRuns] | None = None,
     *,
     options: CompareOptions | None = None,
-    session: RemoteSession | None = None,
+    session: MeasuringSession | None = None,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
 
@@ -218,8 +214,8 @@ def race(
         return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
 
 
-def _executor(model: CompiledModel, session: RemoteSession | None) -> _Executor:
-    if session is None:
+def _executor(model: CompiledModel, session: MeasuringSession | None) -> _Executor:
+    if not isinstance(session, RemoteSession):
         return model.executor()
     staged = model.kernels.staged
     return session.executor(staged.factory, model.plan, staged.params)
@@ -263,45 +259,6 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
         f"{speedup.ratio:.3f} times as fast as sequential order "
         f"({speedup.low:.3f} to {speedup.high:.3f})"
     )
-
-
-def require_lanes(lanes: int | None, device: RemoteDevice | None = None) -> int:
-    """The number of lanes, all usable cores where omitted.
-
-    Parameters
-    ----------
-    lanes
-        What was asked for.
-    device
-        Where they run; this machine where omitted.
-
-    Raises
-    ------
-    OptionError
-        If it is below one or above the cores there are.
-    """
-    cores = default_lanes() if device is None else device.cores
-    if lanes is None:
-        return cores
-    if not isinstance(lanes, int) or isinstance(lanes, bool) or not 1 <= lanes <= cores:
-        who = "this process may use" if device is None else f"{device.address.as_text()} has"
-        raise OptionError(f"lanes is {lanes!r}, but {who} {cores} cores; give 1 to {cores}")
-    return lanes
-
-
-def require_streams(streams: int | None) -> int | None:
-    """The number of streams of a GPU, where one was asked for.
-
-    Raises
-    ------
-    OptionError
-        If it is none that a GPU can have.
-    """
-    if streams is None:
-        return None
-    if not isinstance(streams, int) or isinstance(streams, bool) or not 1 <= streams <= MAX_STREAMS:
-        raise OptionError(f"lanes is {streams!r}; give 1 to {MAX_STREAMS} streams of a GPU")
-    return streams
 
 
 def require_time_budget(time_budget: float | None) -> None:

@@ -14,10 +14,12 @@ import warnings
 from dataclasses import replace
 
 import cuda_record
+import cudnn_scenarios
 import numpy as np
 import tvm
 from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
 from cuda_model import Model, build, network
+from cuda_pricing import kernels_tuned, no_gpu, priced, tuned
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.runtime.cuda_order import StepKind
@@ -382,7 +384,6 @@ def compiled(target, path):
             lambda: model.executor(tvm.cpu()),
             lambda: model.executor(lanes=1),
             lambda: tvm_ios.load(path, tvm.cpu()),
-            lambda: tvm_ios.tune(mod, params, target),
             lambda: tvm_ios.compile_schedule(mod, params, target, lanes=99),
         )
     ]
@@ -444,5 +445,6 @@ def life(model, graphs):
 
 
 if __name__ == "__main__":
-    scenario = {**globals(), "build": build}[sys.argv[1]]
+    others = {each.__name__: each for each in (build, kernels_tuned, no_gpu, priced, tuned)}
+    scenario = {**globals(), **vars(cudnn_scenarios), **others}[sys.argv[1]]
     print(json.dumps(scenario(**json.loads(sys.argv[2]))))

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from tvm_ios.errors import CostError, HostError, OptionError
+from tvm_ios.runtime.measuring import session_on
 from tvm_ios.runtime.remote_address import DeviceAddress
-from tvm_ios.runtime.remote_device import RemoteDevice, session_on
+from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.runtime.stage_runner import NativeStageRunner
 
 

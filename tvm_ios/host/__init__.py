@@ -3,7 +3,7 @@
 Importing this package does not import TVM.
 """
 
-from tvm_ios.host.gpu import GpuReport, describe_gpu
+from tvm_ios.host.gpu import GpuClocks, GpuReport, describe_gpu, read_clocks
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import default_lanes, processor_name, target_candidates
 from tvm_ios.host.relay_tvm import cached_libinfo, host_target, require_relay_tvm
@@ -11,6 +11,7 @@ from tvm_ios.host.report import HostReport, describe_host
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
 
 __all__ = [
+    "GpuClocks",
     "GpuReport",
     "HostReport",
     "LatencyMode",
@@ -24,6 +25,7 @@ __all__ = [
     "host_target",
     "latency_mode",
     "processor_name",
+    "read_clocks",
     "require_relay_tvm",
     "target_candidates",
 ]

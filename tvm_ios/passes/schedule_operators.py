@@ -24,12 +24,14 @@ from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
 from tvm_ios.pricing import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.scheduling import measured_search_options, require_lanes, settle_splits
+from tvm_ios.scheduling import measured_search_options, settle_splits
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.targets import is_gpu_target, require_lanes, require_streams
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 
@@ -64,7 +66,8 @@ class _Options:
     """Most operators that follow each other with no way round and are scheduled as one unit; where
     omitted, 3 with measured prices and 1 with a cost model."""
     lanes: int | None = None
-    """Lanes to measure for; the usable cores where omitted. Not read with a cost model."""
+    """Lanes to measure for, streams on a GPU; as for ``tune`` where omitted. Not read with a cost
+    model."""
     database: ProfileDatabase | str | Path | None = None
     """Where measured prices are kept; the default file where omitted."""
 
@@ -83,7 +86,10 @@ class ScheduleOperators(_Options):
     def __post_init__(self) -> None:
         self.chosen_scheduler()
         self.search_options()
-        require_lanes(self.lanes)
+        if is_gpu_target(resolve_target(self.target)):
+            require_streams(self.lanes)
+        else:
+            require_lanes(self.lanes)
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""

@@ -108,6 +108,13 @@ class CudaDevice:
             driver_version=self.driver.integer("cuDriverGetVersion"),
         )
 
+    @cached_property
+    def bus_id(self) -> str:
+        """Where it is plugged in, as nvidia-smi knows it."""
+        text = ctypes.create_string_buffer(32)
+        self.driver.call("cuDeviceGetPCIBusId", text, len(text), self._device)
+        return text.value.decode(errors="replace")
+
     def memory_bytes(self) -> tuple[int, int]:
         """Memory that is free now, and all there is.
 

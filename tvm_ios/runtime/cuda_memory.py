@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
 import tvm
 
 from tvm_ios.errors import ExecutionError
@@ -78,6 +79,25 @@ class CudaMemory(PlanMemory):
         self._require_held()
         super().replace(tensor, array)
         self._replaced.clear()  # or each zero-copy run would keep the array of the one before
+
+    def fill_arena(self, data: np.ndarray) -> None:
+        """Overwrite the memory of all intermediate tensors.
+
+        Parameters
+        ----------
+        data
+            uint8, as many as the plan's arena has bytes.
+
+        Raises
+        ------
+        ExecutionError
+            If the memory was let go of.
+        """
+        self._require_held()
+        if len(data):
+            assert isinstance(self._arena, tvm.nd.NDArray)
+            self._arena.copyfrom(data)
+            self.device.sync()  # the copy is on the default stream
 
     def release(self) -> None:
         """Let go of all arrays; those handed out live on."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,18 +16,19 @@ from typing import TYPE_CHECKING, Any, Self
 from tvm.contrib import cc
 
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.native_runtime import remote_digest
 from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.remote_kernels import RemoteKernels
 from tvm_ios.runtime.remote_lanes import RemoteLanes
-from tvm_ios.runtime.stage_runner import StageCalls
+from tvm_ios.runtime.stage_runner import NativeStageRunner, StageCalls
 
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes", "session_on"]
+__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,11 @@ class RemoteDevice:
     def name(self) -> str:
         """What its prices are kept under; no price of this machine is."""
         return f"{self.processor}, RPC key {self.address.key}"
+
+    @property
+    def executor_digest(self) -> str:
+        """Digest of what starts its kernels."""
+        return remote_digest()
 
     def as_text(self) -> str:
         """For messages."""
@@ -125,6 +130,16 @@ class RemoteSession:
             self._kernels[path] = RemoteKernels(self._connection, path, params)
         return self._kernels[path]
 
+    def stage_runner(self, lanes: int) -> NativeStageRunner:
+        """What runs stages there, on as many lanes.
+
+        Raises
+        ------
+        OptionError
+            If the device has fewer cores.
+        """
+        return NativeStageRunner(lanes, on=self.stage_lanes(lanes))
+
     def stage_lanes(self, lanes: int) -> RemoteStageLanes:
         """Lanes to price stages on.
 
@@ -158,11 +173,6 @@ class RemoteSession:
         """Give the device back; may be called twice."""
         self._connection.close()
         self._folder.cleanup()
-
-
-def session_on(device: RemoteDevice | None) -> AbstractContextManager[RemoteSession | None]:
-    """A session on a device; None for this machine, which needs none."""
-    return nullcontext() if device is None else device.open()
 
 
 class RemoteStageLanes(RemoteLanes):

@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_ios.runtime.plan import ExecutionPlan
 
-__all__ = ["sample_inputs"]
+__all__ = ["sample_inputs", "sample_tensor"]
 
 
 def sample_inputs(
@@ -37,3 +37,13 @@ def sample_inputs(
             value = np.zeros(tensor.shape, tensor.dtype)
         values[entry.name] = value
     return values
+
+
+def sample_tensor(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Values of a tensor inside a network: zeros, or floats that no few operators make denormal.
+
+    Floats are multiples of 1/64 in [-1, 1].
+    """
+    if not dtype.startswith("float"):
+        return np.zeros(shape, dtype)
+    return (random.integers(-64, 65, size=shape) / 64).astype(dtype)

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import tvm
@@ -22,8 +22,18 @@ from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
 from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.sample_inputs import sample_tensor
 
-__all__ = ["Launches", "NativeStageRunner", "StageCalls", "StageLanes", "StageProgram"]
+__all__ = [
+    "HoldsOperators",
+    "Launches",
+    "LibraryStageRunner",
+    "NativeStageRunner",
+    "StageCalls",
+    "StageLanes",
+    "StageProgram",
+    "find_library",
+]
 
 
 class Launches(Protocol):
@@ -77,6 +87,51 @@ class StageLanes(Protocol):
 
     def close(self) -> None:
         """As :meth:`LanePool.close`."""
+        ...
+
+
+class LibraryStageRunner(Protocol):
+    """Runs stages of built libraries: on lanes, or on the streams of a GPU."""
+
+    def add_library(
+        self,
+        path: str | Path,
+        graph_json: str,
+        params: Mapping[str, Any],
+        views: Sequence[SliceView | ConcatView | None],
+    ) -> int:
+        """As :meth:`NativeStageRunner.add_library`."""
+        ...
+
+    def needs_no_kernel(self, library: int, operator: int) -> bool:
+        """As :meth:`NativeStageRunner.needs_no_kernel`."""
+        ...
+
+    def prepare(
+        self,
+        groups: Sequence[Sequence[tuple[int, int]]],
+        *,
+        unsplit: Collection[tuple[int, int]] = (),
+        homes: Sequence[int] | None = None,
+        copies: int = 1,
+    ) -> Any:
+        """As :meth:`NativeStageRunner.prepare`; the handle has the names of its operators."""
+        ...
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        """As :meth:`NativeStageRunner.time_ns`."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """As :meth:`NativeStageRunner.ping_pong_ns`."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the times ought to know."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; may be called twice."""
         ...
 
 
@@ -261,22 +316,54 @@ class NativeStageRunner:
         """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: lanes tell of their slow mode by their hand-off."""
+        return ()
+
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()
 
     def _library(self, number: int, operator: int) -> _Library:
-        if not 0 <= number < len(self._libraries):
-            raise CostError(
-                f"there is no library {number}: {len(self._libraries)} were added; "
-                "use what add_library returned"
-            )
-        library = self._libraries[number]
-        if not 0 <= operator < library.num_operators:
-            raise CostError(
-                f"library {number} has no operator {operator}: it has {library.num_operators}"
-            )
-        return library
+        return find_library(self._libraries, number, operator)
+
+
+class HoldsOperators(Protocol):
+    """A library of a stage runner."""
+
+    @property
+    def num_operators(self) -> int:
+        """How many operators it has kernels of."""
+        ...
+
+
+_Held = TypeVar("_Held", bound=HoldsOperators)
+
+
+def find_library(libraries: Sequence[_Held], number: int, operator: int) -> _Held:
+    """The library of this number.
+
+    Parameters
+    ----------
+    operator
+        One that it has to have.
+
+    Raises
+    ------
+    CostError
+        If there is none, or it lacks the operator.
+    """
+    if not 0 <= number < len(libraries):
+        raise CostError(
+            f"there is no library {number}: {len(libraries)} were added; "
+            "use what add_library returned"
+        )
+    library = libraries[number]
+    if not 0 <= operator < library.num_operators:
+        raise CostError(
+            f"library {number} has no operator {operator}: it has {library.num_operators}"
+        )
+    return library
 
 
 class _LocalLanes(LanePool):
@@ -324,9 +411,7 @@ def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, 
         if value is not None:
             data = (value.numpy() if isinstance(value, tvm.nd.NDArray) else value).tobytes()
         elif tensor.buffer not in bound and tensor.dtype in ("float32", "float64"):
-            # Multiples of 1/64 in [-1, 1]: no denormals, here or after a few operators.
-            steps = random.integers(-64, 65, size=tensor.shape)
-            data = (steps / 64).astype(tensor.dtype).tobytes()
+            data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
         else:
             continue
         ctypes.memmove(table.data(index), data, min(tensor.size_bytes, len(data)))

@@ -80,6 +80,7 @@ class AnsorBackend:
         run = TuningRun(
             records=records,
             options=options,
+            gpu=target.kind.name == "cuda",
             progress=progress,
             begin=begin,
             rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},

@@ -21,7 +21,7 @@ from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.pricing import RelayStageRunner, without_help
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.primitive import kernel_digest
-from tvm_ios.runtime.remote_device import RemoteDevice, session_on
+from tvm_ios.runtime.measuring import MeasuringDevice, session_on
 from tvm_ios.tuning.ansor_tasks import ansor_context, workloads_of
 
 __all__ = ["operator_workloads", "slower_workloads"]
@@ -36,7 +36,7 @@ def slower_workloads(
     *,
     lanes: int,
     options: CompareOptions = BRIEF,
-    device: RemoteDevice | None = None,
+    device: MeasuringDevice | None = None,
 ) -> frozenset[str]:
     """Workloads whose records had better not be applied: TVM's own kernels win beyond the noise.
 

@@ -79,8 +79,12 @@ def builder(options: TuningOptions) -> auto_scheduler.LocalBuilder:
     )
 
 
-def runner(options: TuningOptions) -> Any:
-    """TVM's runner: a process here, or a device of an RPC tracker.
+@contextlib.contextmanager
+def runner(options: TuningOptions, *, gpu: bool = False) -> Iterator[Any]:
+    """TVM's runner: a process here, one a candidate for a GPU, or a device of an RPC tracker.
+
+    A kernel that crashes takes the GPU's context of its process along, and every candidate after it
+    would fail; TVM's own tracker on loopback forks a process for each.
 
     The cache is not flushed between runs: that would set ``number`` to 1 and ``min_repeat_ms`` to
     0, and the weights of an operator lie in the cache when a network runs again and again.
@@ -91,23 +95,32 @@ def runner(options: TuningOptions) -> Any:
         If the tracker gives no device.
     """
     common = {
-        "timeout": math.ceil(options.timeout_s),
+        "timeout": math.ceil(options.run_timeout_s(gpu=gpu)),
         "number": options.number,
         "repeat": options.repeat,
         "min_repeat_ms": options.min_repeat_ms,
     }
+    if options.rpc_tracker is None and gpu:
+        context = auto_scheduler.LocalRPCMeasureContext(**common)
+        try:
+            yield context.runner
+        finally:
+            del context  # its end stops tracker and server
+        return
     if options.rpc_tracker is None:
-        return auto_scheduler.LocalRunner(**common)
+        yield auto_scheduler.LocalRunner(**common)
+        return
     host, port = parse_tracker(options.rpc_tracker)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it says there that it got a device
-            return auto_scheduler.RPCRunner(options.rpc_key, host, port, **common)
+            chosen = auto_scheduler.RPCRunner(options.rpc_key, host, port, **common)
     except RuntimeError as error:
         raise TuningError(
             f"the RPC tracker at host {host!r}, port {port} has devices with key "
             f"{options.rpc_key!r}, but gave none within {common['timeout']} s; see who uses them "
             f"with: python -m tvm.exec.query_rpc_tracker --host {host} --port {port}"
         ) from error
+    yield chosen
 
 
 def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:

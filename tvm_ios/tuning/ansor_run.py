@@ -54,6 +54,7 @@ class TuningRun:
 
     records: Path
     options: TuningOptions
+    gpu: bool
     progress: ProgressListener | None
     begin: float
     rows: dict[str, TaskOutcome]
@@ -77,6 +78,7 @@ class TuningRun:
             worker_threads(options.threads or 1),
             kept_workers(),
             _log_of(tasks, known) as history,
+            runner(options, gpu=self.gpu) as measuring,
         ):
             scheduler = auto_scheduler.TaskScheduler(
                 [task.task for task in tasks],
@@ -91,7 +93,7 @@ class TuningRun:
                 num_measures_per_round=width,
                 verbose=0,
                 builder=builder(options),
-                runner=runner(options),
+                runner=measuring,
                 measure_callbacks=[Batches(self.keep)],
             )
             try:

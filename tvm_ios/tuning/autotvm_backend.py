@@ -71,7 +71,9 @@ class AutoTvmBackend:
             If the log cannot be written.
         """
         begin = time.monotonic()
-        _require_tuner(options.tuner)
+        gpu = target.kind.name == "cuda"
+        tuner_name = options.tuner_for(gpu=gpu)
+        _require_tuner(tuner_name)
         if options.rpc_tracker is not None:
             require_tracker(options.rpc_tracker, options.rpc_key or "")
         tasks = extract_tasks([mod, *self.extra_modules], target)
@@ -79,6 +81,7 @@ class AutoTvmBackend:
         run = _Run(
             records=records,
             options=options,
+            gpu=gpu,
             progress=progress,
             begin=begin,
             rows=[_row(task, history.get(task.task.workload, [])) for task in tasks],
@@ -86,7 +89,7 @@ class AutoTvmBackend:
         pending = [
             (place, tuner)
             for place, task in enumerate(tasks)
-            if (tuner := _tuner_for(task, history.get(task.task.workload, []), options))
+            if (tuner := _tuner_for(task, history.get(task.task.workload, []), options, tuner_name))
         ]
         run.total = sum(tuner.left for _, tuner in pending)
         if pending:
@@ -197,6 +200,7 @@ class _Run:
 
     records: Path
     options: TuningOptions
+    gpu: bool
     progress: ProgressListener | None
     begin: float
     rows: list[TaskOutcome]
@@ -211,7 +215,7 @@ class _Run:
             builder=autotvm.LocalBuilder(
                 timeout=self.options.build_timeout_s, n_parallel=default_lanes(), do_fork=True
             ),
-            runner=_runner(self.options),
+            runner=_runner(self.options, self.options.run_timeout_s(gpu=self.gpu)),
         )
         tuner.tuner.tune(
             n_trial=tuner.left,
@@ -262,12 +266,12 @@ class _Run:
 
 
 def _tuner_for(
-    task: KernelTask, history: Sequence[tuple[Any, Any]], options: TuningOptions
+    task: KernelTask, history: Sequence[tuple[Any, Any]], options: TuningOptions, name: str
 ) -> _OpenTuner | None:
     """A tuner that measures nothing twice; None where the budget is spent."""
     known = {measured.config.index for measured, _ in history}
     space = len(task.task.config_space)
-    if options.tuner == "layout":
+    if name == "layout":
         each = [layout_candidates(task.task, layout) for layout in Layout]
         # By turns, so that a few trials see something of each layout.
         turns = itertools.chain.from_iterable(itertools.zip_longest(*each))
@@ -278,13 +282,11 @@ def _tuner_for(
     left = min(options.trials or WHOLE_SPACE_TRIALS, space) - len(known)
     if left <= 0:
         return None
-    if options.tuner == "grid":
+    if name == "grid":
         waiting = [index for index in range(space) if index not in known][:left]
         return _OpenTuner(_ListTuner(task.task, waiting), len(waiting))
-    tuner = (
-        XGBTuner(task.task, loss_type="reg") if options.tuner == "xgb" else RandomTuner(task.task)
-    )
-    if options.tuner == "xgb" and history:
+    tuner = XGBTuner(task.task, loss_type="reg") if name == "xgb" else RandomTuner(task.task)
+    if name == "xgb" and history:
         tuner.load_history(list(history), min_seed_records=1)
     tuner.visited = type(tuner.visited)(known)
     return _OpenTuner(tuner, left)
@@ -298,9 +300,9 @@ def _require_tuner(name: str) -> None:
         )
 
 
-def _runner(options: TuningOptions) -> Any:
+def _runner(options: TuningOptions, timeout_s: float) -> Any:
     common = {
-        "timeout": options.timeout_s,
+        "timeout": timeout_s,
         "number": options.number,
         "repeat": options.repeat,
         "min_repeat_ms": options.min_repeat_ms,

@@ -11,6 +11,7 @@ __all__ = ["TUNERS", "TuningOptions"]
 TUNERS = ("layout", "grid", "random", "xgb")
 """``layout`` tries all schedules that keep the data layout the untuned network has; the others are
 AutoTVM's tuners over the whole space."""
+CPU_TIMEOUT_S, GPU_TIMEOUT_S = 20.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,8 @@ class TuningOptions:
     """With auto_scheduler: stop a task after so many candidates without a better one."""
     time_budget_s: float | None = None
     """Stop tuning after so many seconds; what was measured is used."""
-    timeout_s: float = 20.0
-    """One candidate may run so long."""
+    timeout_s: float | None = None
+    """One candidate may run so long; 20 seconds on a CPU and 5 on a GPU where omitted."""
     build_timeout_s: float = 20.0
     """One candidate may compile so long."""
     number: int = 1
@@ -43,8 +44,9 @@ class TuningOptions:
     """Measurements of a candidate; the best counts, since noise only adds."""
     min_repeat_ms: int = 10
     """A measurement takes at least so long."""
-    tuner: str = "layout"
-    """One of :data:`TUNERS`; auto_scheduler has its own."""
+    tuner: str | None = None
+    """One of :data:`TUNERS`; auto_scheduler has its own. ``layout`` on a CPU and ``xgb`` on a GPU,
+    whose templates keep one layout, where omitted."""
     rpc_tracker: str | None = None
     """Measure on devices of this tracker, ``HOST:PORT``, in place of this machine: kernels, stages
     and whole networks."""
@@ -78,13 +80,21 @@ class TuningOptions:
             raise OptionError(
                 f"min_repeat_ms is {self.min_repeat_ms!r}; give milliseconds from 0 on"
             )
-        if self.tuner not in TUNERS:
+        if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
         if self.rpc_tracker is not None and not self.rpc_key:
             raise OptionError(
                 f"rpc_tracker is {self.rpc_tracker!r} without rpc_key; give the key that its "
                 "devices were registered under"
             )
+
+    def tuner_for(self, *, gpu: bool) -> str:
+        """The tuner of AutoTVM."""
+        return self.tuner or ("xgb" if gpu else "layout")
+
+    def run_timeout_s(self, *, gpu: bool) -> float:
+        """How long one candidate may run."""
+        return self.timeout_s or (GPU_TIMEOUT_S if gpu else CPU_TIMEOUT_S)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
-from tvm_ios.runtime.remote_device import RemoteDevice
+from tvm_ios.runtime.measuring import MeasuringDevice
 from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
@@ -144,7 +144,7 @@ def tuned_kernels(
     *,
     lanes: int,
     compare_options: CompareOptions | None = None,
-    device: RemoteDevice | None = None,
+    device: MeasuringDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
 

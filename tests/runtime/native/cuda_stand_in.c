@@ -2,7 +2,8 @@
  *
  * Preloaded, it serves TVM (whose libtvm.so is linked against both) and our own bindings. It checks
  * what a GPU would: contexts, handles, what a capture allows, that captured work is joined. Time is
- * simulated: a kernel takes a microsecond of its stream, a wait takes the time of the event.
+ * simulated: a kernel takes a microsecond of its stream, a wait takes the time of the event, and a
+ * graph as long as what it was captured from.
  *
  * The record is one line a call, "cuStreamWaitEvent stream=3 event=5", in the file that
  * CUDA_STAND_IN_LOG names. Streams, events, graphs are numbered as they are made; 0 is the default
@@ -96,6 +97,7 @@ typedef struct Object {
   Capture* capture;  /* the stream is being captured, or the event was recorded in a capture */
   NodeSet* before;   /* in that capture */
   int nodes;         /* of a graph */
+  int64_t depth_ns;  /* the same as time_ns, since the begin of the capture; of a graph, in all */
   size_t size_bytes; /* of memory */
   void* address;
   struct Object* module;
@@ -110,6 +112,7 @@ static int made[KINDS];
 static Object default_stream = {.kind = STREAM};
 static Capture* captures;
 static size_t memory_limit = (size_t)1 << 34, memory_used;
+static int held; /* by libraries on top of CUDA */
 static int initialized, contexts, runtime_context, devices = 1;
 static int capability = 90;
 static _Thread_local int context_is_current;
@@ -141,6 +144,7 @@ EXPORT void stand_in_set_capability(int major_and_minor) { capability = major_an
 EXPORT int stand_in_live(const char* what) {
   int count = 0;
   if (!strcmp(what, "contexts")) return contexts;
+  if (!strcmp(what, "held")) return held;
   pthread_mutex_lock(&lock);
   for (Object* object = objects; object; object = object->next) {
     count += !strcmp(KIND_NAMES[object->kind], what);
@@ -274,14 +278,15 @@ static void set_capture(Object* object, Capture* capture, const NodeSet* before)
 }
 
 /* A kernel or copy on a stream: a node if the stream is being captured, else it takes time. */
-static int add_work(Object* stream) {
+static int add_work(Object* stream, int64_t elapsed_ns) {
   if (!stream->capture) {
-    stream->time_ns += 1000;
+    stream->time_ns += elapsed_ns;
     return SUCCESS;
   }
   if (stream->capture->invalid) return CAPTURE_INVALIDATED;
   int node = stream->capture->nodes++;
   if (node >= MAX_NODES) abort();
+  stream->depth_ns += elapsed_ns;
   stream->before->words[node / 64] |= (uint64_t)1 << node % 64;
   return SUCCESS;
 }
@@ -290,6 +295,7 @@ static int record_event(Object* event, Object* stream) {
   if (stream->capture && stream->capture->invalid) return CAPTURE_INVALIDATED;
   set_capture(event, stream->capture, stream->before);
   event->time_ns = stream->time_ns;
+  event->depth_ns = stream->depth_ns;
   return SUCCESS;
 }
 
@@ -304,8 +310,12 @@ static int wait_event(Object* stream, Object* event) {
     return SUCCESS;
   }
   if (stream == &default_stream) return CAPTURE_IMPLICIT;
-  if (!stream->capture) set_capture(stream, event->capture, NULL);
+  if (!stream->capture) {
+    set_capture(stream, event->capture, NULL);
+    stream->depth_ns = 0;
+  }
   if (stream->capture != event->capture) return CAPTURE_MERGE;
+  if (event->depth_ns > stream->depth_ns) stream->depth_ns = event->depth_ns;
   join_sets(stream->before, event->before);
   return SUCCESS;
 }
@@ -341,6 +351,7 @@ static int end_capture(Object* stream, Object** graph) {
   if (!status) {
     *graph = make(GRAPH);
     (*graph)->nodes = capture->nodes;
+    (*graph)->depth_ns = stream->depth_ns;
   }
   free(capture);
   return status;
@@ -427,7 +438,12 @@ static int wait_on(void* stream_handle, void* event_handle) {
 static int attribute(int* value, int which) {
   switch (which) {
     case 1: *value = 1024; break;           /* threads of a block */
+    case 2:
+    case 3: *value = 1024; break;           /* threads of a block in x and y */
+    case 4: *value = 64; break;             /* in z */
+    case 8: *value = 48 << 10; break;       /* bytes of shared memory of a block */
     case 10: *value = 32; break;            /* warp */
+    case 12: *value = 64 << 10; break;      /* registers of a block */
     case 16: *value = 132; break;           /* multiprocessors */
     case 38: *value = 50 << 20; break;      /* L2 bytes */
     case 75: *value = capability / 10; break;
@@ -449,6 +465,41 @@ static const char* error_text(int code) {
     if (ERRORS[i].code == code) return ERRORS[i].text;
   }
   return "unrecognized error code";
+}
+
+/* ---- What the stand-in for a library on top of CUDA calls ---- */
+
+EXPORT int stand_in_enter(const char* name, const char* text) {
+  pthread_mutex_lock(&lock);
+  return leave(enter(name, "%s", text));
+}
+
+/* Its number; -1: there is no such stream. */
+EXPORT int stand_in_stream(void* stream) {
+  pthread_mutex_lock(&lock);
+  int number = number_of(stream, STREAM);
+  pthread_mutex_unlock(&lock);
+  return number;
+}
+
+EXPORT int stand_in_work(void* handle, int64_t elapsed_ns) {
+  pthread_mutex_lock(&lock);
+  Object* stream;
+  int status = on_stream(handle, &stream);
+  return leave(status ? status : add_work(stream, elapsed_ns));
+}
+
+/* For calls that allocate or wait: an error where that is not allowed. */
+EXPORT int stand_in_quiet(void) {
+  pthread_mutex_lock(&lock);
+  int status = need_context();
+  return leave(status ? status : forbid_in_capture());
+}
+
+EXPORT void stand_in_hold(int count) {
+  pthread_mutex_lock(&lock);
+  held += count;
+  pthread_mutex_unlock(&lock);
 }
 
 /* ---- The driver ---- */
@@ -490,6 +541,12 @@ EXPORT int cuDeviceGet(int* device, int ordinal) {
 EXPORT int cuDeviceGetName(char* name, int size, int device) {
   ENTER("device=%d", device);
   snprintf(name, (size_t)size, "Stand-in");
+  return leave(SUCCESS);
+}
+
+EXPORT int cuDeviceGetPCIBusId(char* text, int size, int device) {
+  ENTER("device=%d", device);
+  snprintf(text, (size_t)size, "0000:00:00.0");
   return leave(SUCCESS);
 }
 
@@ -629,6 +686,7 @@ EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned 
   if (!source) return leave(INVALID_HANDLE);
   Object* instance = make(EXECUTABLE);
   instance->nodes = source->nodes;
+  instance->depth_ns = source->depth_ns;
   *executable = instance;
   write_line("instantiated executable=%d graph=%d", instance->number, source->number);
   return leave(SUCCESS);
@@ -644,7 +702,7 @@ EXPORT int cuGraphLaunch(void* executable, void* stream) {
   Object *instance = find(executable, EXECUTABLE), *target;
   status = on_stream(stream, &target);
   if (!status && !instance) status = INVALID_HANDLE;
-  if (!status) target->time_ns += 1000 * (int64_t)instance->nodes;
+  if (!status) target->time_ns += instance->depth_ns;
   return leave(status);
 }
 
@@ -733,7 +791,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
   Object* target;
   status = on_stream(stream, &target);
   if (!status && !kernel) status = INVALID_HANDLE;
-  return leave(status ? status : add_work(target));
+  return leave(status ? status : add_work(target, 1000));
 }
 
 EXPORT int cuTensorMapEncodeTiled(void) { return 801; }
@@ -819,7 +877,7 @@ EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, vo
   need_runtime();
   Object* target;
   status = on_stream(stream, &target);
-  if (!status) status = add_work(target);
+  if (!status) status = add_work(target, 1000);
   if (!status) memcpy(to, from, size);
   return leave(status);
 }

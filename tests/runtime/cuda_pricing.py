@@ -1,0 +1,174 @@
+"""Scenarios of ``cuda_child.py`` that price stages and tune: by the stand-in's clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tvm
+from cuda_checks import live, names_of, record
+from cuda_model import network
+
+TARGET = "cuda -arch=sm_90"
+
+
+def _without_device_code():
+    tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
+
+
+def _quick():
+    from tvm_ios.cost.measured import MeasureOptions
+
+    return MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.02)
+
+
+def priced(network_name, database_folder):
+    """Stages of a network: what each costs, and how many kernels its longest group has."""
+    from tvm_ios.core.schedule import Stage, Strategy
+    from tvm_ios.pricing import measured_cost_model
+    from tvm_ios.relay import prepare
+    from tvm_ios.search.baselines import greedy_schedule
+
+    _without_device_code()
+    prepared = prepare(*network(network_name), TARGET)
+    rows, merged = [], []
+    with measured_cost_model(
+        prepared, lanes=4, database=f"{database_folder}/prices.sqlite", options=_quick()
+    ) as prices:
+        prices.price_operators()
+        alone_ns = prices.operator_ns
+        stages = [s for s in greedy_schedule(prices.graph).stages if len(s.groups) <= 4]
+        stages += [Stage((group,)) for stage in stages for group in stage.groups]
+        for stage, price in zip(stages, prices.price(prices.graph, stages), strict=True):
+            longest = max(sum(alone_ns[index] for index in group) for group in stage.groups)
+            rows.append([price, longest, len(stage.groups)])
+        members = _mergeable(prices.graph)
+        if len(members) > 1:
+            stage = Stage(tuple((index,) for index in members), Strategy.MERGE)
+            merged = list(prices.price(prices.graph, [stage]))
+        counters = prices.counters
+    calls = record()
+    return {
+        "rows": rows,
+        "alone_ns": list(alone_ns),
+        "merged": merged,
+        "measured": counters.priced,
+        "notes": list(prices.notes),
+        "graphs": sum(call.name == "cuGraphInstantiateWithFlags" for call in calls),
+        "calls": sorted(set(names_of(calls))),
+        "live": live(),
+    }
+
+
+def _mergeable(graph):
+    from tvm_ios.core.merge_rule import why_not_merge
+
+    members = []
+    for index, operator in enumerate(graph.operators):
+        if operator.convolution is None or not operator.convolution.plain_operand:
+            continue
+        wider = [*(graph.operators[member].convolution for member in members), operator.convolution]
+        if len(wider) == 1 or why_not_merge(wider) is None:
+            members.append(index)
+    return members
+
+
+def tuned(network_name, database_folder):
+    """``tvm_ios.tune`` from a model to a run; twice, the second time on known prices."""
+    import tvm_ios
+    from tvm_ios.cost.compare import CompareOptions
+
+    _without_device_code()
+    mod, params = network(network_name)
+    seen = []
+    for _ in range(2):
+        compiled = tvm_ios.tune(
+            mod,
+            params,
+            TARGET,
+            lanes=4,
+            database=f"{database_folder}/prices.sqlite",
+            measure=_quick(),
+            compare_options=CompareOptions(rounds=6, min_repeat_ms=0.02),
+        )
+        report = compiled.report()
+        with compiled.executor() as module:
+            module.run()
+            fallback = module.fallback
+            took = module.time_ns(10)
+        seen.append(
+            {
+                "kept": report.kept.value,
+                "text": report.as_text(),
+                "streams": compiled.plan.lanes,
+                "launches": len(compiled.plan.launches),
+                "took": took,
+                "fallback": fallback,
+            }
+        )
+    return {"runs": seen, "live": live()}
+
+
+def no_gpu(network_name):
+    """What is said where there is a driver and no GPU, and of options that do not fit."""
+    from cuda_checks import stand_in
+
+    import tvm_ios
+
+    mod, params = network(network_name)
+    errors = {}
+    for name, options in {
+        "lanes": {"lanes": 99},
+        "tracker": {"rpc_tracker": "127.0.0.1:9190", "rpc_key": "nobody"},
+    }.items():
+        errors[name] = _error_of(lambda given=options: tvm_ios.tune(mod, params, TARGET, **given))
+    stand_in().stand_in_set_capability(80)
+    errors["arch"] = _error_of(lambda: tvm_ios.tune(mod, params, TARGET))
+    stand_in().stand_in_set_devices(0)
+    errors["none"] = _error_of(lambda: tvm_ios.tune(mod, params, TARGET))
+    return errors
+
+
+def _error_of(action):
+    from tvm_ios.errors import TvmIosError
+
+    try:
+        action()
+    except TvmIosError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def kernels_tuned(network_name, database_folder, backend):
+    """``tune`` with a tuner of TVM's: its builder, its tracker and server, its log."""
+    import tvm_ios
+    from tvm_ios.cost.compare import CompareOptions
+    from tvm_ios.tuning.options import TuningOptions
+    from tvm_ios.tuning.records import read_records
+
+    if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
+        _without_device_code()
+    mod, params = network(network_name)
+    log = Path(database_folder) / f"{backend}.log"
+    texts = []
+    for _ in range(2):
+        compiled = tvm_ios.tune(
+            mod,
+            params,
+            TARGET,
+            lanes=2,
+            database=f"{database_folder}/prices.sqlite",
+            measure=_quick(),
+            compare_options=CompareOptions(rounds=6, min_repeat_ms=0.02),
+            tuning=backend,
+            tuning_records=log,
+            tuning_options=TuningOptions(trials=1 if backend == "autotvm" else 6, min_repeat_ms=0),
+        )
+        texts.append(compiled.report().as_text())
+    records = read_records(log).records
+    return {
+        "texts": texts,
+        "records": len(records),
+        "good": sum(record.mean_s < float("inf") for record in records),
+        "lines": [record.line for record in records],
+        "live": live(),
+    }
