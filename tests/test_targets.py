@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import tvm
 
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.runtime.cuda_device import DeviceFacts
 from tvm_ios.runtime.gpu_session import GpuDevice
-from tvm_ios.targets import DEFAULT_STREAMS, MAX_STREAMS, require_lanes, require_streams
+from tvm_ios.targets import (
+    DEFAULT_STREAMS,
+    MAX_STREAMS,
+    require_cudnn,
+    require_lanes,
+    require_streams,
+)
 
 H100 = GpuDevice(
     ordinal=0,
@@ -44,3 +51,18 @@ def test_streams_of_a_gpu_are_not_bound_to_cores() -> None:
 def test_a_gpu_says_what_its_prices_are_kept_under() -> None:
     assert H100.name == "NVIDIA H100 (sm_90), driver for CUDA 12.8"
     assert "warm L2 cache of 52 MB" in H100.as_text()
+
+
+def test_cudnn_is_for_gpus_and_tf32_for_cudnn() -> None:
+    cuda, cpu = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
+    assert require_cudnn(False, False, cpu) is None
+    assert require_cudnn(False, False, None) is None
+    assert not require_cudnn(True, False, cuda).tf32
+    assert require_cudnn(True, True, cuda).tf32
+    for target, named in ((cpu, "'llvm"), (None, "left out")):
+        with pytest.raises(OptionError, match=f"cudnn is True, but the target is {named}"):
+            require_cudnn(True, False, target)
+    with pytest.raises(OptionError, match="tf32 is True.*give cudnn=True as well"):
+        require_cudnn(False, True, cuda)
+    with pytest.raises(OptionError, match="cudnn is 'yes'; give True or False"):
+        require_cudnn("yes", False, cuda)

@@ -319,9 +319,7 @@ def lower_partitioned(
         partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=schedule,
-        plan=_plan(
-            staged, staged.placements, lanes or widest_stage(schedule), schedule, offload
-        ),
+        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule), schedule, offload),
         kernels=ModelKernels(staged),
     )
 

@@ -33,7 +33,7 @@ from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.runtime.cudnn_library import load_cudnn
-from tvm_ios.runtime.gpu_session import GpuDevice
+from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.scheduling import (
@@ -230,9 +230,7 @@ def tune(
         built = replace(built, offload=offload)
         session = stack.enter_context(session_on(device))
         with (
-            RelayStageRunner(
-                built, lanes=chosen_lanes, session=session, database=opened
-            ) as runner,
+            RelayStageRunner(built, lanes=chosen_lanes, session=session, database=opened) as runner,
             clock.phase("search"),
         ):
             prices = KernelPrices(runner, database=opened, options=measure)
@@ -241,10 +239,14 @@ def tune(
                 found = search_schedule(prices, options, clock, time_budget=time_budget)
             schedules = baseline_schedules(prices)
             schedules[Contestant.IOS] = prices.annotate(found.schedule)
-            if runner.cudnn is not None:
-                built = replace(built, offload=runner.cudnn.offload)
         with clock.phase("compare"):
             models = _distinct(built, schedules, lanes=chosen_lanes)
+            if offload is not None and isinstance(session, GpuSession):
+                cudnn_there = session.cudnn(opened)
+                models = {
+                    who: replace(model, plan=cudnn_there.complete(model.plan))
+                    for who, model in models.items()
+                }
             comparison = race(
                 {who.value: models[who] for who in models}, options=compare_options, session=session
             )

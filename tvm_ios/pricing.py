@@ -431,9 +431,7 @@ class KernelPrices:
             alone = {i for s in schedule.stages if not is_merge(s) for i in s.operators}
             merged = {i for s in schedule.stages if self._merges_by_cudnn(s) for i in s.operators}
             cudnn = tuple(sorted((alone & set(cudnn)) | merged))
-        return replace(
-            schedule, operator_ns=self.operator_ns, unsplit=self.unsplit, cudnn=cudnn
-        )
+        return replace(schedule, operator_ns=self.operator_ns, unsplit=self.unsplit, cudnn=cudnn)
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in nanoseconds.
@@ -536,11 +534,9 @@ class KernelPrices:
     def _cudnn_notes(self) -> tuple[str, ...]:
         if self.runner.cudnn is None or self.cudnn is None:
             return ()
-        tf32 = self.runner.cudnn.offload.tf32
         return (
-            f"cuDNN {self.runner.cudnn.version_text} computes {len(self.cudnn)} of the "
-            f"{len(self.runner.cudnn_names)} convolutions that it can compute, where it is faster "
-            f"than TVM's kernel, {'with' if tf32 else 'without'} TF32",
+            f"by itself, {len(self.cudnn)} of the {len(self.runner.cudnn_names)} convolutions that "
+            f"{self.runner.cudnn.as_text()} can compute are faster so than by TVM's kernel",
         )
 
     def _floor_ns(self, stage: Stage, price_ns: int) -> int:

@@ -6,12 +6,14 @@ import tvm
 
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import default_lanes, host_target
+from tvm_ios.runtime.cudnn_convolution import CudnnOffload
 from tvm_ios.runtime.gpu_session import GpuDevice
 from tvm_ios.runtime.measuring import MeasuringDevice
 
 __all__ = [
     "gpu_of",
     "is_gpu_target",
+    "require_cudnn",
     "require_known_target",
     "require_lanes",
     "require_streams",
@@ -48,6 +50,39 @@ def require_known_target(target: tvm.target.Target) -> None:
             f"target is {str(target)!r}, and there is no GPU here to take the architecture from; "
             "name it, such as 'cuda -arch=sm_90' for an H100"
         )
+
+
+def require_cudnn(cudnn: bool, tf32: bool, target: tvm.target.Target | None) -> CudnnOffload | None:
+    """What cuDNN may compute; None where it is not asked for.
+
+    Parameters
+    ----------
+    cudnn, tf32
+        Whether it may compute operators, and with TF32.
+    target
+        What is compiled for; this machine's processor where omitted.
+
+    Raises
+    ------
+    OptionError
+        If the target is no GPU, or TF32 is asked for without cuDNN.
+    """
+    for name, value in (("cudnn", cudnn), ("tf32", tf32)):
+        if not isinstance(value, bool):
+            raise OptionError(f"{name} is {value!r}; give True or False")
+    if tf32 and not cudnn:
+        raise OptionError(
+            "tf32 is True, but only convolutions by cuDNN may use TF32; give cudnn=True as well"
+        )
+    if not cudnn:
+        return None
+    if target is None or not is_gpu_target(target):
+        named = "left out, and so this processor" if target is None else repr(str(target))
+        raise OptionError(
+            f"cudnn is True, but the target is {named}; cuDNN computes for cuda targets only, such "
+            "as 'cuda -arch=sm_90'"
+        )
+    return CudnnOffload(tf32=tf32)
 
 
 def gpu_of(target: tvm.target.Target) -> GpuDevice | None:

@@ -66,6 +66,17 @@ def test_flags_go_over_the_file(tmp_path):
     assert parsed("--config", path, "--tuning", "none").tuning is None
 
 
+def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
+    path = tmp_path / "gpu.toml"
+    path.write_text("[search]\ncudnn = true\ntf32 = true\n")
+    assert not parsed().arguments()["cudnn"]
+    assert parsed("--cudnn").arguments()["cudnn"]
+    assert parsed("--config", path).arguments()["tf32"]
+    search = parsed("--config", path, "--no-tf32").search
+    assert (search.cudnn, search.tf32) == (True, False)
+    assert not parsed("--config", path, "--no-cudnn").search.cudnn
+
+
 def test_names_of_tvmc_and_short_ones_are_the_same():
     words = ["--tuning", "autotvm", "--rpc-tracker", "localhost:9190"]
     assert parsed(*words, "--rpc-key", "cpu") == parsed(*words, "--key", "cpu")

@@ -42,6 +42,7 @@ def schedules(draw):
         priced_by=draw(st.text()),
         operator_ns=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
         unsplit=tuple(index for index in range(len(names)) if draw(st.booleans())),
+        cudnn=draw(st.none() | st.just(()) | st.just(tuple(range(len(names))))),
     )
 
 

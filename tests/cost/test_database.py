@@ -293,3 +293,15 @@ def test_a_database_survives_a_fork(path: Path) -> None:
 
 def test_database_errors_are_cost_errors() -> None:
     assert issubclass(DatabaseError, CostError)
+
+
+def test_facts_are_kept_by_subject_and_the_first_one_stays(path: Path) -> None:
+    database = ProfileDatabase(path)
+    assert database.get_facts("a library", ["one"]) == {}
+    database.put_facts("a library", {"one": "1", "two": "2"})
+    database.put_facts("a library", {"one": "other", "three": "3"})
+    database.put_facts("another", {"one": "elsewhere"})
+    again = ProfileDatabase(path)
+    assert again.get_facts("a library", ["one", "three", "four"]) == {"one": "1", "three": "3"}
+    assert again.get_facts("another", ["one"]) == {"one": "elsewhere"}
+    assert again.count() == 0

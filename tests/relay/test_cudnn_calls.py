@@ -10,7 +10,7 @@ from tvm_ios.relay.cudnn_calls import match_cudnn_call, with_cudnn_calls
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnOffload
+from tvm_ios.runtime.cudnn_convolution import CudnnOffload
 from tvm_ios.runtime.placement import Placement
 
 DATA = (2, 12, 9, 7)
@@ -126,24 +126,18 @@ def test_a_merged_convolution_is_one_call_like_any_other(nets):
     assert call.convolution.relu
 
 
-def test_names_choose_and_algorithms_come_along(nets):
+def test_names_choose(nets):
     extraction = parallel(nets)
     convolutions = [index for index, each in enumerate(extraction.patterns) if each]
     names = [f"operator{index}" for index in range(len(extraction.calls))]
     names[convolutions[1]] = "a+b"
     places = [Placement(stage=index, group=0) for index in range(len(names))]
 
-    def chosen(*which, **options):
-        made = with_cudnn_calls(places, extraction.calls, names, CudnnOffload(**options), *which)
-        return [index for index, place in enumerate(made) if place.cudnn is not None], made
+    def chosen(*which):
+        made = with_cudnn_calls(places, extraction.calls, names, CudnnOffload(), *which)
+        return [index for index, place in enumerate(made) if place.cudnn is not None]
 
-    assert chosen()[0] == convolutions
-    assert chosen({names[convolutions[0]], "a"})[0] == convolutions[:1]
-    assert chosen({"a", "b"})[0] == convolutions[1:]
-    assert chosen(())[0] == []
-    _, made = chosen()
-    known = CudnnAlgorithm(number=6, device="a GPU", version=91002)
-    first = made[convolutions[0]].cudnn.convolution
-    _, again = chosen(None, algorithms={first: known})
-    assert again[convolutions[0]].cudnn.algorithm == known
-    assert again[convolutions[1]].cudnn.algorithm is None
+    assert chosen() == convolutions
+    assert chosen({names[convolutions[0]], "a"}) == convolutions[:1]
+    assert chosen({"a", "b"}) == convolutions[1:]
+    assert chosen(()) == []

@@ -56,6 +56,7 @@ def test_what_is_known_of_prices_travels_along(nets):
         priced_by="model of a GPU",
         operator_ns=tuple(range(100, 100 + len(extraction.graph))),
         unsplit=(0, len(extraction.graph) - 1),
+        cudnn=(1, 2),
     )
     module = rewrite(extraction.module, schedule)
     assert read_schedule(module) == schedule
@@ -63,6 +64,11 @@ def test_what_is_known_of_prices_travels_along(nets):
     assert read_schedule(tvm.relay.fromtext(text)) == schedule
     with pytest.raises(ModelError, match="unsplit operator 'nobody'"):
         read_schedule(changed(module, "main", tvm_ios_unsplit="nobody"))
+    # That nothing was chosen is something else than that nobody chose.
+    for cudnn in ((), None):
+        assert read_schedule(rewrite(extraction.module, replace(schedule, cudnn=cudnn))) == replace(
+            schedule, cudnn=cudnn
+        )
 
 
 @pytest.mark.parametrize("read", [flatten, read_schedule])

@@ -12,7 +12,7 @@ import cuda_record
 
 from tvm_ios.runtime.plan import launches_before
 
-KINDS = ("streams", "events", "graphs", "executables", "allocations", "contexts")
+KINDS = ("streams", "events", "graphs", "executables", "allocations", "contexts", "held")
 
 
 @cache
@@ -45,7 +45,7 @@ def launches_by_stream(model, calls):
     """
     plan = model.plan
     lanes = sorted({group.lane for group in plan.groups})
-    kernels = [call for call in calls if call.name == "cuLaunchKernel"]
+    kernels = [call for call in calls if call.name in cuda_record.KERNELS]
     owner, wrong = {}, []
     for lane in lanes:
         stream = lanes.index(lane) + 1
@@ -138,12 +138,14 @@ def _sharing(plan, ranges, owner, before, pieces):
 
 
 def workspace_sizes():
-    """Bytes of everything that was allocated for kernels to work in, by address."""
-    return {
-        int(call.fields["address"], 16): int(call.fields["size"])
-        for call in record()
-        if call.name == "allocated" and call.fields["by"] == "cuMemAlloc_v2"
-    }
+    """Bytes of what kernels have to work in, by address; without what was freed."""
+    sizes = {}
+    for call in record():
+        if call.name == "allocated" and call.fields["by"] == "cuMemAlloc_v2":
+            sizes[int(call.fields["address"], 16)] = int(call.fields["size"])
+        elif call.name == "cuMemFree_v2":
+            sizes.pop(int(call.fields["address"], 16), None)
+    return sizes
 
 
 def names_of(calls):

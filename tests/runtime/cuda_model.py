@@ -5,6 +5,7 @@ Device code is left out, since nothing would run it; host code and modules are T
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import tvm
 
 from tvm_ios.runtime.cuda_module import CudaGraphModule
+from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.plan import ExecutionPlan
@@ -48,6 +50,7 @@ def build(model, folder):
     ]
     (folder / "arguments.txt").write_text("\n".join(dict.fromkeys(lines)))
     (folder / "params").write_bytes(tvm.runtime.save_param_dict(built.params))
+    (folder / "cudnn.json").write_text(json.dumps(cudnn_data(built.extraction.calls)))
     placements = placements_for(built.extraction, greedy_schedule(built.extraction.graph))
     for lanes in range(1, 5):
         names = built.operator_names
@@ -65,6 +68,8 @@ def network(model):
         return squeezenet(image_size=64)
     if model == "nasnet_small":
         return nasnet_small()
+    if model == "convolutions":
+        return convolutions()
     data = relay.var("data", shape=(1, 16, 8, 8))
     random = np.random.default_rng(1)
     params = {}
@@ -99,11 +104,34 @@ class Model:
         self.plan = ExecutionPlan.from_json((folder / f"plan{lanes}.json").read_text())
         self.library = KernelLibrary(folder / "kernels.so", shared_runtime())
         self.params = tvm.runtime.load_param_dict((folder / "params").read_bytes())
+        self.cudnn = json.loads((folder / "cudnn.json").read_text())
         lines = (folder / "arguments.txt").read_text().splitlines()
         self.kernels = [line.split()[0] for line in lines]
 
     def module(self, plan=None, **options):
         return CudaGraphModule(plan or self.plan, self.library, self.params, **options)
+
+    def with_cudnn(self, every=1, **changes):
+        """The plan with every n-th operator that cuDNN can compute computed by it."""
+        able = [launch for launch in self.plan.launches if self.cudnn[launch.operator_index]]
+        chosen = {launch.operator for launch in able[::every]}
+        return replace(
+            self.plan,
+            launches=tuple(
+                replace(launch, cudnn=self._call(launch, **changes))
+                if launch.operator in chosen
+                else launch
+                for launch in self.plan.launches
+            ),
+        )
+
+    def _call(self, launch, *, known=True, tf32=False):
+        call = CudnnCall.from_data(self.cudnn[launch.operator_index]["call"])
+        convolution = replace(call.convolution, tf32=tf32)
+        # Without an activation, the stand-in runs algorithm 5 too, and the bias is added apart.
+        number = 1 if convolution.relu or convolution.weight_shape[0] // 8 % 2 else 5
+        algorithm = CudnnAlgorithm(number=number, device="Stand-in (sm_90)", version=91002)
+        return replace(call, convolution=convolution, algorithm=algorithm if known else None)
 
     def data(self):
         entry = next(e for e in self.plan.inputs if e.name not in self.params)
@@ -111,7 +139,9 @@ class Model:
         return entry.name, np.ones(tensor.shape, tensor.dtype)
 
     def names(self, launch):
-        """Device kernels of a launch, in order."""
+        """Device kernels of a launch, or calls of cuDNN, in order."""
+        if launch.cudnn is not None:
+            return cudnn_names(launch.cudnn)
         own = re.compile(rf"{launch.kernel}_kernel(_\d+)?")
         named = [name for name in self.kernels if own.fullmatch(name)]
         return sorted(named, key=lambda name: (len(name), name))
@@ -121,3 +151,75 @@ class Model:
         launches = list(self.plan.launches)
         launches[at] = replace(launches[at], kernel=kernel)
         return replace(self.plan, launches=tuple(launches))
+
+
+def convolutions():
+    """Convolutions of one input in all forms that cuDNN computes, and one that it does not."""
+    from tvm import relay
+
+    data = relay.var("data", shape=(1, 16, 9, 7))
+    params = {}
+
+    def convolution(kernel, outputs, *, bias=False, relu=False, groups=1, **attributes):
+        shape = (outputs, 16 // groups, *kernel)
+        value = relay.nn.conv2d(data, parameter(*shape), groups=groups, **attributes)
+        if bias:
+            value = relay.nn.bias_add(value, parameter(outputs))
+        return relay.nn.relu(value) if relu else value
+
+    def parameter(*shape):
+        name = f"p{len(params)}"
+        values = np.random.default_rng(len(params)).standard_normal(shape)
+        params[name] = tvm.nd.array(values.astype("float32"))
+        return relay.var(name, shape=shape)
+
+    results = [
+        convolution((3, 3), 16, padding=(1, 1), groups=16, relu=True),
+        convolution((5, 3), 24, padding=(2, 1), strides=(2, 1), bias=True, relu=True),
+        convolution((1, 1), 8),
+        convolution((3, 3), 8, padding=(2, 2), dilation=(2, 2), bias=True),
+        convolution((1, 7), 32, padding=(0, 3), strides=(1, 2), groups=4, bias=True),
+        convolution((3, 3), 8, padding=(0, 0, 1, 1), relu=True),
+    ]
+    pooled = [relay.nn.batch_flatten(relay.nn.global_avg_pool2d(each)) for each in results]
+    joined = relay.concatenate(pooled, axis=1)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(joined)), params
+
+
+def cudnn_data(calls):
+    """For each operator the call of cuDNN, and what Relay says of its convolution."""
+    from tvm import relay
+
+    from tvm_ios.relay.cudnn_calls import cudnn_calls
+    from tvm_ios.runtime.cudnn_convolution import CudnnOffload
+
+    rows = []
+    for call, found in zip(calls, cudnn_calls(calls, CudnnOffload()), strict=True):
+        inside = []
+        relay.analysis.post_order_visit(call.op, inside.append)
+        attributes = [
+            each.attrs
+            for each in inside
+            if isinstance(each, relay.Call) and each.op == tvm.ir.Op.get("nn.conv2d")
+        ]
+        shapes = [[int(n) for n in arg.checked_type.shape] for arg in call.args if found]
+        rows.append(
+            found
+            and {
+                "call": found.to_data(),
+                "shapes": shapes,
+                "padding": [int(n) for n in attributes[0].padding],
+                "strides": [int(n) for n in attributes[0].strides],
+                "dilation": [int(n) for n in attributes[0].dilation],
+                "groups": int(attributes[0].groups),
+            }
+        )
+    return rows
+
+
+def cudnn_names(call):
+    """What a prepared call calls, as cuDNN's documentation has it."""
+    bias, relu = call.convolution.bias, call.convolution.relu
+    if relu or (bias and call.algorithm.number == 1):
+        return ["cudnnConvolutionBiasActivationForward"]
+    return ["cudnnConvolutionForward", *(["cudnnAddTensor"] if bias else [])]

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-WORK = ("cuLaunchKernel", "cudaMemcpyAsync", "cuGraphLaunch", "work")
+CUDNN = ("cudnnConvolutionForward", "cudnnConvolutionBiasActivationForward", "cudnnAddTensor")
+KERNELS = ("cuLaunchKernel", *CUDNN)
+WORK = (*KERNELS, "cudaMemcpyAsync", "cuGraphLaunch", "work")
 
 
 @dataclass(frozen=True)

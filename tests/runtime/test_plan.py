@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan, dtype_bytes
 
@@ -53,3 +55,26 @@ def test_element_sizes(dtype, size):
 def test_types_without_a_size_are_refused(dtype):
     with pytest.raises(PlanError, match="data type"):
         dtype_bytes(dtype)
+
+
+def test_calls_of_cudnn_are_stored_with_the_plan(random_json):
+    plan = lower_plan(*random_json(random.Random(3)), lanes=2)
+    convolution = CudnnConvolution(
+        input_shape=(1, 4, 2, 2),
+        weight_shape=(8, 4, 1, 1),
+        strides=(1, 1),
+        padding=(0, 0),
+        dilation=(1, 1),
+        groups=1,
+        bias=False,
+        relu=True,
+    )
+    call = CudnnCall(convolution=convolution, data=0, weight=1)
+    launches = (replace(plan.launches[0], cudnn=call), *plan.launches[1:])
+    changed = replace(plan, launches=launches)
+    assert ExecutionPlan.from_json(changed.to_json()) == changed
+    assert changed.as_text().count("by cuDNN") == 1
+    data = json.loads(changed.to_json())
+    del data["launches"][0][-1]["convolution"]["relu"]
+    with pytest.raises(PlanError, match="not an execution plan"):
+        ExecutionPlan.from_json(json.dumps(data))

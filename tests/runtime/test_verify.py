@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
 from tvm_ios.runtime.plan import (
     Buffer,
     BufferKind,
@@ -108,3 +110,53 @@ def test_unwritten_bytes_are_refused(plan):
     launches = (launch("a", (0,), 4), *plan.launches[1:])
     with pytest.raises(PlanError, match="rule 4: 'c' reads bytes 32 to 64"):
         verify_plan(replace(plan, tensors=tensors, launches=launches))
+
+
+def by_cudnn(**changes: object) -> ExecutionPlan:
+    """One convolution of 4 channels into 8, with a bias of another shape than cuDNN's."""
+    convolution = CudnnConvolution(
+        input_shape=(1, 4, 2, 2),
+        weight_shape=(8, 4, 1, 1),
+        strides=(1, 1),
+        padding=(0, 0),
+        dilation=(1, 1),
+        groups=1,
+        bias=True,
+        relu=False,
+    )
+    shapes = ((1, 4, 2, 2), (8, 4, 1, 1), (8, 1, 1), (1, 8, 2, 2))
+    sizes = [4 * math.prod(shape) for shape in shapes]
+    call = CudnnCall(convolution=convolution, data=0, weight=1, bias=2)
+    return ExecutionPlan(
+        lanes=1,
+        buffers=tuple(
+            Buffer(kind=BufferKind.INPUT if n < 3 else BufferKind.OUTPUT, size_bytes=size)
+            for n, size in enumerate(sizes)
+        ),
+        tensors=tuple(
+            Tensor(buffer=n, byte_offset=0, shape=shape, dtype="float32")
+            for n, shape in enumerate(shapes)
+        ),
+        launches=(replace(launch("a", (0, 1, 2), 3), cudnn=replace(call, **changes)),),
+        groups=(Group(stage=0, position=0, launches=(0,), dependencies=()),),
+        inputs=tuple(PlanInput(str(n), n) for n in range(3)),
+        outputs=(3,),
+        arena_bytes=0,
+    )
+
+
+def test_what_cudnn_computes_has_the_tensors_of_its_call() -> None:
+    plan = by_cudnn()
+    verify_plan(plan)
+    convolution = plan.launches[0].cudnn.convolution
+    for wrong in (
+        {"data": 1, "weight": 0},
+        {"bias": None},
+        {"bias": 3},
+        {"convolution": replace(convolution, bias=False)},
+        {"convolution": replace(convolution, padding=(1, 1))},
+        {"convolution": replace(convolution, weight_shape=(16, 4, 1, 1))},
+        {"convolution": replace(convolution, dtype="float16")},
+    ):
+        with pytest.raises(PlanError, match="rule 6: the tensors of 'a'"):
+            verify_plan(by_cudnn(**wrong))

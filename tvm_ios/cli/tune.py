@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-SEARCH = ("max_group_size", "max_num_groups", "time_budget", "pad_channels")
+SEARCH = ("max_group_size", "max_num_groups", "time_budget", "pad_channels", "cudnn", "tf32")
 TUNING_FLAGS = {
     "trials": "--trials",
     "early_stopping": "--early-stopping",
@@ -133,6 +133,18 @@ def _add_search_options(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether to try convolutions with channels padded to whole vectors (default: yes)",
+    )
+    group.add_argument(
+        "--cudnn",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether cuDNN may compute convolutions on a GPU, where it is faster (default: no)",
+    )
+    group.add_argument(
+        "--tf32",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether cuDNN may round float32 to TF32 (default: no)",
     )
 
 

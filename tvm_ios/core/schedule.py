@@ -57,6 +57,9 @@ class InterOpSchedule:
     """What each operator costs alone on one lane, in nanoseconds; empty where nobody measured."""
     unsplit: tuple[int, ...] = ()
     """Operators too small for idle lanes to help with, ascending: each runs on one lane."""
+    cudnn: tuple[int, ...] | None = None
+    """Operators that cuDNN is to compute on a GPU, ascending; a merge stage, if all its members are
+    here. None where nobody has chosen."""
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
@@ -71,6 +74,7 @@ class InterOpSchedule:
                 "operators": list(self.operator_names),
                 "operator_ns": list(self.operator_ns),
                 "unsplit": list(self.unsplit),
+                **({} if self.cudnn is None else {"cudnn": list(self.cudnn)}),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -115,6 +119,7 @@ class InterOpSchedule:
                 priced_by=str(data.get("priced_by", "")),
                 operator_ns=tuple(int(value) for value in data.get("operator_ns", ())),
                 unsplit=tuple(int(index) for index in data.get("unsplit", ())),
+                cudnn=tuple(int(i) for i in data["cudnn"]) if "cudnn" in data else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ScheduleError(

@@ -70,17 +70,13 @@ def cudnn_calls(calls: Sequence[relay.Call], offload: CudnnOffload) -> tuple[Cud
     calls
         Of an extraction, in its order.
     offload
-        What is allowed, and the algorithms known.
+        What is allowed.
     """
-    found = [
+    return tuple(
         match_cudnn_call(call.op, tf32=offload.tf32)
         if isinstance(call.op, relay.Function)
         else None
         for call in calls
-    ]
-    return tuple(
-        None if call is None else replace(call, algorithm=offload.algorithms.get(call.convolution))
-        for call in found
     )
 
 
@@ -98,7 +94,7 @@ def with_cudnn_calls(
     placements, calls, names
         Of all operators of a build, in node order.
     offload
-        What is allowed, and the algorithms known.
+        What is allowed.
     chosen
         Names of the operators to be computed by cuDNN, if it can; all of them where omitted. A
         merged convolution is chosen where all its members are.

@@ -9,8 +9,8 @@
 
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
 scheduler, the predicted latency, whose prediction it is unless it was measured, what each operator
-costs alone, and which are not split. Relay text keeps attributes of functions but loses those of
-modules, so the module itself has none.
+costs alone, which are not split, and, where it was chosen, which cuDNN computes. Relay text keeps
+attributes of functions but loses those of modules, so the module itself has none.
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
         "tvm_ios_operators": ", ".join(schedule.operator_names),
         "tvm_ios_operator_ns": ", ".join(map(str, schedule.operator_ns)),
         "tvm_ios_unsplit": ", ".join(schedule.operator_names[i] for i in schedule.unsplit),
+        **(
+            {}
+            if schedule.cudnn is None
+            else {"tvm_ios_cudnn": ", ".join(schedule.operator_names[i] for i in schedule.cudnn)}
+        ),
     }
 
 
@@ -179,7 +184,10 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         operator_ns=tuple(
             int(text) for text in _split(_text(attributes, "tvm_ios_operator_ns", "main"), ", ")
         ),
-        unsplit=_unsplit(attributes, index_of),
+        unsplit=_listed(attributes, "tvm_ios_unsplit", index_of),
+        cudnn=_listed(attributes, "tvm_ios_cudnn", index_of)
+        if "tvm_ios_cudnn" in attributes
+        else None,
     )
 
 
@@ -231,14 +239,16 @@ def _inline_stage(
     return rebuild(function.body, known, place)
 
 
-def _unsplit(attributes: tvm.ir.Attrs, index_of: Mapping[str, int]) -> tuple[int, ...]:
-    """The operators that run on one lane each."""
-    listed = _split(_text(attributes, "tvm_ios_unsplit", "main"), ", ")
+def _listed(
+    attributes: tvm.ir.Attrs, attribute: str, index_of: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The operators that an attribute lists."""
+    listed = _split(_text(attributes, attribute, "main"), ", ")
     unknown = [name for name in listed if name not in index_of]
     if unknown:
         raise ModelError(
-            f"main names the unsplit operator {unknown[0]!r}, which it does not list; "
-            "schedule the module again"
+            f"main names the {attribute.removeprefix('tvm_ios_')} operator {unknown[0]!r}, which "
+            "it does not list; schedule the module again"
         )
     return tuple(sorted(index_of[name] for name in listed))
 

@@ -13,6 +13,7 @@ from tvm_ios.runtime.cuda_device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory, explained
 from tvm_ios.runtime.cuda_streams import CudaStreamExecutor, current_stream
+from tvm_ios.runtime.cudnn_device import CudnnDevice, FactStore
 from tvm_ios.runtime.graph_module import PlanModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.plan import ExecutionPlan
@@ -40,11 +41,14 @@ class CudaGraphModule(PlanModule):
         True captures a run once and replays it in one launch; False issues every kernel.
     arch
         What the kernels were compiled for, such as ``sm_90``; checked where given.
+    store
+        Where algorithms of cuDNN are kept that the plan does not bring along.
 
     Raises
     ------
     HostError
-        If there is no driver, no such GPU, or one that does not run this code.
+        If there is no driver, no such GPU, one that does not run this code, or no cuDNN where the
+        plan has it compute operators.
     ExecutionError
         If there is too little memory, or the driver refuses a stream or an event.
     """
@@ -58,6 +62,7 @@ class CudaGraphModule(PlanModule):
         device: int = 0,
         cuda_graph: bool = True,
         arch: str | None = None,
+        store: FactStore | None = None,
     ) -> None:
         with contextlib.ExitStack() as undo:
             gpu = CudaDevice(device)
@@ -66,7 +71,12 @@ class CudaGraphModule(PlanModule):
                 require_arch(gpu.facts, arch)
             memory = CudaMemory(plan, params, gpu)
             undo.callback(memory.release)
-            streams = CudaStreamExecutor(plan, library, memory, gpu)
+            cudnn = None
+            if any(launch.cudnn is not None for launch in plan.launches):
+                cudnn = CudnnDevice(gpu, store=store)
+                undo.callback(cudnn.close)
+                plan = cudnn.complete(plan)
+            streams = CudaStreamExecutor(plan, library, memory, gpu, cudnn)
             self._streams = streams
             self._graphs = CudaGraphExecutor(streams, memory) if cuda_graph else None
             executor = self._graphs or streams

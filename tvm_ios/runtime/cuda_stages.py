@@ -25,6 +25,8 @@ from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory
 from tvm_ios.runtime.cuda_streams import CudaStreamExecutor
+from tvm_ios.runtime.cudnn_convolution import CudnnCall
+from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
@@ -47,6 +49,8 @@ class _Library:
     position: Mapping[int, int]
     """Launch of each operator that still has one."""
     num_operators: int
+    cudnn: CudnnDevice | None = None
+    """What computes some of its launches."""
 
 
 class CudaStage:
@@ -137,6 +141,38 @@ class CudaStageRunner:
         )
         return len(self._libraries) - 1
 
+    def with_cudnn(self, library: int, calls: Mapping[int, CudnnCall], cudnn: CudnnDevice) -> int:
+        """A second number for a library: by it, some operators are computed by cuDNN.
+
+        Both numbers stand for the same tensors, so a stage may mix them.
+
+        Parameters
+        ----------
+        library
+            Number of the library.
+        calls
+            By operator.
+        cudnn
+            cuDNN on the same GPU; it has to outlive the runner.
+        """
+        base = self._libraries[library]
+        first = len(base.plan.launches)
+        added = [
+            replace(launch, cudnn=calls[launch.operator_index])
+            for launch in base.plan.launches
+            if launch.operator_index in calls
+        ]
+        places = {launch.operator_index: first + number for number, launch in enumerate(added)}
+        self._libraries.append(
+            replace(
+                base,
+                plan=replace(base.plan, launches=(*base.plan.launches, *added)),
+                position={**base.position, **places},
+                cudnn=cudnn,
+            )
+        )
+        return len(self._libraries) - 1
+
     def needs_no_kernel(self, library: int, operator: int) -> bool:
         """Whether an operator became a view, so running it costs nothing."""
         return operator not in self._library(library, operator).position
@@ -154,8 +190,8 @@ class CudaStageRunner:
         Parameters
         ----------
         groups
-            For each group the (library, operator) pairs in the order they run, all of one library.
-            An operator that became a view costs nothing.
+            For each group the (library, operator) pairs in the order they run, all of one library
+            under either of its numbers. An operator that became a view costs nothing.
         unsplit
             Not read.
         homes
@@ -169,10 +205,10 @@ class CudaStageRunner:
         CostError
             If a library or operator does not exist, or the stage cannot be run.
         """
-        libraries = {number for group in groups for number, _ in group}
-        if len(libraries) > 1:
+        used = {pair[0]: self._library(*pair) for group in groups for pair in group}
+        if len({id(library.memory) for library in used.values()}) > 1:
             raise CostError(
-                f"a stage has operators of libraries {sorted(libraries)}; price them by themselves"
+                f"a stage has operators of libraries {sorted(used)}; price them by themselves"
             )
         rows: list[list[int]] = []
         lanes: list[int] = []
@@ -184,7 +220,8 @@ class CudaStageRunner:
                 lanes.append((len(lanes) if homes is None else homes[place]) % self.lanes)
         if not rows:
             return CudaStage(None, 1)
-        library = self._libraries[libraries.pop()]
+        # The launches of the second number begin with those of the first.
+        library = max(used.values(), key=lambda library: len(library.plan.launches))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
         try:
             return self._captured(plan, library, copies)
@@ -231,7 +268,9 @@ class CudaStageRunner:
             library.memory.release()
 
     def _captured(self, plan: ExecutionPlan, library: _Library, copies: int) -> CudaStage:
-        streams = CudaStreamExecutor(plan, library.kernels, library.memory, self._device)
+        streams = CudaStreamExecutor(
+            plan, library.kernels, library.memory, self._device, library.cudnn
+        )
         executor = CudaGraphExecutor(streams, library.memory)
         stage = CudaStage(executor, copies)
         self._open.add(stage)

@@ -63,15 +63,14 @@ class CudaStreamExecutor:
     device
         The GPU.
     cudnn
-        cuDNN on that GPU, for operators that it computes; closed by whoever made it. One of the
-        executor's own where it is needed and omitted.
+        cuDNN on that GPU, for a plan that it has completed; it has to outlive this.
 
     Raises
     ------
     ExecutionError
         If the driver refuses a stream or an event, or cuDNN a convolution.
     HostError
-        If there is no working C compiler, or no cuDNN where it is needed.
+        If there is no working C compiler.
     """
 
     def __init__(
@@ -99,7 +98,8 @@ class CudaStreamExecutor:
             self._done = self._handles.event()
             self.workspaces = Workspaces(self._native, self._streams)
             self._handles.later(self.workspaces.free)
-            self._cudnn = self._with_handles(cudnn)
+            self._cudnn = cudnn
+            self._lend_handles()
             kernels = [self._kernel(launch) for launch in plan.launches]
             self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
             self._binding = self._bind(self.program, self._events)
@@ -264,8 +264,10 @@ class CudaStreamExecutor:
         cudnn = None if self._cudnn is None else self._cudnn.library
         return explain(self.device.driver, self.plan, program, outcome, cudnn)
 
-    def _with_handles(self, cudnn: CudnnDevice | None) -> CudnnDevice | None:
-        """What prepares calls of cuDNN, with a handle lent to every stream that has some."""
+    def _lend_handles(self) -> None:
+        """Give every stream that has calls of cuDNN a handle."""
+        if self._cudnn is None:
+            return
         streams = sorted(
             {
                 step.stream
@@ -273,20 +275,15 @@ class CudaStreamExecutor:
                 if step.kind is StepKind.LAUNCH and self.plan.launches[step.index].cudnn is not None
             }
         )
-        if not streams:
-            return None
-        if cudnn is None:
-            cudnn = CudnnDevice(self.device)
-            self._handles.later(cudnn.close)
         for stream in streams:
-            handle = cudnn.lend(self._streams[stream])
-            self._handles.later(cudnn.give_back, handle)
+            handle = self._cudnn.lend(self._streams[stream])
+            self._handles.later(self._cudnn.give_back, handle)
             self.workspaces.use_cudnn(stream, handle)
-        return cudnn
 
     def _kernel(self, launch: Launch) -> Kernel:
-        if launch.cudnn is None or self._cudnn is None:
+        if launch.cudnn is None:
             return self._library.kernel(launch.kernel)
+        assert self._cudnn is not None, "who makes the executor sees what its plan needs"
         prepared = self._cudnn.prepare(launch.cudnn, launch.operator)
         return Kernel(self._native.cudnn_kernel, resource=prepared)
 

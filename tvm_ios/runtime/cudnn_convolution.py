@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution", "CudnnOffload"]
@@ -81,7 +81,7 @@ class CudnnCall:
     weight: int
     bias: int | None = None
     algorithm: CudnnAlgorithm | None = None
-    """None, or one of another GPU or cuDNN, has the executor look for one when it is made."""
+    """None, or one of another GPU or cuDNN, is looked for when the plan is put on a GPU."""
 
     def to_data(self) -> dict[str, Any]:
         """For JSON; :meth:`from_data` reads it back."""
@@ -112,11 +112,10 @@ class CudnnCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnOffload:
-    """That operators of a model may run as calls of cuDNN, and what is known of them."""
+    """That operators of a model may run as calls of cuDNN."""
 
     tf32: bool = False
-    algorithms: Mapping[CudnnConvolution, CudnnAlgorithm] = field(default_factory=dict)
-    """Those that pricing has found; plans carry them."""
+    """Whether they may round float32 to TF32."""
 
 
 def _by(extents: tuple[int, ...]) -> str:

@@ -9,14 +9,14 @@ from ctypes import Structure, c_int32, c_size_t, c_uint64, c_void_p
 from dataclasses import replace
 from typing import Protocol
 
-from tvm_ios.errors import DatabaseError, ExecutionError
+from tvm_ios.errors import DatabaseError
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles
 from tvm_ios.runtime.cuda_native import CUDNN_CALLS
 from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
 from tvm_ios.runtime.cudnn_descriptors import Descriptors, describe
 from tvm_ios.runtime.cudnn_library import Cudnn, load_cudnn
 from tvm_ios.runtime.cudnn_search import activates, find_algorithm
-from tvm_ios.runtime.plan import dtype_bytes
+from tvm_ios.runtime.plan import ExecutionPlan, Launch, dtype_bytes
 
 __all__ = ["CudnnDevice", "FactStore"]
 
@@ -139,29 +139,49 @@ class CudnnDevice:
                 self._store.put_facts(self._subject, found)
         return {convolution: self._algorithms[convolution] for convolution in wanted}
 
+    def complete(self, plan: ExecutionPlan) -> ExecutionPlan:
+        """The plan with algorithms of this GPU; kernels compute what has none here.
+
+        Parameters
+        ----------
+        plan
+            Algorithms of this GPU and this cuDNN that it brings along are kept.
+
+        Raises
+        ------
+        CudaCallError
+            If a search fails.
+        """
+        unknown = [
+            launch.cudnn.convolution
+            for launch in plan.launches
+            if launch.cudnn is not None and not self._fits(launch.cudnn.algorithm)
+        ]
+        if not unknown:
+            return plan
+        found = self.algorithms(unknown)
+        return replace(
+            plan, launches=tuple(self._completed(launch, found) for launch in plan.launches)
+        )
+
     def prepare(self, call: CudnnCall, operator: str) -> int:
         """Address of the native form of a call; valid until this is closed.
 
         Parameters
         ----------
         call
-            What to prepare.
+            What to prepare, of a plan that is complete.
         operator
             Its name, for messages.
 
         Raises
         ------
-        ExecutionError
-            If no algorithm of this cuDNN computes it on this GPU, or cuDNN fails.
+        CudaCallError
+            If cuDNN refuses it.
         """
-        known = call.algorithm
-        here = (self.device_name, self.library.version)
-        if known is not None and (known.device, known.version) == here:
-            self._algorithms.setdefault(call.convolution, known)
-        bare = replace(call, algorithm=None)
-        if bare not in self._prepared:
-            self._prepared[bare] = self._made(bare, operator)
-        return ctypes.addressof(self._prepared[bare])
+        if call not in self._prepared:
+            self._prepared[call] = self._made(call, operator)
+        return ctypes.addressof(self._prepared[call])
 
     def close(self) -> None:
         """Destroy handles and descriptors; twice is fine.
@@ -178,14 +198,8 @@ class CudnnDevice:
         self._handles.close()
 
     def _made(self, call: CudnnCall, operator: str) -> _Call:
-        convolution = call.convolution
-        algorithm = self.algorithms([convolution])[convolution]
-        if algorithm is None:
-            raise ExecutionError(
-                f"operator {operator!r}: cuDNN {self.library.version_text} has no algorithm on "
-                f"{self.device_name} for {convolution.as_text()}; compile without cudnn=True, or "
-                "let tvm_ios.tune choose what runs by cuDNN"
-            )
+        convolution, algorithm = call.convolution, call.algorithm
+        assert algorithm is not None, "complete() gives every call one"
         described = self._describe(convolution)
         return _Call(
             functions=ctypes.addressof(self._functions),
@@ -202,6 +216,21 @@ class CudnnDevice:
             data=call.data,
             weight=call.weight,
             bias_argument=-1 if call.bias is None else call.bias,
+        )
+
+    def _fits(self, algorithm: CudnnAlgorithm | None) -> bool:
+        here = (self.device_name, self.library.version)
+        return algorithm is not None and (algorithm.device, algorithm.version) == here
+
+    def _completed(
+        self, launch: Launch, found: Mapping[CudnnConvolution, CudnnAlgorithm | None]
+    ) -> Launch:
+        call = launch.cudnn
+        if call is None or self._fits(call.algorithm):
+            return launch
+        algorithm = found[call.convolution]
+        return replace(
+            launch, cudnn=None if algorithm is None else replace(call, algorithm=algorithm)
         )
 
     def _describe(self, convolution: CudnnConvolution) -> Descriptors:

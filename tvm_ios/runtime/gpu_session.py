@@ -8,6 +8,7 @@ from typing import Self
 from tvm_ios.runtime.cuda_device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda_native import streams_digest
 from tvm_ios.runtime.cuda_stages import CudaStageRunner
+from tvm_ios.runtime.cudnn_device import CudnnDevice, FactStore
 
 __all__ = ["GpuDevice", "GpuSession"]
 
@@ -88,6 +89,7 @@ class GpuSession:
     def __init__(self, device: GpuDevice) -> None:
         self.device = device
         self._gpu = CudaDevice(device.ordinal)
+        self._cudnn: CudnnDevice | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +101,23 @@ class GpuSession:
         """What runs stages there, on as many streams; to be closed before the session."""
         return CudaStageRunner(streams, self._gpu)
 
+    def cudnn(self, store: FactStore | None = None) -> CudnnDevice:
+        """What has cuDNN compute there, closed with the session.
+
+        Parameters
+        ----------
+        store
+            Where algorithms are kept.
+
+        Raises
+        ------
+        HostError
+            If there is no cuDNN.
+        """
+        if self._cudnn is None:
+            self._cudnn = CudnnDevice(self._gpu, store=store)
+        return self._cudnn
+
     @property
     def bus_id(self) -> str:
         """Where the GPU is plugged in, as nvidia-smi knows it."""
@@ -106,4 +125,8 @@ class GpuSession:
 
     def close(self) -> None:
         """Let go of the context; may be called twice."""
-        self._gpu.close()
+        try:
+            if self._cudnn is not None:
+                self._cudnn.close()
+        finally:
+            self._gpu.close()

@@ -48,6 +48,10 @@ class SearchLimits:
     """Seconds of search."""
     pad_channels: bool = True
     """Whether to try convolutions with channels padded to whole vectors."""
+    cudnn: bool = False
+    """Whether cuDNN may compute convolutions on a GPU."""
+    tf32: bool = False
+    """Whether it may round float32 to TF32."""
 
     def __post_init__(self) -> None:
         SearchOptions(
