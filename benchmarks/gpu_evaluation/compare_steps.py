@@ -56,7 +56,7 @@ def outputs(place: Workplace, step: Step) -> dict[str, Any]:
     found: dict[str, Floats] = {}
     fallbacks = {}
     for entry in entries(place, step.case, step.kernels):
-        with opened(entry, case.network.input, case.input) as modules:
+        with opened(place, entry, case.network.input, case.input) as modules:
             for way, module in modules.items():
                 for _ in range(2):  # the second one is the graph's own
                     module.run()
@@ -107,7 +107,7 @@ def measure(place: Workplace, step: Step) -> dict[str, Any]:
     with ExitStack() as stack:
         runs: dict[str, TimedRuns] = {}
         for entry in entries(place, step.case, step.kernels):
-            modules = stack.enter_context(opened(entry, name, image))
+            modules = stack.enter_context(opened(place, entry, name, image))
             if entry.who == IOS:
                 _trace(place, step, entry, modules[STREAMS])
             runs |= {entry.name(way): module.time_ns for way, module in modules.items()}

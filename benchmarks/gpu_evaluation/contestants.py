@@ -25,6 +25,7 @@ from benchmarks.gpu_evaluation.names import (
 )
 from benchmarks.gpu_evaluation.workplace import Workplace
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.pricing import open_database
 from tvm_ios.runtime.artifact import read_plan
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
@@ -59,16 +60,22 @@ def entries(place: Workplace, case: Case, kernels: Sequence[Kernels]) -> list[En
 
 @contextmanager
 def opened(
-    entry: Entry, name: str, image: NDArray[np.float32]
+    place: Workplace, entry: Entry, name: str, image: NDArray[np.float32]
 ) -> Iterator[dict[str, CudaGraphModule]]:
-    """Both executors of one of ours, by way, on the same kernels and weights, input in place."""
+    """Both executors of one of ours, by way, on the same kernels and weights, input in place.
+
+    cuDNN's algorithms come from the prices, so both use the same.
+    """
+    store = open_database(place.database)
     library = KernelLibrary(entry.path)
     graph_params = library.module["get_graph_params"]()
     params = {str(key): tvm.nd.array(value, tvm.cuda(0)) for key, value in graph_params.items()}
     with ExitStack() as stack:
         modules = {}
         for way in (STREAMS, GRAPH):
-            module = CudaGraphModule(read_plan(library), library, params, cuda_graph=way == GRAPH)
+            module = CudaGraphModule(
+                read_plan(library), library, params, cuda_graph=way == GRAPH, store=store
+            )
             stack.callback(module.close)
             module.set_input(name, image)
             modules[way] = module

@@ -42,16 +42,17 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
     (kernels,) = step.kernels
     streams = place.settings.streams
     clock = PhaseClock()
+    database = open_database(place.database)
     with place.built(step.case, kernels) as built:
         device = gpu_of(built.prepared.target)
         assert device is not None
         with (
             device.open() as session,
-            _TimedStageRunner(built, lanes=streams, session=session) as runner,
+            _TimedStageRunner(built, lanes=streams, session=session, database=database) as runner,
         ):
             prices = KernelPrices(
                 runner,
-                database=open_database(place.database),
+                database=database,
                 options=_QUICK if place.settings.quick else None,
             )
             budget_s = min(_LONGEST_S, place.left_s / _SEARCHES)

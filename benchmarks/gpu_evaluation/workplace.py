@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from benchmarks.gpu_evaluation.networks import network
 from benchmarks.gpu_evaluation.settings import Settings
 from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import HostError
+from tvm_ios.runtime.cudnn_library import load_cudnn
+from tvm_ios.targets import require_cudnn
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 
 __all__ = ["SkippedError", "UnfinishedError", "Workplace"]
@@ -123,10 +126,13 @@ class Workplace:
             yield self._build(case, kernels, module, params)
 
     def _build(self, case: Case, kernels: Kernels, module: Any, params: Any) -> BuiltModel:
-        options: dict[str, Any] = {"cudnn": True} if kernels is Kernels.CUDNN else {}
-        try:
-            return build_model(module, params, self.machine.target, name=case.name, **options)
-        except TypeError as error:
-            if "cudnn" not in str(error):
-                raise
-            raise SkippedError("this tvm-ios builds no cuDNN kernels") from error
+        if kernels is Kernels.CUDNN:
+            try:
+                load_cudnn()
+            except HostError as error:
+                raise SkippedError(str(error)) from error
+        built = build_model(module, params, self.machine.target, name=case.name)
+        if kernels is not Kernels.CUDNN:
+            return built
+        offload = require_cudnn(cudnn=True, tf32=False, target=built.prepared.target)
+        return replace(built, offload=offload)
