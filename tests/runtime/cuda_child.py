@@ -19,7 +19,7 @@ import numpy as np
 import tvm
 from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
 from cuda_model import Model, build, network
-from cuda_pricing import kernels_tuned, no_gpu, priced, tuned
+from cuda_pricing import kernels_tuned, no_gpu, priced, tuned, two_libraries
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.runtime.cuda_order import StepKind
@@ -445,6 +445,8 @@ def life(model, graphs):
 
 
 if __name__ == "__main__":
-    others = {each.__name__: each for each in (build, kernels_tuned, no_gpu, priced, tuned)}
+    others = {
+        each.__name__: each for each in (build, kernels_tuned, no_gpu, priced, tuned, two_libraries)
+    }
     scenario = {**globals(), **vars(cudnn_scenarios), **others}[sys.argv[1]]
     print(json.dumps(scenario(**json.loads(sys.argv[2]))))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import tvm
 from cuda_checks import live, names_of, record
-from cuda_model import network
+from cuda_model import Model, network
 
 TARGET = "cuda -arch=sm_90"
 
@@ -172,3 +173,18 @@ def kernels_tuned(network_name, database_folder, backend):
         "lines": [record.line for record in records],
         "live": live(),
     }
+
+
+def two_libraries(folder):
+    """One file loaded twice; the second is used once the first is gone."""
+    first = Model(folder)
+    with first.module() as module:
+        module.run()
+    second = Model(folder)
+    apart = first.library.code._handle != second.library.code._handle
+    del first, module
+    gc.collect()
+    with second.module() as module:
+        module.run()
+        shape = list(module.get_output(0).shape)
+    return {"apart": apart, "shape": shape, "live": live()}

@@ -74,3 +74,9 @@ def test_packed_functions_run_on_lanes():
     assert seen == [6.0]
     with pytest.raises(LaunchFailedError):  # TVM keeps the text of Python errors to itself
         pool.run(program)
+
+
+def test_a_file_loaded_twice_outlives_its_first_loader(cuda_stand_in):
+    """Host code remembers device functions of TVM's module, which goes with whoever loaded it."""
+    seen = cuda_stand_in.run("two_libraries", "small")
+    assert seen == {"apart": True, "shape": [1, 24, 8, 8], "live": {}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import shutil
 import tempfile
 import weakref
 from ctypes import c_void_p
@@ -114,16 +115,18 @@ class KernelLibrary:
 
 
 def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
-    """Load under a name never used before.
+    """Load a copy, so that nobody else has the same code loaded.
 
-    The loader finds libraries by name first: a file exported again to the path of a library that
-    is still loaded would give the old kernels. ``tvm.runtime.load_module`` would follow the link.
+    The loader knows libraries by name and by inode. So a file exported again to the path of one
+    that is still loaded would give the old kernels; and of a file that is loaded twice there is one
+    image, which remembers device functions of whichever of TVM's modules it belonged to first, and
+    calls them when that module is gone.
     """
     with tempfile.TemporaryDirectory() as folder:
-        alias = Path(folder) / "kernels.so"
-        alias.symlink_to(path.resolve(strict=True))
+        copy = Path(folder) / "kernels.so"
+        shutil.copyfile(path, copy)
         load = tvm.get_global_func("runtime.ModuleLoadFromFile")
-        return load(str(alias), "so"), ctypes.CDLL(str(alias))
+        return load(str(copy), "so"), ctypes.CDLL(str(copy))
 
 
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:

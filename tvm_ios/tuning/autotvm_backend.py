@@ -124,6 +124,8 @@ class AutoTvmBackend:
         choices: dict[str, list[Any]] = {"the fastest of each task": _best(pairs)}
         for layout in Layout:
             blocks = {workload: blocks_of(task, layout) for workload, task in tasks.items()}
+            if not any(blocks.values()):
+                continue  # templates for a GPU keep one layout
             fitting = [
                 (measured, result)
                 for measured, result in pairs
