@@ -54,6 +54,28 @@ def test_bias_and_activation_in_either_form(nets):
     assert match.epilogue == "add(%, channels:float32) -> float32; nn.relu(%) -> float32"
 
 
+def test_channels_may_be_last(nets):
+    data, weight = relay.var("data", shape=(1, 6, 5, 4)), relay.var("weight", shape=(3, 1, 4, 8))
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    value = conv(data, weight, kernel_size=(3, 1), padding=(1, 0), **layouts)
+    for shape, axis in (((8,), -1), ((8,), 3)):
+        bias = relay.var("bias", shape=shape)
+        function = nets.fused(relay.nn.bias_add(value, bias, axis=axis), data, weight, bias)
+        assert match_convolution(function).channelwise == (2,)
+    for shape in ((8,), (1, 8), (1, 1, 8), (1, 1, 1, 8)):
+        wide = relay.var("wide", shape=shape)
+        pattern = match_convolution(nets.fused(value + wide, data, weight, wide))
+        assert (pattern.channelwise, pattern.channel_axis) == ((2,), 3)
+        assert pattern.kernel_axes == (3, 0, 1)
+    for shape in ((5, 1), (1, 6, 1, 1)):
+        other = relay.var("other", shape=shape)
+        assert match_convolution(nets.fused(value + other, data, weight, other)) is None
+    function = nets.fused(value, data, weight)
+    facts = described(nets, function, relay.var("x", shape=(1, 6, 5, 4)), constant(3, 1, 4, 8))
+    assert (facts.input_shape, facts.out_channels, facts.kernel) == ((4, 6, 5), 8, (3, 1))
+    assert facts.layout == "NHWC/HWIO//float32/float32/float32"
+
+
 def test_attributes_and_scalars_of_steps_are_part_of_the_epilogue(nets):
     epilogues = set()
     for bound, factor in ((6.0, 2.0), (6.0, 3.0), (5.0, 2.0)):
@@ -111,9 +133,9 @@ def test_a_convolution_read_twice_is_no_plain_convolution(nets):
 
 def test_other_layouts_are_left_alone(nets):
     data = relay.var("data", shape=(1, 6, 6, 4))
-    weight = relay.var("weight", shape=(3, 3, 4, 8))
+    weight = relay.var("weight", shape=(8, 3, 3, 4))
     body = relay.nn.conv2d(
-        data, weight, kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="HWIO"
+        data, weight, kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="OHWI"
     )
     assert match_convolution(nets.fused(body, data, weight)) is None
 

@@ -37,6 +37,34 @@ def drawn(dtype, shape=(8, 4, 3, 3)):
     return np.random.default_rng(0).bytes(size), dtype, shape
 
 
+def test_casts_are_those_of_tvm():
+    """Every float16, and what lies in the middle of two of them, also beyond the largest."""
+    halves = np.arange(2**16, dtype="uint16").view("float16").astype("float32")
+    halves = halves[~np.isnan(halves)]
+    middles = ((halves[:-1].astype("float64") + halves[1:]) / 2).astype("float32")
+    bits = np.frombuffer(np.random.default_rng(0).bytes(40000), "float32")
+    value = np.concatenate([halves, middles[~np.isnan(middles)], bits[~np.isnan(bits)]])
+    module = typed(relay.cast(relay.const(value), "float16"))
+    folded = fold_moved_constants(module)
+    assert operators(folded) == []
+    expected = relay.transform.FoldConstant()(module)
+    (ours,), (theirs,) = constants(folded), constants(expected)
+    np.testing.assert_array_equal(ours.view("uint16"), theirs.view("uint16"))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (np.ones(3, "float32"), "int8"),
+        (np.ones(3, "int64"), "float16"),
+        (np.full(3, np.nan, "float32"), "float16"),
+    ],
+)
+def test_other_casts_are_left_to_tvm(value, dtype):
+    module = typed(relay.cast(relay.const(value), dtype))
+    assert fold_moved_constants(module).same_as(module)
+
+
 def constants(module):
     found = []
 

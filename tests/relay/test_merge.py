@@ -12,6 +12,7 @@ from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relay.build import build
+from tvm_ios.relay.conversion import AS_IT_IS, Conversion
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
@@ -58,9 +59,9 @@ def parallel_convolutions(nets, kernels, *, batch=1, size=(8, 8), channels=16, *
     return nets.finish(relay.Tuple(outputs), data)
 
 
-def assert_merges_right(nets, module, params, *, opt_level=3):
+def assert_merges_right(nets, module, params, *, opt_level=3, conversion=AS_IT_IS, atol=1e-4):
     with tvm.transform.PassContext(opt_level=opt_level):
-        prepared = prepare(module, params, nets.target)
+        prepared = prepare(module, params, nets.target, conversion=conversion)
         extraction = extract(prepared.module)
         partitioned = rewrite(prepared.module, merged_schedule(extraction.graph))
         staged = build(partitioned, nets.target)
@@ -68,7 +69,7 @@ def assert_merges_right(nets, module, params, *, opt_level=3):
     expected = nets.stock(module, params, data)
     actual = nets.run(staged.factory, data)
     for ours, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=atol)
     return staged
 
 
@@ -111,6 +112,25 @@ def test_batches_are_copied(nets):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], batch=2)
     staged = assert_merges_right(nets, module, params)
     assert all(place.view is None for place in staged.placements)
+
+
+@pytest.mark.parametrize("name", ["1x1 and 3x3", "even kernels off the middle"])
+def test_channels_last(nets, name):
+    module, params = parallel_convolutions(nets, CASES[name])
+    conversion = Conversion(desired_layout="NHWC")
+    staged = assert_merges_right(nets, module, params, conversion=conversion)
+    assert all(op.convolution.layout.startswith("NHWC/HWIO") for op in _convolutions(staged))
+    # Channels of a pixel lie together, so a slice is no piece of memory.
+    assert not any(isinstance(place.view, SliceView) for place in staged.placements)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_float16(nets, layout):
+    module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"])
+    conversion = Conversion(desired_layout=layout, mixed_precision=True)
+    staged = assert_merges_right(nets, module, params, conversion=conversion, atol=2e-2)
+    (merged,) = _convolutions(staged)
+    assert merged.convolution.layout.endswith("float16/float16/float32")
 
 
 def test_strides(nets):
@@ -170,17 +190,19 @@ def mergeable(draw):
 
 @pytest.mark.slow
 @settings(max_examples=12)
-@given(drawn=mergeable(), batch=st.integers(1, 2))
-def test_whatever_the_rule_allows_is_right(nets, drawn, batch):
+@given(drawn=mergeable(), batch=st.integers(1, 2), layout=st.sampled_from(["NCHW", "NHWC"]))
+def test_whatever_the_rule_allows_is_right(nets, drawn, batch, layout):
     kernels, strides, size = drawn
     module, params = parallel_convolutions(
         nets, kernels, strides=strides, size=size, channels=4, batch=batch
     )
+    conversion = Conversion(desired_layout=layout)
     with tvm.transform.PassContext(opt_level=2):
-        graph = extract(prepare(module, params, nets.target).module).graph
+        prepared = prepare(module, params, nets.target, conversion=conversion)
+    graph = extract(prepared.module).graph
     records = [graph.operators[index].convolution for index in members_of(graph)]
     assert why_not_merge(records) is None
-    assert_merges_right(nets, module, params, opt_level=2)
+    assert_merges_right(nets, module, params, opt_level=2, conversion=conversion)
 
 
 def test_a_stage_by_itself(nets):

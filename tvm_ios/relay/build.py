@@ -15,6 +15,8 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.relay.context import reason_of, tvm_pipeline
+from tvm_ios.relay.conversion import require_float32_kernels
+from tvm_ios.relay.cuda_source import mended_cuda_source
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.pipeline import only_from_fusion
@@ -77,6 +79,8 @@ def build(
     ------
     ModelError
         If the module is not prepared, or TVM's graph does not match it operator by operator.
+    OptionError
+        If a GPU kernel rounds float32 to float16.
     """
     chosen = resolve_target(target)
     if is_partitioned(module):
@@ -97,6 +101,7 @@ def build(
     factory = _compile(extraction.module, chosen, params)
     graph_json = factory.get_graph_json()
     require_match(graph_json, extraction, names)
+    require_float32_kernels(extraction.module, factory.function_metadata, chosen)
     return StagedBuild(
         factory=factory,
         graph_json=graph_json,
@@ -161,7 +166,7 @@ def _compile(
     # Instruments watch only the caller's own context, so with them it stays as it is.
     watched = bool(len(PassContext.current().instruments))
     disabled = () if watched else FINISHED_PASSES
-    with tvm_pipeline(disabled=disabled, instruments=only_from_fusion()):
+    with tvm_pipeline(disabled=disabled, instruments=only_from_fusion()), mended_cuda_source():
         try:
             return relay.build(module, target=target, params=dict(params or {}))
         except tvm.TVMError as error:

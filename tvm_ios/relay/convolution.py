@@ -44,7 +44,13 @@ class ConvolutionPattern:
     @property
     def channel_axis(self) -> int:
         """Axis of the output that holds channels, or blocks of them."""
-        return 1
+        return _letters(str(call_attribute(self.convolution, "data_layout"))).index("C")
+
+    @property
+    def kernel_axes(self) -> tuple[int, int, int]:
+        """Axes of the weight that hold output channels, rows and columns."""
+        letters = _letters(str(call_attribute(self.convolution, "kernel_layout")))
+        return letters.index("O"), letters.index("H"), letters.index("W")
 
 
 def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
@@ -56,11 +62,14 @@ def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
     positions = {parameter: index for index, parameter in enumerate(function.params)}
     if not _is_plain(convolution) or any(arg not in positions for arg in convolution.args):
         return None
+    # Steps keep the layout: their shapes are that of the convolution's result.
+    letters = _letters(str(call_attribute(convolution, "data_layout")))
+    channel_axes = [axis for axis, letter in enumerate(letters) if letter in "Cc"]
     inner: relay.Expr = convolution
     channelwise: list[int] = []
     epilogue: list[str] = []
     for step in steps:
-        described = _describe_step(step, inner, positions)
+        described = _describe_step(step, inner, positions, channel_axes)
         if described is None:
             return None
         text, extra = described
@@ -97,16 +106,15 @@ def describe_convolution(
     convolution = pattern.convolution
     data, weight = (argument.checked_type for argument in convolution.args)
     output = convolution.checked_type
-    extents = [int(extent) for extent in data.shape]
-    block = extents[4] if pattern.packed else 1
-    kernel_block = int(weight.shape[5]) if pattern.packed else 1
     layouts = [str(call_attribute(convolution, name)) for name in _LAYOUTS]
+    extents = dict(zip(_letters(layouts[0]), map(int, data.shape), strict=True))
+    window = dict(zip(_letters(layouts[1]), map(int, weight.shape), strict=True))
     return Convolution(
         operand=operand,
         plain_operand=True,
-        input_shape=(extents[1] * block, extents[2], extents[3]),
-        out_channels=int(weight.shape[0]) * kernel_block,
-        kernel=(int(weight.shape[2]), int(weight.shape[3])),
+        input_shape=(extents["C"] * extents.get("c", 1), extents["H"], extents["W"]),
+        out_channels=window["O"] * window.get("o", 1),
+        kernel=(window["H"], window["W"]),
         strides=_pair(convolution, "strides"),
         padding=_padding(convolution),
         dilation=_pair(convolution, "dilation"),
@@ -117,6 +125,12 @@ def describe_convolution(
 
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
+_PLAIN = frozenset({("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")})
+
+
+def _letters(layout: str) -> list[str]:
+    """The axes of a layout such as ``NCHW16c``, block sizes left out."""
+    return [letter for letter in layout if letter.isalpha()]
 
 
 def _spine(body: relay.Expr) -> list[relay.Call] | None:
@@ -145,13 +159,16 @@ def _is_plain(convolution: relay.Call) -> bool:
     if rewritten:
         return False
     if convolution.op.name == "nn.conv2d":
-        return (data_layout, kernel_layout, out_layout or "NCHW") == ("NCHW", "OIHW", "NCHW")
+        return (data_layout, kernel_layout, out_layout or data_layout) in _PLAIN
     blocked = kernel_layout.startswith("OIHW") and len(convolution.args[1].checked_type.shape) == 6
     return blocked and data_layout.startswith("NCHW") and out_layout.startswith("NCHW")
 
 
 def _describe_step(
-    step: relay.Call, inner: relay.Expr, positions: dict[relay.Var, int]
+    step: relay.Call,
+    inner: relay.Expr,
+    positions: dict[relay.Var, int],
+    channel_axes: list[int],
 ) -> tuple[str, list[int]] | None:
     """One pointwise step as text, and the per-channel parameters it reads."""
     shape = [int(extent) for extent in inner.checked_type.shape]
@@ -164,7 +181,7 @@ def _describe_step(
             words.append("%")
         elif isinstance(argument, relay.Constant) and not argument.data.shape:
             words.append(f"{argument.data.numpy().item()!r}:{argument.data.dtype}")
-        elif argument in positions and _is_channelwise(step, argument, shape):
+        elif argument in positions and _is_channelwise(step, argument, shape, channel_axes):
             words.append(f"channels:{argument.checked_type.dtype}")
             extra.append(positions[argument])
         else:
@@ -177,15 +194,21 @@ def _attributes_text(step: relay.Call) -> str:
     return "".join(f", {name}={step.attrs[name]}" for name in step.attrs.keys())  # noqa: SIM118
 
 
-def _is_channelwise(step: relay.Call, argument: relay.Expr, shape: list[int]) -> bool:
+def _is_channelwise(
+    step: relay.Call, argument: relay.Expr, shape: list[int], channel_axes: list[int]
+) -> bool:
     own = [int(extent) for extent in argument.checked_type.shape]
     if step.op.name == "nn.bias_add":
-        return len(shape) == 4 and own == [shape[1]] and int(call_attribute(step, "axis")) == 1
-    channel_axes = {1, 4}
+        axis = int(call_attribute(step, "axis")) % len(shape)
+        return channel_axes == [axis] and own == [shape[axis]]
     wanted = [extent if axis in channel_axes else 1 for axis, extent in enumerate(shape)]
     leading = len(wanted) - len(own)
     # A shape without the leading ones broadcasts just the same.
-    return leading in (0, 1) and own == wanted[leading:] and math.prod(own) == math.prod(wanted)
+    return (
+        0 <= leading <= channel_axes[0]
+        and own == wanted[leading:]
+        and math.prod(own) == math.prod(wanted)
+    )
 
 
 def _pair(call: relay.Call, name: str) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""Folds constants that are only moved: the layouts, shapes and axes of weights.
+"""Folds constants that are only moved or cast: layouts, shapes, axes and types of weights.
 
 Goes between TVM's choice of layouts and its own ``FoldConstant``. TVM compiles and runs a kernel
 for every operator on constants, which was 60 % of the time a build took; nearly all of them only
-move data, and numpy does that exactly. All else is left to TVM.
+move data, or round it to float16, and numpy does that exactly. All else is left to TVM.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ DATA_TYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 """Types whose bytes numpy holds as TVM does."""
+EXACT_CASTS = frozenset({("float32", "float16"), ("float16", "float32")})
 
 
 def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace calls that move a constant by the constant they make.
+    """Replace calls that move or cast a constant by the constant they make.
 
     The constants are the ones that ``FoldConstant`` computes, bit by bit. A result of rank 0 is
     left to that pass: a scalar that shows early is one more for TVM to simplify.
@@ -131,8 +132,18 @@ def _laid_out(value: Array, call: relay.Call) -> Array | None:
     return transform_layout(value, str(call.attrs.src_layout), str(call.attrs.dst_layout))
 
 
+def _cast(value: Array, call: relay.Call) -> Array | None:
+    """Rounded to nearest even, as TVM rounds; None where the bits may differ."""
+    types = (str(value.dtype), str(call.attrs.dtype))
+    if types not in EXACT_CASTS or np.isnan(value).any():
+        return None
+    with np.errstate(over="ignore"):
+        return value.astype(types[1])
+
+
 MOVES: Mapping[str, Callable[[Array, relay.Call], Array | None]] = MappingProxyType(
     {
+        "cast": _cast,
         "expand_dims": _reshaped,
         "layout_transform": _laid_out,
         "reshape": _reshaped,
@@ -140,7 +151,7 @@ MOVES: Mapping[str, Callable[[Array, relay.Call], Array | None]] = MappingProxyT
         "transpose": _transposed,
     }
 )
-"""Operators of one argument that move data, and what they make of an array."""
+"""Operators of one argument that move data or cast it, and what they make of an array."""
 
 
 def _moved(

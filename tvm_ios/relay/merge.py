@@ -86,10 +86,15 @@ def merged_kernels(
     patterns = [_pattern(extraction, index) for index in members]
     convolution = _merged_call(calls, patterns, geometry, operand)
     block = _out_block(patterns[0])
-    output = _with_channels(patterns[0].convolution.checked_type, geometry.out_channels // block)
+    axis = patterns[0].channel_axis
+    output = _with_channels(calls[0].checked_type, axis, geometry.out_channels // block)
     slices = {
         index: _slice_call(
-            convolution, output, place.out_channel_begin // block, place.out_channel_end // block
+            convolution,
+            output,
+            axis,
+            place.out_channel_begin // block,
+            place.out_channel_end // block,
         )
         for index, place in zip(members, geometry.members, strict=True)
         if index in outputs.sliced
@@ -146,7 +151,7 @@ def _merged_call(
     weights = [
         call.args[own.weight].data.numpy() for call, own in zip(calls, patterns, strict=True)
     ]
-    replace(pattern.weight, _merged_weight(weights, geometry))
+    replace(pattern.weight, _merged_weight(weights, geometry, pattern.kernel_axes))
     for step, position in enumerate(pattern.channelwise):
         values = [
             call.args[own.channelwise[step]].data.numpy()
@@ -157,25 +162,33 @@ def _merged_call(
     return relay.Call(_fused(parameters, body), arguments)
 
 
-def _merged_weight(weights: Sequence[np.ndarray], geometry: MergedConvolution) -> np.ndarray:
-    """Members below each other along axis 0, each at its offset in the zero-padded kernel."""
+def _merged_weight(
+    weights: Sequence[np.ndarray], geometry: MergedConvolution, axes: tuple[int, int, int]
+) -> np.ndarray:
+    """Members one after another along the output channels, each at its offset in the kernel.
+
+    Parameters
+    ----------
+    axes
+        Those of output channels, rows and columns.
+    """
     height, width = geometry.kernel
+    out_axis, row_axis, column_axis = axes
     padded = []
     for weight, member in zip(weights, geometry.members, strict=True):
         row, column = member.kernel_offset
-        rows = (row, height - row - weight.shape[2])
-        columns = (column, width - column - weight.shape[3])
-        padded.append(
-            np.pad(weight, [(0, 0), (0, 0), rows, columns] + [(0, 0)] * (weight.ndim - 4))
-        )
-    return np.concatenate(padded, axis=0)
+        zeros = [(0, 0)] * weight.ndim
+        zeros[row_axis] = (row, height - row - weight.shape[row_axis])
+        zeros[column_axis] = (column, width - column - weight.shape[column_axis])
+        padded.append(np.pad(weight, zeros))
+    return np.concatenate(padded, axis=out_axis)
 
 
 def _channel_axis(pattern: ConvolutionPattern, value: np.ndarray) -> int:
     """Axis of a per-channel argument that holds channels, or blocks of them."""
     if value.ndim == 1:
         return 0
-    return 1 - (len(pattern.convolution.checked_type.shape) - value.ndim)
+    return pattern.channel_axis - (len(pattern.convolution.checked_type.shape) - value.ndim)
 
 
 def _merged_body(
@@ -211,17 +224,17 @@ def _out_block(pattern: ConvolutionPattern) -> int:
     return int(pattern.convolution.checked_type.shape[4]) if pattern.packed else 1
 
 
-def _with_channels(type_: tvm.ir.TensorType, channels: int) -> tvm.ir.TensorType:
+def _with_channels(type_: tvm.ir.TensorType, axis: int, channels: int) -> tvm.ir.TensorType:
     shape = [int(extent) for extent in type_.shape]
-    shape[1] = channels
+    shape[axis] = channels
     return relay.TensorType(shape, type_.dtype)
 
 
 def _slice_call(
-    convolution: relay.Call, output: tvm.ir.TensorType, begin: int, end: int
+    convolution: relay.Call, output: tvm.ir.TensorType, axis: int, begin: int, end: int
 ) -> relay.Call:
     source = relay.Var("merged", output)
-    body = relay.strided_slice(source, begin=[begin], end=[end], strides=[1], axes=[1])
+    body = relay.strided_slice(source, begin=[begin], end=[end], strides=[1], axes=[axis])
     return relay.Call(_fused([source], body), [convolution])
 
 

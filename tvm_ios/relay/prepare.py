@@ -17,6 +17,7 @@ from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import pass_context, reason_of
+from tvm_ios.relay.conversion import AS_IT_IS, Conversion, convert
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.extract import unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
@@ -53,6 +54,7 @@ def prepare(
     *,
     opt_level: int = 3,
     sink: bool = True,
+    conversion: Conversion = AS_IT_IS,
 ) -> PreparedModule:
     """Bind, simplify, fold, choose layouts and fuse.
 
@@ -71,17 +73,30 @@ def prepare(
     sink
         Whether to move element-wise operators in front of concatenations
         (:mod:`tvm_ios.relay.concatenation`), which TVM does not do.
+    conversion
+        Other layouts and data types.
 
     Raises
     ------
     ModelError
         If ``main`` is missing or cannot run on the graph executor, a parameter is missing,
         unknown or of the wrong shape or type, or TVM does not have the target.
+    OptionError
+        If the model cannot be converted.
     """
     chosen = resolve_target(target)
     typed = check_module(mod)
     arrays = check_parameters(typed["main"], params)
     notes: list[str] = []
+    free = [parameter.name_hint for parameter in typed["main"].params]
+    if params is None and len(free) > 1:
+        notes.append(
+            f"no parameters were given: {len(free)} inputs stay inputs, so nothing that depends "
+            "on weights was folded and no convolutions can be merged"
+        )
+    if conversion.changes:
+        typed, arrays = convert(typed, arrays, chosen, conversion), {}
+        notes.append(f"the model was converted: {conversion.as_text()}")
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
     fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink)
@@ -93,12 +108,6 @@ def prepare(
         notes.append(
             f"TVM's pass {UNSHARER} would have duplicated shared operators of this model, "
             "so it was left out"
-        )
-    free = [parameter.name_hint for parameter in typed["main"].params]
-    if params is None and len(free) > 1:
-        notes.append(
-            f"no parameters were given: {len(free)} inputs stay inputs, so nothing that depends "
-            "on weights was folded and no convolutions can be merged"
         )
     return PreparedModule(
         module=_portable(fused.module),

@@ -1,0 +1,259 @@
+"""Other layouts and types: results as near as they can be, or a refusal with its reason."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.errors import OptionError
+from tvm_ios.relay.build import build
+from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED, Conversion
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.runtime.lower import lower_plan
+from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.search.baselines import sequential_schedule
+
+NHWC = Conversion(desired_layout="NHWC")
+HALF = Conversion(mixed_precision=True)
+HALF_NHWC = Conversion(desired_layout="NHWC", mixed_precision=True)
+HALF_SUMS = Conversion(mixed_precision=True, mixed_precision_acc_type="float16")
+TOLERANCES = {NHWC: 1e-4, HALF: 1e-2, HALF_NHWC: 1e-2, HALF_SUMS: 1e-2}
+"""Of the largest output. A float16 has 11 bits, and errors of layers add up."""
+TARGET, GPU = "llvm -mcpu=core-avx2", "cuda -arch=sm_90"
+
+needs_nvcc = pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="no nvcc on PATH: TVM compiles with it"
+)
+
+
+def network(*, batch=1, dtype="float32", channels=16):
+    """A small Inception module and a SqueezeNet fire, with a batch norm, then a dense layer."""
+    random = np.random.default_rng(0)
+    data = relay.var("data", shape=(batch, 3, 20, 20), dtype=dtype)
+    params = {}
+
+    def weight(name, shape, scale):
+        params[name] = (random.normal(0, scale, shape)).astype("float32").astype(dtype)
+        return relay.var(name, shape=shape, dtype=dtype)
+
+    def conv(value, name, inputs, outputs, size, stride=1):
+        shape = (outputs, inputs, size, size)
+        value = relay.nn.conv2d(
+            value,
+            weight(name, shape, (2 / (inputs * size * size)) ** 0.5),
+            padding=(size // 2, size // 2),
+            strides=(stride, stride),
+            kernel_size=(size, size),
+            channels=outputs,
+        )
+        return relay.nn.relu(relay.nn.bias_add(value, weight(f"{name}_bias", (outputs,), 0.1)))
+
+    stem = conv(data, "stem", 3, 2 * channels, 3, stride=2)
+    ones, zeros = (np.full(2 * channels, fill, dtype) for fill in (1, 0))
+    stem = relay.nn.batch_norm(
+        stem, *(relay.const(v, dtype) for v in (ones, zeros, zeros, 2 * ones))
+    )[0]
+    stem = relay.nn.max_pool2d(stem, (3, 3), padding=(1, 1))
+    pooled = relay.nn.avg_pool2d(stem, (3, 3), padding=(1, 1), count_include_pad=True)
+    mixed = relay.concatenate(
+        [
+            conv(stem, "a", 2 * channels, channels, 1),
+            conv(conv(stem, "b", 2 * channels, 24, 1), "bb", 24, 2 * channels, 3),
+            conv(pooled, "c", 2 * channels, channels, 1),
+        ],
+        axis=1,
+    )
+    fire = relay.concatenate(
+        [conv(mixed, "d", 4 * channels, channels, 1), conv(mixed, "e", 4 * channels, 32, 3)],
+        axis=1,
+    )
+    flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(fire))
+    body = relay.nn.dense(flat, weight("dense", (10, channels + 32), 0.2))
+    free = [var for var in relay.analysis.free_vars(body) if var.name_hint != "data"]
+    module = tvm.IRModule.from_expr(relay.Function([data, *free], body))
+    return relay.transform.InferType()(module), params
+
+
+def image(batch=1):
+    return np.random.default_rng(1).normal(0, 1, (batch, 3, 20, 20)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def exact(nets):
+    """What the network gives in float64."""
+    module, params = network(dtype="float64")
+    with tvm.transform.PassContext(opt_level=1):
+        factory = relay.build(module, target=TARGET, params=params)
+    return nets.run(factory, image().astype("float64"))[0]
+
+
+@cache
+def converted_network(conversion):
+    return prepare(*network(), TARGET, conversion=conversion)
+
+
+QUICK_AND_SLOW = [
+    pytest.param(conversion, id=conversion.as_text(), marks=pytest.mark.slow)
+    if conversion in (HALF, HALF_SUMS)
+    else pytest.param(conversion, id=conversion.as_text())
+    for conversion in TOLERANCES
+]
+
+
+@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+def test_results_are_near_those_of_float64(nets, exact, conversion):
+    converted = converted_network(conversion)
+    main = converted.module["main"]
+    assert [str(var.checked_type) for var in main.params] == ["Tensor[(1, 3, 20, 20), float32]"]
+    assert str(main.ret_type) == "Tensor[(1, 10), float32]"
+    (actual,) = nets.run(build(converted.module, TARGET).factory, image())
+    assert actual.dtype == "float32"
+    error = np.abs(actual - exact).max() / np.abs(exact).max()
+    assert error < TOLERANCES[conversion]
+    assert conversion is NHWC or error > 1e-6
+
+
+@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+def test_nothing_of_weights_is_computed_at_run_time(conversion):
+    converted = converted_network(conversion)
+    assert not converted.params
+    assert converted.notes == (f"the model was converted: {conversion.as_text()}",)
+    kinds = [operator.kind for operator in extract(converted.module).graph.operators]
+    assert kinds.count("layout_transform") <= 1
+    assert kinds.count("cast") <= 2
+
+
+@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+def test_facts_of_operators_know_layout_and_type(conversion):
+    graph = extract(converted_network(conversion).module).graph
+    found = [operator for operator in graph.operators if operator.convolution is not None]
+    assert len(found) == 7
+    (inner,) = [o for o in found if o.convolution.input_shape == (24, 10, 10)]
+    assert (inner.convolution.out_channels, inner.convolution.kernel) == (32, (3, 3))
+    assert inner.flops == 3200 * (2 * 24 * 9 + 2)
+    element_bytes = 2 if conversion.mixed_precision else 4
+    assert inner.memory_bytes == element_bytes * (2400 + 24 * 9 * 32 + 32 + 3200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conversion", TOLERANCES, ids=Conversion.as_text)
+def test_merged_convolutions_are_right(nets, exact, conversion):
+    extraction = extract(converted_network(conversion).module)
+    partitioned = rewrite(extraction.module, merged(extraction))
+    staged = build(partitioned, TARGET)
+    (actual,) = nets.run(staged.factory, image())
+    assert np.abs(actual - exact).max() / np.abs(exact).max() < TOLERANCES[conversion]
+    plan = lower_plan(staged.graph_json, staged.placements, lanes=2)
+    verify_plan(plan)
+    assert not any("slice" in name or name == "concatenate_1" for name in staged.operator_names)
+
+
+def merged(extraction):
+    """Sequential order, but the two convolutions of the fire module merged."""
+    members = extraction.joins[
+        max(index for index, joined in enumerate(extraction.joins) if joined)
+    ]
+    plain = sequential_schedule(extraction.graph)
+    stages = [
+        replace(stage, groups=tuple((index,) for index in members), strategy=Strategy.MERGE)
+        if stage.operators == members[:1]
+        else stage
+        for stage in plain.stages
+        if stage.operators != members[1:]
+    ]
+    return replace(plain, stages=tuple(stages))
+
+
+def test_a_concatenation_of_the_last_axis_is_no_view():
+    extraction = extract(converted_network(NHWC).module)
+    joined = [index for index, joined in enumerate(extraction.joins) if joined]
+    assert len(joined) == 2
+    assert [extraction.views[index] for index in joined] == [None, None]
+
+
+def test_the_operators_of_tvm_are_left_as_they_were():
+    converted_network(HALF_NHWC)
+    rules = [relay.op.get(name).get_attr(CONVERSION_TYPE) for name in MULTIPLIED]
+    data = relay.var("data", shape=(1, 4))
+    call = relay.nn.dense(data, relay.var("weight", shape=(4, 4)))
+    assert [list(map(str, rule(call, "float16")))[1:] for rule in rules] == [
+        ["float16", "float16"]
+    ] * len(MULTIPLIED)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"desired_layout": "NHCW"}, "desired_layout is 'NHCW'; give 'NCHW', 'NHWC' or None"),
+        ({"mixed_precision": "float16"}, "mixed_precision is 'float16'; give True"),
+        ({"mixed_precision_acc_type": "bfloat16"}, "mixed_precision_acc_type is 'bfloat16'"),
+    ],
+)
+def test_unknown_values_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        Conversion(**options)
+
+
+@pytest.mark.parametrize("batch", [8, 16])
+def test_what_tvm_would_round_without_a_word_is_refused(batch):
+    module, params = network(batch=batch)
+    with pytest.raises(
+        OptionError, match=f"float32 NHWC convolution of batch {batch} and .* float16"
+    ):
+        prepare(module, params, GPU, conversion=NHWC)
+
+
+@pytest.mark.slow
+@needs_nvcc
+def test_a_model_that_was_nhwc_before_is_refused_as_well():
+    data = relay.var("data", shape=(16, 8, 8, 16))
+    weight = relay.const(np.ones((3, 3, 16, 32), "float32"))
+    body = relay.nn.conv2d(
+        data, weight, padding=(1, 1), channels=32, data_layout="NHWC", kernel_layout="HWIO"
+    )
+    module = tvm.IRModule.from_expr(relay.Function([data], body))
+    with pytest.raises(OptionError, match=r"conv2d rounds float32 to float16.*'NCHW'"):
+        build(prepare(module, None, GPU).module, GPU)
+    as_nchw = Conversion(desired_layout="NCHW")
+    build(prepare(module, None, GPU, conversion=as_nchw).module, GPU)
+
+
+def test_grouped_convolutions_have_no_nhwc_kernel():
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    body = relay.nn.conv2d(
+        data, relay.const(np.ones((16, 8, 1, 1), "float32")), groups=2, channels=16
+    )
+    module = tvm.IRModule.from_expr(relay.Function([data], body))
+    with pytest.raises(OptionError, match="16 channels in 2 groups has no NHWC kernel for GPUs"):
+        prepare(module, None, GPU, conversion=NHWC)
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("conversion", "batch"),
+    [(NHWC, 1), (HALF, 16), (HALF_NHWC, 1), (HALF_NHWC, 16), (HALF_SUMS, 1)],
+)
+def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
+    converted = prepare(*network(batch=batch), GPU, conversion=conversion)
+    extraction = extract(converted.module)
+    for module in (converted.module, rewrite(extraction.module, merged(extraction))):
+        staged = build(module, GPU)
+        staged.factory.get_lib().export_library(str(tmp_path / "kernels.so"))
+        verify_plan(lower_plan(staged.graph_json, staged.placements, lanes=2))
+    on_tensor_cores = [
+        symbol
+        for symbol, info in staged.factory.function_metadata.items()
+        if "conv2d" in symbol
+        and any("wmma" in code.script() for code in info.tir_primfuncs.values())
+    ]
+    assert bool(on_tensor_cores) == (conversion is HALF_NHWC and batch == 16)

@@ -1,0 +1,242 @@
+"""Changes the layout and the data types of a model: goes before everything else in prepare.
+
+TVM's own passes do it, as tvmc does, on a module whose parameters are bound: what they do to
+weights is folded later on. Inputs and outputs keep their shapes and types.
+
+A combination for which TVM 0.17 has no kernel, or one that computes something else than it says,
+is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relay
+from tvm.ir.transform import Sequential
+from tvm.relay.transform.mixed_precision import MIXED_PRECISION_ALWAYS
+
+from tvm_ios.errors import OptionError
+from tvm_ios.relay.context import pass_context, reason_of
+from tvm_ios.relay.fold import fold_moved_constants
+from tvm_ios.relay.primitive import call_attribute
+
+__all__ = ["AS_IT_IS", "Conversion", "convert", "require_float32_kernels"]
+
+LAYOUTS = ("NCHW", "NHWC")
+HALF = "float16"
+ACCUMULATORS = ("float16", "float32")
+LAID_OUT = (
+    "nn.avg_pool2d",
+    "nn.conv2d",
+    "nn.conv2d_transpose",
+    "nn.global_avg_pool2d",
+    "nn.global_max_pool2d",
+    "nn.max_pool2d",
+    "qnn.conv2d",
+)
+"""Operators that ask for a layout; all else follows."""
+MULTIPLIED = ("nn.batch_matmul", "nn.conv2d", "nn.dense")
+"""Operators that are computed in float16; what is safe with it follows."""
+CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
+TENSOR_CORE_BATCH, TENSOR_CORE_CHANNELS = 8, 16
+"""TVM's template for tensor cores takes multiples of these, of output channels as it happens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """What is changed of a model.
+
+    Raises
+    ------
+    OptionError
+        If a value is unknown, or nothing is in mixed precision that an accumulator is for.
+    """
+
+    desired_layout: str | None = None
+    """Of convolutions: ``"NCHW"`` or ``"NHWC"``; None leaves them as they are."""
+    mixed_precision: bool = False
+    """Whether products are computed in float16, and what is safe with it."""
+    mixed_precision_acc_type: str = "float32"
+    """What sums of products are taken in: ``"float32"`` or ``"float16"``."""
+
+    def __post_init__(self) -> None:
+        if self.desired_layout not in (None, *LAYOUTS):
+            names = ", ".join(map(repr, LAYOUTS))
+            raise OptionError(f"desired_layout is {self.desired_layout!r}; give {names} or None")
+        if not isinstance(self.mixed_precision, bool):
+            raise OptionError(
+                f"mixed_precision is {self.mixed_precision!r}; give True for float16, or False"
+            )
+        if self.mixed_precision_acc_type not in ACCUMULATORS:
+            names = " or ".join(map(repr, ACCUMULATORS))
+            raise OptionError(
+                f"mixed_precision_acc_type is {self.mixed_precision_acc_type!r}; give {names}"
+            )
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return self.desired_layout is not None or self.mixed_precision
+
+    def as_text(self) -> str:
+        """The options, as they are written in a call."""
+        texts = []
+        if self.desired_layout is not None:
+            texts.append(f"desired_layout={self.desired_layout!r}")
+        if self.mixed_precision:
+            texts.append("mixed_precision=True")
+            texts.append(f"mixed_precision_acc_type={self.mixed_precision_acc_type!r}")
+        return ", ".join(texts) or "layouts and types as they are"
+
+
+AS_IT_IS = Conversion()
+
+
+def convert(
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.nd.NDArray],
+    target: tvm.target.Target,
+    conversion: Conversion,
+) -> tvm.IRModule:
+    """The module with its parameters bound, in other layouts and types.
+
+    Parameters
+    ----------
+    module
+        A typed module, before any other pass.
+    params
+        Those of its inputs that are parameters.
+    target
+        What it is compiled for.
+    conversion
+        What is asked for.
+
+    Raises
+    ------
+    OptionError
+        If TVM cannot convert the model, or has no right kernel for what comes out.
+    """
+    bound = tvm.IRModule(module.functions, module.type_definitions)
+    main = relay.build_module.bind_params_by_name(module["main"], dict(params))
+    bound[module.get_global_var("main")] = main
+    keep_outputs = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
+    with target, pass_context(config=keep_outputs):
+        try:
+            converted = relay.transform.InferType()(bound)
+            if conversion.mixed_precision:
+                # First what a batch norm is made of, so that its statistics stay float32.
+                converted = _run(
+                    converted, relay.transform.SimplifyInference(), relay.transform.FoldConstant()
+                )
+            if conversion.desired_layout is not None:
+                wanted = {name: [conversion.desired_layout, "default"] for name in LAID_OUT}
+                converted = _run(converted, relay.transform.ConvertLayout(wanted))
+                converted = fold_moved_constants(converted)
+            if conversion.mixed_precision:
+                with _accumulating_in(conversion.mixed_precision_acc_type):
+                    converted = _run(converted, relay.transform.ToMixedPrecision(HALF))
+        except tvm.TVMError as error:
+            raise OptionError(
+                f"TVM cannot convert this model to {conversion.as_text()}: {reason_of(error)}; "
+                "leave these options out, or convert the model where it was made"
+            ) from error
+    _require_right_kernels(converted, target)
+    return fold_moved_constants(converted)
+
+
+def _run(module: tvm.IRModule, *passes: Any) -> tvm.IRModule:
+    return Sequential([*passes, relay.transform.InferType()])(module)
+
+
+@contextmanager
+def _accumulating_in(acc_type: str) -> Iterator[None]:
+    """Let TVM's pass take sums in a type: it keeps that with the operators, for all."""
+
+    def rule(_call: relay.Call, mixed_type: str) -> list[Any]:
+        return [MIXED_PRECISION_ALWAYS, acc_type, mixed_type]
+
+    operators = [relay.op.get(name) for name in MULTIPLIED]
+    before = [operator.get_attr(CONVERSION_TYPE) for operator in operators]
+    for operator in operators:
+        operator.reset_attr(CONVERSION_TYPE)
+        operator.set_attr(CONVERSION_TYPE, rule)
+    try:
+        yield
+    finally:
+        for operator, old in zip(operators, before, strict=True):
+            operator.reset_attr(CONVERSION_TYPE)
+            if old is not None:
+                operator.set_attr(CONVERSION_TYPE, old)
+
+
+def _require_right_kernels(module: tvm.IRModule, target: tvm.target.Target) -> None:
+    if str(target.kind.name) != "cuda":
+        return
+
+    def visit(expression: relay.Expr) -> None:
+        if not isinstance(expression, relay.Call) or not isinstance(expression.op, tvm.ir.Op):
+            return
+        if expression.op.name == "nn.conv2d":
+            _require_right_convolution(expression)
+
+    relay.analysis.post_order_visit(module["main"], visit)
+
+
+def _require_right_convolution(call: relay.Call) -> None:
+    if call_attribute(call, "data_layout") != "NHWC":
+        return
+    data = call.args[0].checked_type
+    batch, _, _, inputs = (int(extent) for extent in data.shape)
+    groups = int(call_attribute(call, "groups", 1))
+    if groups not in (1, inputs):
+        raise OptionError(
+            f"a convolution of {inputs} channels in {groups} groups has no NHWC kernel for GPUs "
+            "in TVM; give desired_layout='NCHW'"
+        )
+    rounded = not batch % TENSOR_CORE_BATCH and not inputs % TENSOR_CORE_CHANNELS
+    # Whatever the output channels are now: those of a merged convolution may fit.
+    if groups == 1 and str(data.dtype) == "float32" and rounded:
+        raise OptionError(
+            f"a float32 NHWC convolution of batch {batch} and {inputs} channels would run on "
+            "tensor cores, for which TVM rounds its operands to float16 without a word; give "
+            "desired_layout='NCHW', or mixed_precision=True if float16 is what you want"
+        )
+
+
+def require_float32_kernels(
+    module: tvm.IRModule, functions: Mapping[str, Any], target: tvm.target.Target
+) -> None:
+    """Refuse GPU kernels that compute in float16 where the model says float32.
+
+    TVM's templates for tensor cores do that, and tuning records may choose them.
+
+    Parameters
+    ----------
+    module
+        The fused module that was compiled.
+    functions
+        TVM's metadata of each compiled function, by its symbol.
+    target
+        What it was compiled for.
+
+    Raises
+    ------
+    OptionError
+        If there is such a kernel.
+    """
+    if str(target.kind.name) != "cuda":
+        return
+    text = str(module.astext(show_meta_data=False))
+    if HALF in text or 'data_layout="NHWC"' not in text:
+        return
+    for symbol, info in functions.items():
+        for code in info.tir_primfuncs.values():
+            if "conv2d" in str(symbol) and HALF in code.script():
+                raise OptionError(
+                    f"kernel {symbol} rounds float32 to float16 for tensor cores; give "
+                    "desired_layout='NCHW', or mixed_precision=True if float16 is what you want"
+                )
