@@ -13,13 +13,14 @@ import threading
 import warnings
 from dataclasses import replace
 
+import cuda_model
+import cuda_pricing
 import cuda_record
 import cudnn_scenarios
 import numpy as np
 import tvm
 from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
-from cuda_model import Model, build, network
-from cuda_pricing import kernels_tuned, no_gpu, priced, tuned, two_libraries
+from cuda_model import Model, network
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.runtime.cuda_order import StepKind
@@ -445,8 +446,6 @@ def life(model, graphs):
 
 
 if __name__ == "__main__":
-    others = {
-        each.__name__: each for each in (build, kernels_tuned, no_gpu, priced, tuned, two_libraries)
-    }
-    scenario = {**globals(), **vars(cudnn_scenarios), **others}[sys.argv[1]]
+    rooms = (cuda_model, cuda_pricing, cudnn_scenarios, sys.modules[__name__])
+    scenario = next(found for room in rooms if (found := getattr(room, sys.argv[1], None)))
     print(json.dumps(scenario(**json.loads(sys.argv[2]))))

@@ -42,19 +42,24 @@ def test_a_stage_plan_repeats_the_stage_copy_after_copy():
     assert [group.lane for group in made.groups] == [1, 0, 1, 0]
 
 
+# Slices are views at batch one, so a merged convolution is one kernel. In the small network the
+# concatenation of two of its members and a pooling is no view any more.
 @pytest.mark.parametrize(
-    "model", ["small", pytest.param("squeezenet", marks=pytest.mark.slow), "workspace"]
+    ("model", "merged"),
+    [
+        ("small", [2 * KERNEL_NS]),
+        ("workspace", [KERNEL_NS]),
+        pytest.param("squeezenet", [], marks=pytest.mark.slow),
+    ],
 )
-def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, model):
+def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, model, merged):
     seen = cuda_stand_in.run("priced", network_name=model, database_folder=str(tmp_path))
     assert seen["rows"]
     for price, longest, _ in seen["rows"]:
         assert price == longest
     assert max(groups for _, _, groups in seen["rows"]) > 1
     assert {cost % KERNEL_NS for cost in seen["alone_ns"] if cost != VIEW_NS} == {0}
-    if seen["merged"]:
-        # Slices are views at batch one: a merged convolution is one kernel.
-        assert seen["merged"] == [KERNEL_NS]
+    assert seen["merged"] == merged
     assert seen["graphs"] + seen["alone_ns"].count(VIEW_NS) >= seen["measured"] > 0
     assert any("clocks are not known" in note for note in seen["notes"])
     assert seen["live"] == {}
