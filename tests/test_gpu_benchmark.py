@@ -385,6 +385,39 @@ def test_a_graph_must_have_the_bits_of_its_streams():
     assert shape["wrong"] == ["untuned greedy, streams"]
 
 
+FAKE_TORCH = """#!{python}
+import json, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "time":
+        answer = {{"ns": 1000 * request["number"]}}
+    elif request["mode"] == "torch.compile":
+        answer = {{"failed": "RuntimeError: no compiler"}}
+    elif request["mode"] == "torch CUDA graph":
+        sys.exit(7)
+    else:
+        answer = {{"seconds": 1.0, "error": 1e-7}}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def test_pytorch_answers_from_a_process_of_its_own(tmp_path):
+    from benchmarks.gpu_evaluation.torch_process import TorchProcess, python_with_torch
+    from benchmarks.peers.errors import PeerError
+
+    python = tmp_path / "python"
+    python.write_text(FAKE_TORCH.format(python=sys.executable))
+    python.chmod(0o755)
+    with TorchProcess(str(python), tmp_path, tmp_path) as process:
+        assert process.prepare("torch eager", 60)["error"] == 1e-7
+        assert process.timed("torch eager")(5) == 5000
+        with pytest.raises(PeerError, match="torch.compile: RuntimeError: no compiler"):
+            process.prepare("torch.compile", 60)
+        with pytest.raises(PeerError, match="ended with 7"):
+            process.prepare("torch CUDA graph", 60)
+    assert python_with_torch(("/nowhere/python",)) is None
+
+
 def _record(network, run_ns, batch_size=1):
     rounds = tuple(
         CompareRound(run_ns=tuple(map(float, run_ns.values())), ping_pong_ns=0.0, slow=False)
@@ -406,8 +439,9 @@ def _record(network, run_ns, batch_size=1):
 
 def test_the_table_has_ratios_means_and_goals(tmp_path):
     from benchmarks.gpu_evaluation.machine import Machine
+    from benchmarks.gpu_evaluation.results import goals, results
     from benchmarks.gpu_evaluation.settings import MAIN_NETWORKS, Settings
-    from benchmarks.gpu_evaluation.table import goals, report, results
+    from benchmarks.gpu_evaluation.table import report
 
     settings = Settings(networks=(*MAIN_NETWORKS, "nasnet_small"), batch_sizes=(1, 16))
     Machine(target="cuda -arch=sm_90", device="H", facts={"GPU": "H"}, versions={}).write(tmp_path)

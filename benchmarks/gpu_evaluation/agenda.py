@@ -175,7 +175,7 @@ def _compare_steps(
     base, *others = (_name(case, Work.LOWER, each) for each in kernels)
     steps = []
     if proof:
-        needs = (base, _name(case, Work.REFERENCE))
+        needs: tuple[str, ...] = (base, _name(case, Work.REFERENCE))
         if Kernels.TUNED in kernels:
             needs = (*needs, _name(case, Work.LOWER, Kernels.TUNED))
         steps.append(_step(case, Work.OUTPUTS, *kernels, needs=needs, after=tuple(others)))

@@ -112,4 +112,4 @@ def _captured(library: tvm.runtime.Module, name: str, image: NDArray[np.float32]
 
 def _time_ns(module: tvm.runtime.Module, function: str, number: int) -> int:
     timer = module.time_evaluator(function, tvm.cuda(0), number=number, repeat=1)
-    return round(timer().mean * number * 1e9)
+    return int(timer().mean * number * 1e9)

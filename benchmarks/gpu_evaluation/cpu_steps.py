@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_evaluation.agenda import Kernels, Step
+from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.reference import compute, outweighing_images, repeated
 from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.export import describe
@@ -38,13 +39,9 @@ def reference(place: Workplace, step: Step) -> dict[str, Any]:
 def build(place: Workplace, step: Step) -> dict[str, Any]:
     """Compile what the search starts from, and once what TVM makes of the network by itself."""
     (kernels,) = step.kernels
-    if kernels is Kernels.UNTUNED:
-        module, params = place.network(step.case)
-        plain = build_model(module, params, place.machine.target, name=step.case.name, sink=False)
-        path = place.stock(step.case)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        plain.kernels.staged.factory.export_library(str(path))
-    with place.built(step.case, kernels) as built:
+    with kept_device_code(place.device_code), place.built(step.case, kernels) as built:
+        if kernels is Kernels.UNTUNED:
+            _build_stock(place, step)
         built.kernels.path  # noqa: B018 - compiles the host's code as well
         return {
             "operators": len(built.graph),
@@ -53,12 +50,20 @@ def build(place: Workplace, step: Step) -> dict[str, Any]:
         }
 
 
+def _build_stock(place: Workplace, step: Step) -> None:
+    module, params = place.network(step.case)
+    plain = build_model(module, params, place.machine.target, name=step.case.name, sink=False)
+    path = place.stock(step.case)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain.kernels.staged.factory.export_library(str(path))
+
+
 def lower(place: Workplace, step: Step) -> dict[str, Any]:
     """Export every schedule as a file of its own; those that merge are compiled first."""
     (kernels,) = step.kernels
     schedules = place.schedules(step.case, kernels)
     arena_bytes, streams, launches = {}, {}, {}
-    with place.built(step.case, kernels) as built:
+    with kept_device_code(place.device_code), place.built(step.case, kernels) as built:
         for who, schedule in schedules.items():
             lanes = 1 if who == SEQUENTIAL else place.settings.streams
             model = lower_schedule(built, schedule, lanes=lanes)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ import tvm
 from benchmarks.gpu_evaluation.ledger import write_whole
 from tvm_ios.errors import HostError
 
-__all__ = ["keep_device_code"]
+__all__ = ["kept_device_code"]
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
 
-def keep_device_code(folder: Path) -> None:
-    """Let TVM look in a folder before it runs nvcc; for the rest of this process.
+@contextmanager
+def kept_device_code(folder: Path) -> Iterator[None]:
+    """Let TVM look in a folder before it runs nvcc.
 
     Raises
     ------
@@ -39,7 +42,12 @@ def keep_device_code(folder: Path) -> None:
             write_whole(path, bytes(compile_(code, target)))
         return bytearray(path.read_bytes())
 
-    tvm._ffi.register_func(_CALLBACK, kept, override=True)  # noqa: SLF001 - TVM documents it so
+    register = tvm._ffi.register_func  # noqa: SLF001 - as TVM documents it
+    register(_CALLBACK, kept, override=True)
+    try:
+        yield
+    finally:
+        register(_CALLBACK, compile_, override=True)
 
 
 def _nvcc_version() -> str:

@@ -93,9 +93,18 @@ class Job:
         return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
-def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """Of a process that finds this repository, as ours but for some changes."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+def child_environment(changes: Mapping[str, str], *, python: str | None = None) -> dict[str, str]:
+    """Of a process that finds this repository, as ours but for some changes.
+
+    Parameters
+    ----------
+    changes
+        Variables that are set.
+    python
+        Its interpreter, if it is another one: it must not find packages that were made for ours.
+    """
+    ours = os.environ.get("PYTHONPATH") if python in (None, sys.executable) else None
+    path = os.pathsep.join(filter(None, [str(ROOT), ours]))
     return os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | dict(changes)
 
 

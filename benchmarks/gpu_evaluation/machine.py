@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -90,7 +91,7 @@ def find_machine() -> Machine:
     with CudaDevice() as gpu:
         facts = gpu.facts
     report = describe_gpu()
-    if report.nvcc is None:
+    if shutil.which("nvcc") is None:
         raise HostError(
             "nvcc was not found; put the bin folder of a CUDA toolkit on PATH, such as "
             "/usr/local/cuda/bin"
@@ -110,7 +111,7 @@ def find_machine() -> Machine:
             "cores": str(len(os.sched_getaffinity(0))),
             "kernel": platform.release(),
         },
-        versions=_versions() | {"nvcc": report.nvcc, "cuDNN": report.cudnn or "none"},
+        versions=_versions() | {"nvcc": report.nvcc or "unknown", "cuDNN": report.cudnn or "none"},
     )
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "GRAPH",
     "GREEDY",
     "IOS",
+    "PEERS",
     "SCHEDULES",
     "SEQUENTIAL",
     "STREAMS",
@@ -25,6 +26,7 @@ SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS)
 STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
 EAGER, TORCH_GRAPH, COMPILED = "torch eager", "torch CUDA graph", "torch.compile"
+PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED)
 
 
 def our_name(kernels: Kernels, who: str, way: str) -> str:

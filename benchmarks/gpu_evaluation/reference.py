@@ -101,11 +101,11 @@ def _node(
         case Operator.CONCATENATE:
             return np.concatenate(operands, axis=1)
         case Operator.MAX_POOL:
-            return np.max(_windows(node, first, fill=-np.inf), axis=(4, 5))
+            return np.asarray(np.max(_windows(node, first, fill=-np.inf), axis=(4, 5)))
         case Operator.AVERAGE_POOL:
-            return np.mean(_windows(node, first), axis=(4, 5))
+            return np.asarray(np.mean(_windows(node, first), axis=(4, 5)))
         case Operator.GLOBAL_AVERAGE_POOL:
-            return np.mean(first, axis=(2, 3), keepdims=True)
+            return np.asarray(np.mean(first, axis=(2, 3), keepdims=True))
 
 
 def _convolution(node: Node, data: Doubles, weight: Doubles) -> Doubles:
@@ -113,7 +113,7 @@ def _convolution(node: Node, data: Doubles, weight: Doubles) -> Doubles:
     if node.groups == 1:
         return np.moveaxis(np.tensordot(windows, weight, ((1, 4, 5), (1, 2, 3))), 3, 1)
     if node.channels_read == 1 and len(weight) == data.shape[1]:
-        return np.einsum("nchwij,cij->nchw", windows, weight[:, 0])
+        return np.asarray(np.einsum("nchwij,cij->nchw", windows, weight[:, 0]))
     parts = zip(np.split(windows, node.groups, axis=1), np.split(weight, node.groups), strict=True)
     each = [np.tensordot(window, part, ((1, 4, 5), (1, 2, 3))) for window, part in parts]
     return np.moveaxis(np.concatenate(each, axis=3), 3, 1)

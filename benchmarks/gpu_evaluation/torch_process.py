@@ -28,7 +28,11 @@ def python_with_torch(candidates: tuple[str, ...]) -> str | None:
     for python in candidates:
         try:
             done = subprocess.run(
-                [python, "-c", code], capture_output=True, check=False, timeout=_PROBE_LIMIT_S
+                [python, "-c", code],
+                capture_output=True,
+                check=False,
+                timeout=_PROBE_LIMIT_S,
+                env=child_environment({}, python=python),
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
@@ -58,7 +62,7 @@ class TorchProcess:
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.gpu_evaluation.torch_worker", str(case)],
             cwd=ROOT,
-            env=child_environment(caches),
+            env=child_environment(caches, python=python),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_evaluation.agenda import Kernels, Step
+from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.ledger import write_whole
 from benchmarks.gpu_evaluation.workplace import SkippedError, UnfinishedError, Workplace
 from tvm_ios.errors import TuningError
@@ -51,7 +52,8 @@ def _passes(place: Workplace, step: Step, seconds: float) -> tuple[str, bool]:
     """What was found, and whether there is nothing more to try."""
     end = time.monotonic() + seconds
     module, params = place.network(step.case)
-    with place.built(step.case, Kernels.UNTUNED) as built:
+    # Not around the tuning: candidates are compiled once, and need not be kept.
+    with kept_device_code(place.device_code), place.built(step.case, Kernels.UNTUNED) as built:
         backend = AutoTvmBackend(extra_modules=merged_modules(built))
         target = built.prepared.target
     text = ""

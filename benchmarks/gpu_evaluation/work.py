@@ -14,7 +14,6 @@ from typing import Any
 
 from benchmarks.gpu_evaluation import compare_steps, cpu_steps, search_step, tune_step
 from benchmarks.gpu_evaluation.agenda import Step, Work
-from benchmarks.gpu_evaluation.device_code import keep_device_code
 from benchmarks.gpu_evaluation.jobs import die_with_parent
 from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status, write_whole
 from benchmarks.gpu_evaluation.settings import Settings
@@ -50,8 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _done(place: Workplace, step: Step) -> tuple[Status, str, dict[str, Any]]:
     try:
-        if step.work not in (Work.REFERENCE, Work.TORCH):
-            keep_device_code(place.device_code)
         return Status.DONE, "", _WORKS[step.work](place, step)
     except SkippedError as why:
         return Status.SKIPPED, str(why), {}
