@@ -410,7 +410,7 @@ def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, 
         value = named.get(index)
         if value is not None:
             data = (value.numpy() if isinstance(value, tvm.nd.NDArray) else value).tobytes()
-        elif tensor.buffer not in bound and tensor.dtype in ("float32", "float64"):
+        elif tensor.buffer not in bound and tensor.dtype.startswith("float"):
             data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
         else:
             continue
