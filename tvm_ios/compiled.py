@@ -43,6 +43,7 @@ from tvm_ios.runtime.device import require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.lanes import CORES, STREAMS
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import Placement
@@ -338,7 +339,13 @@ def _plan(
             chosen = {schedule.operator_names[index] for index in schedule.cudnn}
         calls = staged.extraction.calls
         placements = with_cudnn_calls(placements, calls, names, offload, chosen)
-    plan = lower_plan(staged.graph_json, placements, lanes=lanes, operator_names=names)
+    plan = lower_plan(
+        staged.graph_json,
+        placements,
+        lanes=lanes,
+        operator_names=names,
+        hand_over=STREAMS if is_gpu_target(staged.target) else CORES,
+    )
     verify_plan(plan)
     return plan
 

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.runtime.lanes import FETCH_NS_PER_KB, HAND_OVER_NS, assign_lanes
+from tvm_ios.runtime.lanes import CORES, STREAMS, assign_lanes
 
 COSTS = st.integers(0, 10**6)
 
@@ -69,7 +69,7 @@ def test_groups_one_after_another_stay_on_one_lane(costs_ns, lanes, chooser: ran
 
 def test_a_lane_fetches_data_rather_than_wait_long():
     """Two groups read what lane 0 wrote: the second one moves only where the move is cheaper."""
-    fetch_ns = HAND_OVER_NS + 1_000 * FETCH_NS_PER_KB / 1000
+    fetch_ns = CORES.signal_ns + 1_000 * CORES.fetch_ns_per_kb / 1000
     for cost_ns, expected in ((int(fetch_ns) - 1, 0), (int(fetch_ns) + 1, 1)):
         homes = assign_lanes([0, 1, 1], [500, cost_ns, 1], [{}, {0: 1000}, {0: 1000}], lanes=2)
         assert homes == (0, 0, expected)
@@ -77,3 +77,10 @@ def test_a_lane_fetches_data_rather_than_wait_long():
 
 def test_no_groups_have_no_lanes():
     assert assign_lanes([], [], [], lanes=2) == ()
+
+
+def test_streams_share_a_cache_so_bytes_keep_nobody_together():
+    steps, costs_ns = [(0, 0), (1, 0), (1, 0)], [5_000, 5_000, 5_000]
+    reads = [{}, {0: 10_000_000}, {0: 10_000_000}]
+    assert assign_lanes(steps, costs_ns, reads, lanes=2) == (0, 0, 0)
+    assert assign_lanes(steps, costs_ns, reads, lanes=2, hand_over=STREAMS) == (0, 0, 1)

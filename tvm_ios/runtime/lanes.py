@@ -8,13 +8,25 @@ wrote takes time. An idle lane may still take a run of another one, but only aft
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-__all__ = ["assign_lanes"]
+__all__ = ["CORES", "STREAMS", "HandOver", "assign_lanes"]
 
-HAND_OVER_NS = 300
-"""One core learns that another is done, and reads the first line of what it wrote."""
-FETCH_NS_PER_KB = 200
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """What it takes until a lane can go on with what another one wrote."""
+
+    signal_ns: int
+    """It learns that the other is done."""
+    fetch_ns_per_kb: int
+    """It reads what the other wrote."""
+
+
+CORES = HandOver(signal_ns=300, fetch_ns_per_kb=200)
 """A kernel reads what lies dirty in another core's cache at about 5 GB/s."""
+STREAMS = HandOver(signal_ns=1000, fetch_ns_per_kb=0)
+"""An edge of a graph between kernels of two streams; they share one cache."""
 
 
 def assign_lanes(
@@ -23,6 +35,7 @@ def assign_lanes(
     reads: Sequence[Mapping[int, int]],
     *,
     lanes: int,
+    hand_over: HandOver = CORES,
 ) -> tuple[int, ...]:
     """The lane of every run. O(lanes x (runs + reads)) and a sort.
 
@@ -37,6 +50,8 @@ def assign_lanes(
         earlier place of its group.
     lanes
         How many lanes there are.
+    hand_over
+        What it takes from one to another.
     """
     homes = [0] * len(steps)
     done_ns = [0.0] * len(steps)
@@ -50,8 +65,8 @@ def assign_lanes(
                 if homes[earlier] == lane:
                     begin_ns = max(begin_ns, done_ns[earlier])
                 else:
-                    begin_ns = max(begin_ns, done_ns[earlier] + HAND_OVER_NS)
-                    fetch_ns += size * FETCH_NS_PER_KB / 1000
+                    begin_ns = max(begin_ns, done_ns[earlier] + hand_over.signal_ns)
+                    fetch_ns += size * hand_over.fetch_ns_per_kb / 1000
             ends_ns.append(begin_ns + fetch_ns + costs_ns[run])
         home = min(range(lanes), key=lambda lane: (ends_ns[lane], lane))
         homes[run] = home

@@ -12,7 +12,7 @@ from operator import and_
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
 from tvm_ios.runtime.graph_json import OperatorJson, read_graph_json
-from tvm_ios.runtime.lanes import assign_lanes
+from tvm_ios.runtime.lanes import CORES, HandOver, assign_lanes
 from tvm_ios.runtime.memory import Lifetime, pack_buffers
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import (
@@ -47,6 +47,7 @@ def lower_plan(
     lanes: int,
     operator_names: Sequence[str] | None = None,
     reuse: bool = True,
+    hand_over: HandOver = CORES,
 ) -> ExecutionPlan:
     """Make the execution plan of a built module.
 
@@ -62,6 +63,8 @@ def lower_plan(
         Names for people, one for every ``tvm_op`` node; node names where omitted.
     reuse
         False gives every buffer bytes of its own.
+    hand_over
+        What it takes from one lane to another; :data:`~tvm_ios.runtime.lanes.STREAMS` on a GPU.
 
     Raises
     ------
@@ -84,7 +87,7 @@ def lower_plan(
     costs_ns = [placements[index].cost_ns for index in layout.order]
     if not any(costs_ns):
         costs_ns = storage.bytes_touched()  # at 1 GB/s, as good a guess as any
-    groups = _groups(layout, storage.bytes_read(), costs_ns, lanes)
+    groups = _groups(layout, storage.bytes_read(), costs_ns, lanes, hand_over)
     lifetimes = storage.lifetimes(launches_before(groups))
     if reuse:
         offsets, arena_bytes = pack_buffers(lifetimes)
@@ -286,7 +289,11 @@ def _one_after_another(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def _groups(
-    layout: _Layout, reads: Sequence[Mapping[int, int]], costs_ns: Sequence[int], lanes: int
+    layout: _Layout,
+    reads: Sequence[Mapping[int, int]],
+    costs_ns: Sequence[int],
+    lanes: int,
+    hand_over: HandOver,
 ) -> tuple[Group, ...]:
     """The plan's groups: those of the schedule, cut so that nobody waits for more than data."""
     keys, steps, runs = [], [], []
@@ -303,7 +310,7 @@ def _groups(
         if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
             waits[number].setdefault(number - 1, 0)
     run_ns = [sum(costs_ns[launch] for launch in run) for run in runs]
-    homes = assign_lanes(steps, run_ns, waits, lanes=lanes)
+    homes = assign_lanes(steps, run_ns, waits, lanes=lanes, hand_over=hand_over)
     return tuple(
         Group(
             stage=stage,
