@@ -25,6 +25,7 @@ def cudnn_runs(folder, lanes, every=1):
     model.plan = model.with_cudnn(every)
     name, value = model.data()
     with model.module() as module:
+        module._streams.run()
         mark("run")
         module._streams.run()
         mark("end")
@@ -106,6 +107,7 @@ def cudnn_algorithms(folder, database_folder):
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.runtime.cuda_device import CudaDevice
     from tvm_ios.runtime.cudnn_device import CudnnDevice
+    from tvm_ios.runtime.cudnn_library import load_cudnn
 
     model = Model(folder)
     seen = {}
@@ -136,9 +138,14 @@ def cudnn_algorithms(folder, database_folder):
     look("second", "a")
     look("tf32", "a", tf32=True)
     library = ctypes.CDLL("libcudnn.so.9")
+    library.cudnn_stand_in_set_offers(0)
+    look("nothing", "c")
+    look("nothing-again", "c")
+    with model.module(model.with_cudnn(known=False)) as module:
+        module.run()
+        seen["kernels"] = [a.cudnn is None for a in module.plan.launches]
+    library.cudnn_stand_in_set_offers(1)
     library.cudnn_stand_in_set_version(91100)
-    from tvm_ios.runtime.cudnn_library import load_cudnn
-
     load_cudnn.cache_clear()
     look("version", "a")
     control = stand_in()
@@ -152,6 +159,7 @@ def cudnn_algorithms(folder, database_folder):
 
 def cudnn_missing(folder):
     """No cuDNN, one that is too old, and a plan for another GPU."""
+    import tvm_ios
     import tvm_ios.runtime.cudnn_library as library
 
     model = Model(folder)
@@ -159,6 +167,9 @@ def cudnn_missing(folder):
     found, errors = library.cudnn_libraries, {}
     library.cudnn_libraries = lambda: ("libcudnn_of_nobody.so.9",)
     errors["none"] = _error_of(lambda: model.module(plan))
+    errors["tune"] = _error_of(
+        lambda: tvm_ios.tune(*network("small"), "cuda -arch=sm_90", cudnn=True)
+    )
     library.cudnn_libraries = found
     control = ctypes.CDLL(found()[0])
     control.cudnn_stand_in_set_version(8907)
@@ -220,6 +231,7 @@ def cudnn_tuned(network_name, database_folder, path):
     import tvm_ios
     from tvm_ios.core.schedule import InterOpSchedule
     from tvm_ios.cost.compare import CompareOptions
+    from tvm_ios.cost.database import ProfileDatabase
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     mod, params = network(network_name)
@@ -277,7 +289,20 @@ def cudnn_tuned(network_name, database_folder, path):
         mark("end")
         loaded = names_of(cuda_record.after_mark(record(), "load"))
         kept = module.plan == model.plan
+    # Compiled without a search, and so without algorithms.
+    everything.export_library(path)
+    database = ProfileDatabase(f"{database_folder}/loads.sqlite")
+    searches = []
+    for number in range(2):
+        mark(f"load{number}")
+        with tvm_ios.load(path, tvm.cuda(), database=database) as module:
+            module.run()
+            found = {a.cudnn.algorithm.number for a in module.plan.launches if a.cudnn}
+        mark("end")
+        calls = cuda_record.after_mark(record(), f"load{number}")
+        searches.append([sum("Find" in call.name for call in calls), sorted(found)])
     return {
+        "searches_at_load": searches,
         "runs": runs,
         "again": [a.operator for a in again.plan.launches if a.cudnn is not None],
         "partitioned": [a.operator for a in partitioned.plan.launches if a.cudnn is not None],

@@ -9,6 +9,7 @@ def test_a_missing_library_says_what_to_install(cuda_stand_in):
     assert "nvidia-cudnn-cu12" in seen["none"]
     assert "tvm-ios[cudnn]" in seen["none"]
     assert "cudnn=True" in seen["none"]
+    assert seen["tune"] == seen["none"]
     assert "is cuDNN 8.9.7, but cuDNN 9 is needed" in seen["old"]
     # A plan without such calls needs no cuDNN.
     assert (seen["plain"], seen["found"]) == (None, None)

@@ -11,6 +11,7 @@ import pytest
 MERGED = "conv2d_0+conv2d_1"
 
 
+@pytest.mark.slow
 def test_a_merge_stage_is_priced_with_both_kernels(cuda_stand_in, tmp_path):
     seen = cuda_stand_in.run(
         "cudnn_merged", cudnn=True, network_name="small", database_folder=str(tmp_path)
@@ -58,6 +59,10 @@ def test_tune_keeps_what_is_faster_operator_by_operator(cuda_stand_in, tmp_path)
     assert (seen["plain"], seen["everything"]) == (0, 4)
     # So does a file, with the algorithms: loading it searches nothing.
     assert seen["kept"]
+    # One that was compiled without a GPU looks into a database, and finds them once.
+    (first_load, numbers), again = seen["searches_at_load"]
+    assert first_load > 0
+    assert again == [0, numbers]
     assert "cudnnConvolutionBiasActivationForward" in seen["loaded"]
     assert not any("Find" in name for name in seen["loaded"])
     assert seen["live"] == {}

@@ -18,6 +18,7 @@ from tvm.contrib import cc
 from tvm_ios.errors import ArtifactError, PlanError
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_native import compile_streams_object
+from tvm_ios.runtime.cudnn_device import FactStore
 from tvm_ios.runtime.device import require_cpu, require_cuda
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
@@ -85,6 +86,7 @@ def load(
     options: LaneOptions | None = None,
     any_processor_model: bool = False,
     cuda_graph: bool = True,
+    database: FactStore | None = None,
 ) -> MultiStreamGraphModule | CudaGraphModule:
     """Load what :func:`export_artifact` wrote.
 
@@ -104,6 +106,9 @@ def load(
         sets.
     cuda_graph
         On a GPU, True replays a run in one launch and False issues every kernel.
+    database
+        A profile database, for algorithms of cuDNN that the file does not bring along for this GPU;
+        where omitted, they are searched at each load.
 
     Raises
     ------
@@ -113,7 +118,8 @@ def load(
         If the device is another one than the file was made for, or there are more lanes than
         cores.
     HostError
-        If there is no driver, no such GPU, or one that does not run this code.
+        If there is no driver, no such GPU, one that does not run this code, or no cuDNN where the
+        file has it compute operators.
     ExecutionError
         If there is too little memory on the GPU.
     """
@@ -138,6 +144,7 @@ def load(
             device=ordinal,
             cuda_graph=cuda_graph,
             arch=str(target.attrs["arch"]),
+            store=database,
         )
     return MultiStreamGraphModule(read_plan(library), library, params, lanes=lanes, options=options)
 
