@@ -19,7 +19,7 @@ from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
 from tvm_ios.models import squeezenet
-from tvm_ios.passes import ScheduleOperators
+from tvm_ios.passes import PrepareModule, ScheduleOperators
 from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import greedy_schedule
 
@@ -341,3 +341,48 @@ def test_a_schedule_of_another_graph_is_refused(net: Net) -> None:
 def test_a_model_compiled_without_tuning_has_no_report(plain: tvm_ios.CompiledModel) -> None:
     with pytest.raises(OptionError, match=r"tvm_ios\.tune"):
         plain.report()
+
+
+HALF_NHWC = {"desired_layout": "NHWC", "mixed_precision": True}
+
+
+@pytest.mark.slow
+def test_a_schedule_of_another_layout_and_type_is_compiled_again(net, tmp_path):
+    found = tvm_ios.tune(
+        net.mod,
+        net.params,
+        TARGET,
+        database=tmp_path / "prices.sqlite",
+        measure=MEASURE,
+        compare_options=COMPARE,
+        **HALF_NHWC,
+    )
+    assert any("the model was converted" in note for note in found.report().notes)
+    again = tvm_ios.compile_schedule(
+        net.mod, net.params, TARGET, schedule=found.schedule, **HALF_NHWC
+    )
+    for compiled in (found, again):
+        with compiled.executor() as executor:
+            output = net.run(executor)
+        assert output.dtype == "float32"
+        np.testing.assert_allclose(output, net.expected, atol=2e-2 * np.abs(net.expected).max())
+    path = tmp_path / "half.so"
+    found.export_library(path)
+    with tvm_ios.load(path) as loaded:
+        np.testing.assert_array_equal(net.run(loaded), output)
+    with pytest.raises(ScheduleError, match="layout and types it was found with; this is layouts"):
+        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=found.schedule)
+
+
+def test_a_module_that_is_prepared_is_not_converted(net, plain):
+    with pytest.raises(OptionError, match="partitioned already, so desired_layout='NHWC'"):
+        tvm_ios.compile_schedule(plain.module, target=TARGET, desired_layout="NHWC")
+    fused = PrepareModule(target=TARGET, params=net.params)(net.mod)
+    with pytest.raises(OptionError, match="fused already; give the options to PrepareModule"):
+        tvm_ios.compile_schedule(fused, target=TARGET, mixed_precision=True)
+
+
+def test_an_unknown_layout_is_refused_before_any_work(net):
+    for refuse in (tvm_ios.tune, tvm_ios.compile_schedule):
+        with pytest.raises(OptionError, match="desired_layout is 'nhwc'"):
+            refuse(net.mod, net.params, TARGET, desired_layout="nhwc")

@@ -27,11 +27,14 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.errors import ModelError, OptionError, ScheduleError
+from tvm_ios.host import host_target
 from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
+from tvm_ios.relay.conversion import Conversion
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.prepare import converted_model
 from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, session_on
@@ -80,6 +83,9 @@ def tune(
     pad_channels: bool = True,
     cudnn: bool = False,
     tf32: bool = False,
+    desired_layout: str | None = None,
+    mixed_precision: bool = False,
+    mixed_precision_acc_type: str = "float32",
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
     trials: int | None = None,
@@ -135,6 +141,14 @@ def tune(
         TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both.
     tf32
         Whether cuDNN may round float32 to TF32, with 10 bits of mantissa, which is faster.
+    desired_layout
+        Layout of convolutions, ``"NCHW"`` or ``"NHWC"``, and of all between them; None leaves it.
+        Inputs and outputs keep theirs.
+    mixed_precision
+        Whether convolutions and products are computed in float16, and what is safe with it. Inputs
+        and outputs keep their types.
+    mixed_precision_acc_type
+        What they sum up in: ``"float32"`` or ``"float16"``.
     tuning
         ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
     tuning_records
@@ -194,19 +208,32 @@ def tune(
         rpc_key=rpc_key,
     )
     offload = require_cudnn(cudnn, tf32, None if target is None else resolve_target(target))
+    conversion = Conversion(
+        desired_layout=desired_layout,
+        mixed_precision=mixed_precision,
+        mixed_precision_acc_type=mixed_precision_acc_type,
+    )
     device = _measuring_device(target, tuning_options, rpc_tracker, rpc_key)
+    if tuning is not None and mixed_precision and isinstance(device, GpuDevice):
+        raise OptionError(
+            "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
+            "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
+        )
     if offload is not None:
         load_cudnn()  # a missing library is told before the work, not after
     chosen_lanes = require_lanes(lanes, device)
     opened = open_database(database)
     clock = PhaseClock(progress)
+    if target is None:
+        target = device.target if isinstance(device, RemoteDevice) else host_target()
+    mod, params = converted_model(mod, params, target, conversion)
     chosen = build_padded_or_not(
         mod,
         params,
-        device.target if target is None and isinstance(device, RemoteDevice) else target,
+        target,
         clock,
         lanes=chosen_lanes,
-        pad=pad_channels and not isinstance(device, GpuDevice),
+        pad=pad_channels and not isinstance(device, GpuDevice) and not conversion.changes,
         compare_options=compare_options,
         device=device,
     )
@@ -263,6 +290,7 @@ def tune(
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *built.prepared.notes,
+            *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),
             *(() if device is None else (f"priced and raced on {device.as_text()}",)),
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
@@ -297,6 +325,9 @@ def compile_schedule(
     lanes: int | None = None,
     cudnn: bool = False,
     tf32: bool = False,
+    desired_layout: str | None = None,
+    mixed_precision: bool = False,
+    mixed_precision_acc_type: str = "float32",
 ) -> CompiledModel:
     """Compile a model with a schedule that is known: no search, no measuring.
 
@@ -320,6 +351,8 @@ def compile_schedule(
         compile it.
     tf32
         Whether it may round float32 to TF32, with 10 bits of mantissa.
+    desired_layout, mixed_precision, mixed_precision_acc_type
+        As for :func:`tune`; a schedule fits the graph that it was found with.
 
     Raises
     ------
@@ -339,16 +372,37 @@ def compile_schedule(
             f"schedule is a {type(schedule).__name__}; give an InterOpSchedule, such as "
             "InterOpSchedule.from_json(text)"
         )
+    conversion = Conversion(
+        desired_layout=desired_layout,
+        mixed_precision=mixed_precision,
+        mixed_precision_acc_type=mixed_precision_acc_type,
+    )
     if is_partitioned(mod):
+        if conversion.changes:
+            raise OptionError(
+                f"the module is partitioned already, so {conversion.as_text()} comes too late; "
+                "give that to PrepareModule"
+            )
         if schedule is not None:
             raise OptionError(
                 "the module is partitioned already, so it has a schedule; "
                 "pass either the original module or no schedule"
             )
         return lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+    if conversion.changes:
+        target = host_target() if target is None else target
+        mod, params = converted_model(mod, params, target, conversion)
     built = replace(build_for_schedule(mod, params, target, schedule), offload=offload)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
-    verify_schedule(chosen, built.graph)
+    try:
+        verify_schedule(chosen, built.graph)
+    except ScheduleError as error:
+        if chosen.graph_fingerprint == built.graph.fingerprint():
+            raise
+        raise ScheduleError(
+            f"{error}, or compile with the layout and types it was found with; this is "
+            f"{conversion.as_text()}"
+        ) from error
     return lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
 
 

@@ -66,6 +66,21 @@ def test_flags_go_over_the_file(tmp_path):
     assert parsed("--config", path, "--tuning", "none").tuning is None
 
 
+def test_layout_and_types_are_flags_and_keys_as_in_tvmc(tmp_path):
+    given = parsed().arguments()
+    assert (given["desired_layout"], given["mixed_precision"]) == (None, False)
+    given = parsed("--desired-layout", "NHWC", "--mixed-precision").arguments()
+    assert (given["desired_layout"], given["mixed_precision"]) == ("NHWC", True)
+    assert given["mixed_precision_acc_type"] == "float32"
+    path = tmp_path / "half.toml"
+    path.write_text('[search]\ndesired_layout = "NCHW"\nmixed_precision = true\n')
+    search = parsed("--config", path, "--mixed-precision-acc-type", "float16").search
+    assert (search.desired_layout, search.mixed_precision) == ("NCHW", True)
+    assert search.mixed_precision_acc_type == "float16"
+    with pytest.raises(SystemExit):
+        parsed("--desired-layout", "CHWN")
+
+
 def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
     path = tmp_path / "gpu.toml"
     path.write_text("[search]\ncudnn = true\ntf32 = true\n")

@@ -4,7 +4,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.errors import ModelError
+from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.passes.partition_stages import PartitionStages
 from tvm_ios.passes.prepare_module import PrepareModule
 from tvm_ios.relay.extract import extract, is_prepared
@@ -62,3 +62,14 @@ def test_it_can_be_disabled(case):
     sequence = tvm.transform.Sequential([PrepareModule(target=case.target, params=params)])
     with tvm.transform.PassContext(opt_level=3, disabled_pass=["tvm_ios.PrepareModule"]):
         assert not is_prepared(sequence(module))
+
+
+def test_layout_and_types_are_options(case):
+    module, params = case.network()
+    options = {"desired_layout": "NHWC", "mixed_precision": True}
+    prepared = PrepareModule(target=case.target, params=params, **options)(module)
+    text = prepared.astext(show_meta_data=False)
+    assert 'data_layout="NHWC"' in text
+    assert "float16" in text
+    with pytest.raises(OptionError, match="desired_layout is 'WHCN'"):
+        PrepareModule(target=case.target, desired_layout="WHCN")

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-SEARCH = ("max_group_size", "max_num_groups", "time_budget", "pad_channels", "cudnn", "tf32")
+SEARCH = (
+    "max_group_size",
+    "max_num_groups",
+    "time_budget",
+    "pad_channels",
+    "cudnn",
+    "tf32",
+    "desired_layout",
+    "mixed_precision",
+    "mixed_precision_acc_type",
+)
 TUNING_FLAGS = {
     "trials": "--trials",
     "early_stopping": "--early-stopping",
@@ -145,6 +155,22 @@ def _add_search_options(group: Any) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether cuDNN may round float32 to TF32 (default: no)",
+    )
+    group.add_argument(
+        "--desired-layout",
+        choices=("NCHW", "NHWC"),
+        help="change the layout of convolutions (default: as in the model)",
+    )
+    group.add_argument(
+        "--mixed-precision",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether to compute convolutions and products in float16 (default: no)",
+    )
+    group.add_argument(
+        "--mixed-precision-acc-type",
+        choices=("float16", "float32"),
+        help="what they sum up in (default: float32)",
     )
 
 

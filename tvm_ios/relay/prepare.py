@@ -15,16 +15,16 @@ import tvm
 from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
-from tvm_ios.errors import ModelError
+from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.conversion import AS_IT_IS, Conversion, convert
 from tvm_ios.relay.dataflow import copy_call, rebuild
-from tvm_ios.relay.extract import unlabelled_module
+from tvm_ios.relay.extract import is_prepared, unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
 from tvm_ios.relay.pipeline import UNSHARER, Optimized, optimize
 from tvm_ios.relay.simplify import adds_to_itself
 
-__all__ = ["PreparedModule", "prepare"]
+__all__ = ["PreparedModule", "converted_model", "prepare"]
 
 HEAVY = ("conv", "dense", "matmul", "pool")
 
@@ -116,6 +116,37 @@ def prepare(
         sunk=fused.sunk,
         notes=tuple(notes),
     )
+
+
+def converted_model(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any, conversion: Conversion
+) -> tuple[tvm.IRModule, Mapping[str, Any] | None]:
+    """A model in other layouts and types, its parameters bound; as it is where nothing changes.
+
+    Parameters
+    ----------
+    mod, params, target
+        As for :func:`prepare`.
+    conversion
+        What is asked for.
+
+    Raises
+    ------
+    ModelError
+        As :func:`prepare` does.
+    OptionError
+        If the model is prepared already, or cannot be converted.
+    """
+    if not conversion.changes:
+        return mod, params
+    typed = check_module(mod)
+    if is_prepared(typed):
+        raise OptionError(
+            f"{conversion.as_text()} is for models as they were imported, and this one is fused "
+            "already; give the options to PrepareModule"
+        )
+    arrays = check_parameters(typed["main"], params)
+    return convert(typed, arrays, resolve_target(target), conversion), None
 
 
 def unshares(module: tvm.IRModule) -> bool:

@@ -52,6 +52,12 @@ class SearchLimits:
     """Whether cuDNN may compute convolutions on a GPU."""
     tf32: bool = False
     """Whether it may round float32 to TF32."""
+    desired_layout: str | None = None
+    """Layout of convolutions; None leaves it."""
+    mixed_precision: bool = False
+    """Whether products are computed in float16."""
+    mixed_precision_acc_type: str = "float32"
+    """What sums of products are taken in."""
 
     def __post_init__(self) -> None:
         SearchOptions(
