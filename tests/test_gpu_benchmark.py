@@ -282,6 +282,76 @@ def test_steps_are_expected_to_take_what_the_last_ones_took(tmp_path):
     assert forecast.expected_s(large) == 80.0
 
 
+class FakeJobs:
+    """Steps that run until they are told to end."""
+
+    def __init__(self, ledger):
+        self.ledger = ledger
+        self.names = []
+
+    def __call__(self, name, folder, *, left_s, threads):
+        self.names.append(name)
+        return FakeJob(self, name)
+
+    def end(self, *names):
+        from benchmarks.gpu_evaluation.ledger import Outcome, Status
+
+        for name in names:
+            self.ledger.write(Outcome(step=name, status=Status.DONE, seconds=20.0))
+
+
+class FakeJob:
+    seconds = 10.0
+
+    def __init__(self, jobs, name):
+        self.jobs, self.name = jobs, name
+
+    def ended(self):
+        return self.jobs.ledger.outcome(self.name)
+
+    def kill(self):
+        pass
+
+
+def test_what_is_timed_for_the_results_has_the_machine_to_itself(tmp_path, monkeypatch):
+    from benchmarks.gpu_evaluation import evaluation
+    from benchmarks.gpu_evaluation.ledger import Ledger
+    from benchmarks.gpu_evaluation.settings import Settings
+
+    steps = Settings(
+        networks=("squeezenet", "inception_v3"), batch_sizes=(1,), tune_s=0, proof=False
+    ).steps
+    jobs = FakeJobs(Ledger(tmp_path))
+    monkeypatch.setattr(evaluation, "Job", jobs)
+    run = evaluation._Run(steps, tmp_path, 1000.0, lambda text: None)
+    run.cores = 16
+    assert run.look()
+    builds = [
+        f"{n}_bs1.build.{k}" for n in ("squeezenet", "inception_v3") for k in ("untuned", "cudnn")
+    ]
+    assert jobs.names == builds  # side by side
+    jobs.end(*builds)
+    run.look()
+    assert jobs.names[4:] == ["squeezenet_bs1.search.untuned"]  # one at a time on the GPU
+    jobs.end("squeezenet_bs1.search.untuned")
+    run.look()
+    assert jobs.names[5:] == ["squeezenet_bs1.lower.untuned", "squeezenet_bs1.search.cudnn"]
+    jobs.end("squeezenet_bs1.search.cudnn", "squeezenet_bs1.lower.untuned")
+    run.look()
+    assert jobs.names[7:] == ["squeezenet_bs1.lower.cudnn", "inception_v3_bs1.search.untuned"]
+    jobs.end("squeezenet_bs1.lower.cudnn")
+    run.look()
+    assert len(jobs.names) == 9  # the measuring waits, and nothing else begins
+    jobs.end("inception_v3_bs1.search.untuned")
+    run.look()
+    assert jobs.names[9:] == ["squeezenet_bs1.measure.untuned+cudnn"]
+    run.look()
+    assert len(jobs.names) == 10
+    jobs.end("squeezenet_bs1.measure.untuned+cudnn")
+    run.look()
+    assert jobs.names[10:] == ["inception_v3_bs1.lower.untuned", "inception_v3_bs1.search.cudnn"]
+
+
 def test_tuning_is_not_asked_for_what_records_were_given_of(tmp_path):
     from benchmarks.gpu_evaluation.agenda import Case
     from benchmarks.gpu_evaluation.settings import Settings

@@ -17,7 +17,9 @@ from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status
 
 __all__ = ["Forecast", "run_steps"]
 
-_LOOK_S = 0.1
+_LOOK_S = 0.2
+_DRAIN_S = 40.0
+"""What needs the machine for itself keeps others from beginning, if those that run end so soon."""
 _WHOLE = 0.8
 """Of the budget: with so much left, a step is begun whatever it is expected to take, once."""
 
@@ -87,10 +89,16 @@ class _Run:
         if self.left_s <= 0:
             self.stop()
             return False
+        if any(step.place is Place.ALONE for step in self.jobs):
+            return True  # even looking at files would disturb it
         lost = self.ledger.lost(self.steps)
         for step in self.steps:
-            if self._may_begin(step, lost):
+            if not self._is_ready(step, lost):
+                continue
+            if self._has_room(step):
                 self._begin(step)
+            elif step.place is Place.ALONE and self._remaining_s() <= _DRAIN_S:
+                break
         return bool(self.jobs)
 
     def stop(self) -> None:
@@ -103,14 +111,21 @@ class _Run:
         for job in self.jobs.values():
             job.kill()
 
-    def _may_begin(self, step: Step, lost: Collection[str]) -> bool:
+    def _is_ready(self, step: Step, lost: Collection[str]) -> bool:
         if step.name in self._begun or self.ledger.is_settled(step.name):
             return False
         running = {other.name for other in self.jobs}
         if running & {*step.needs, *step.after} or not all(map(self.ledger.is_done, step.needs)):
             return False
         over = all(name in lost or self.ledger.is_settled(name) for name in step.after)
-        return over and self._has_room(step) and self._fits(step)
+        return over and self._fits(step)
+
+    def _remaining_s(self) -> float:
+        """Until everything that runs has ended, as far as can be known."""
+        return max(
+            (self._forecast.expected_s(step) - job.seconds for step, job in self.jobs.items()),
+            default=0.0,
+        )
 
     def _has_room(self, step: Step) -> bool:
         running = [other.place for other in self.jobs]
