@@ -211,6 +211,25 @@ def test_a_step_that_fails_is_told_and_the_rest_goes_on(script):
     assert "| nasnet_small |     1 |   cudnn |" in done.stdout
 
 
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_outputs_are_proved_on_a_gpu(tmp_path):
+    import tvm
+
+    if not tvm.cuda().exist:
+        pytest.skip("no NVIDIA GPU on this machine")
+    script = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--output", str(tmp_path)]
+    what = ("--networks", "nasnet_small", "--batch-sizes", "1", "--quick", "--tune-s", "20")
+    done = subprocess.run([*script, *what], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcome = json.loads(
+        (tmp_path / "steps" / "nasnet_small_bs1.outputs.untuned+cudnn.json").read_text()
+    )
+    assert outcome["data"]["wrong"] == []
+    assert outcome["data"]["unequal"] == []
+    assert "failed" not in _steps_of(tmp_path).values()
+
+
 def test_without_a_gpu_there_is_one_line(run_python, tmp_path):
     done = run_python(
         str(ROOT / "benchmarks" / "gpu.py"),
