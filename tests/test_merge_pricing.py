@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -18,6 +18,7 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.merge_pricing import COPIED, MergeSurroundings, is_merge, with_slices
+from tvm_ios.models import squeezenet
 from tvm_ios.pricing import KernelPrices, RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -234,10 +235,43 @@ def networks(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(drawn=networks())
 def test_the_plan_launches_what_was_computed(drawn):
     assert_effects_are_those_of_the_plan(*drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 2])
+def test_merged_fire_modules_have_no_concatenation(batch):
+    with tvm.transform.PassContext(opt_level=2):
+        built = build_model(*squeezenet(batch_size=batch, image_size=64), "llvm")
+    fires = [joined for joined in built.extraction.joins if joined]
+    assert len(fires) == 4  # the others end in an addition
+    schedule = sequential_schedule(built.graph)
+    stages = []
+    for stage in schedule.stages:
+        (index,) = stage.operators
+        fire = next((joined for joined in fires if index in joined), (index,))
+        if index == fire[0]:
+            stages.append(Stage(tuple((member,) for member in fire), _strategy(fire)))
+    before = lower_schedule(built, schedule, lanes=1)
+    after = lower_schedule(built, replace(schedule, stages=tuple(stages)), lanes=1)
+    names = [launch.operator for launch in after.plan.launches]
+    assert sum("+" in name for name in names) == 4
+    gone = {launch.operator for launch in before.plan.launches} - set(names)
+    assert len([name for name in gone if "conv2d" in name]) == 8
+    joins = {built.graph.operators[built.extraction.joins.index(fire)].name for fire in fires}
+    # At batch one these were views before.
+    assert {name for name in gone if "conv2d" not in name} == (set() if batch == 1 else joins)
+    assert not joins & set(names)
+    data = np.random.default_rng(1).uniform(-1, 1, (batch, 3, 64, 64)).astype("float32")
+    for ours, theirs in zip(outputs_of(after, data), outputs_of(before, data), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def _strategy(members):
+    return Strategy.MERGE if len(members) > 1 else Strategy.CONCURRENT
 
 
 def test_what_could_be_a_merged_convolution():
