@@ -18,7 +18,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.relay.build import build
 from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED, Conversion
 from tvm_ios.relay.extract import extract
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.verify import verify_plan
@@ -180,6 +180,14 @@ def merged(extraction):
         if stage.operators != members[1:]
     ]
     return replace(plain, stages=tuple(stages))
+
+
+def test_a_model_that_is_converted_first_comes_out_the_same():
+    mod, params = converted_model(*network(), TARGET, HALF_NHWC)
+    assert params is None
+    tvm.ir.assert_structural_equal(
+        prepare(mod, params, TARGET).module, converted_network(HALF_NHWC).module
+    )
 
 
 def test_a_concatenation_of_the_last_axis_is_no_view():
