@@ -14,16 +14,15 @@ from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
+from tvm_ios.kernel_identity import UNSPLIT, with_kernel_identity
 from tvm_ios.pricing import (
-    UNSPLIT,
     KernelPrices,
-    RelayStageRunner,
     measured_cost_model,
     open_database,
     profile_context,
-    with_kernel_identity,
 )
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.stage_kernels import RelayStageRunner
 
 LANES = min(2, default_lanes())
 # A busy machine is no concern of these tests: no waiting for its fast mode, no price flagged.
@@ -74,7 +73,7 @@ def test_a_merged_stage_is_compiled_and_priced(prices: KernelPrices) -> None:
 
 
 def test_equal_kernels_have_equal_identities(runner: RelayStageRunner) -> None:
-    graph = with_kernel_identity(runner)
+    graph = with_kernel_identity(runner.built, runner.needs_no_kernel)
     left, middle, right = (graph.operators[index] for index in convolutions(graph))
     assert left.workload == right.workload != middle.workload
     for index, operator in enumerate(graph.operators):

@@ -24,7 +24,7 @@ from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.cost.sampling import TimedRuns
-from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
@@ -41,6 +41,7 @@ from tvm_ios.scheduling import (
     settle_splits,
 )
 from tvm_ios.search.result import SearchResult
+from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.targets import require_lanes
 from tvm_ios.tune_report import Contestant
 

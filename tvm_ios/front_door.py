@@ -29,7 +29,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
-from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.conversion import Conversion
@@ -50,6 +50,7 @@ from tvm_ios.scheduling import (
     settle_splits,
 )
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.targets import (
     gpu_of,
     is_gpu_target,

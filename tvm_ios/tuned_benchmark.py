@@ -30,7 +30,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
 from tvm_ios.models import by_name
-from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener, StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import comparison_table
@@ -45,6 +45,7 @@ from tvm_ios.scheduling import (
     search_schedule,
     settle_splits,
 )
+from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
 

@@ -13,10 +13,11 @@ from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import HostError
 from tvm_ios.evaluation import IOS, SearchedSchedules, search_all
-from tvm_ios.pricing import KernelPrices, RelayStageRunner, open_database
+from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock
 from tvm_ios.report import draw_schedule
 from tvm_ios.search.result import SearchResult
+from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.targets import gpu_of
 
 __all__ = ["search"]

@@ -319,10 +319,11 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.compiled import build_model, lower_schedule
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
-    from tvm_ios.pricing import KernelPrices, RelayStageRunner
+    from tvm_ios.pricing import KernelPrices
     from tvm_ios.runtime.cudnn_convolution import CudnnOffload
     from tvm_ios.runtime.measuring import session_on
     from tvm_ios.search.baselines import sequential_schedule
+    from tvm_ios.stage_kernels import RelayStageRunner
     from tvm_ios.targets import gpu_of
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)

@@ -26,8 +26,8 @@ class HandOver:
 CORES = HandOver(signal_ns=300, fetch_ns_per_kb=200)
 """A kernel reads what lies dirty in another core's cache at about 5 GB/s."""
 STREAMS = HandOver(signal_ns=200, fetch_ns_per_kb=0)
-"""Streams share one cache, and in a graph the edge between two of them is like that within one; what
-is left keeps chains together where nothing is gained by parting them."""
+"""Streams share one cache, and in a graph an edge between two of them is like one within a stream.
+What is left keeps chains together where nothing is gained by parting them."""
 
 
 def assign_lanes(

@@ -18,10 +18,11 @@ from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
-from tvm_ios.pricing import RelayStageRunner, without_help
+from tvm_ios.kernel_identity import without_help
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.runtime.measuring import MeasuringDevice, session_on
+from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.tuning.ansor_tasks import ansor_context, workloads_of
 
 __all__ = ["operator_workloads", "slower_workloads"]

@@ -17,10 +17,11 @@ from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.merge_pricing import COPIED, MergeSurroundings, is_merge, with_slices
+from tvm_ios.merge_surroundings import COPIED, MergeSurroundings, is_merge, with_slices
 from tvm_ios.models import squeezenet
-from tvm_ios.pricing import KernelPrices, RelayStageRunner
+from tvm_ios.pricing import KernelPrices
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.stage_kernels import RelayStageRunner
 
 CONVOLUTIONS = "abcd"
 POOL = "p"
