@@ -28,6 +28,16 @@ def test_wheels_come_before_what_the_loader_finds(monkeypatch, tmp_path):
     )
 
 
+def test_wheels_of_cuda_13_lie_in_one_folder(monkeypatch, tmp_path):
+    folder = tmp_path / "nvidia" / "cu13" / "lib"
+    folder.mkdir(parents=True)
+    names = ["libcublasLt.so.13", "libcublas.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc.so.13"]
+    for name in (*names, "libnvrtc.alt.so.13"):
+        (folder / name).touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert cudnn_dependencies() == tuple(str(folder / name) for name in names)
+
+
 def test_versions_before_and_after_nine():
     assert [cudnn_version_text(number) for number in (91002, 90000, 8907)] == [
         "9.10.2",

@@ -18,9 +18,10 @@ def cudnn_libraries() -> tuple[str, ...]:
 def cudnn_dependencies() -> tuple[str, ...]:
     """Libraries of installed wheels that cuDNN opens by their bare names when it needs them."""
     return (
-        *_in_wheels("cublas", "libcublasLt.so.*"),
-        *_in_wheels("cublas", "libcublas.so.*"),
-        *_in_wheels("cuda_nvrtc", "libnvrtc.so.*"),
+        *_in_toolkit("cublas", "libcublasLt.so.*"),
+        *_in_toolkit("cublas", "libcublas.so.*"),
+        *_in_toolkit("cuda_nvrtc", "libnvrtc-builtins.so.*"),
+        *_in_toolkit("cuda_nvrtc", "libnvrtc.so.*"),
     )
 
 
@@ -32,6 +33,12 @@ def cudnn_version_text(version: int) -> str:
     return f"{major}.{minor}.{version % 100}"
 
 
+def _in_toolkit(package: str, pattern: str) -> list[str]:
+    """From CUDA 13 on the toolkit's wheels share a folder, ``nvidia/cu13``."""
+    return [*_in_wheels(package, pattern), *_in_wheels("cu[0-9]*", pattern)]
+
+
 def _in_wheels(package: str, pattern: str) -> list[str]:
-    folders = [Path(entry) / "nvidia" / package / "lib" for entry in sys.path if entry]
-    return [str(path) for folder in folders for path in sorted(folder.glob(pattern))]
+    folders = [Path(entry) / "nvidia" for entry in sys.path if entry]
+    files = f"{package}/lib/{pattern}"
+    return [str(path) for folder in folders for path in sorted(folder.glob(files))]
