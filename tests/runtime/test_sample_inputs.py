@@ -11,7 +11,7 @@ import pytest
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import ExecutionPlan
-from tvm_ios.runtime.sample_inputs import sample_inputs
+from tvm_ios.runtime.sample_inputs import MOST_DRAWN, sample_inputs, sample_tensor
 
 
 def plan_of(**dtypes: str) -> ExecutionPlan:
@@ -64,3 +64,12 @@ def test_values_fit_any_plan(random_json):
     values = sample_inputs(plan, ())
     for entry in plan.inputs:
         assert values[entry.name].shape == tuple(plan.tensors[entry.tensor].shape)
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5), (2, MOST_DRAWN - 7)])
+def test_a_tensor_of_any_size_is_filled_with_small_floats(shape):
+    values = sample_tensor(np.random.default_rng(0), shape, "float16")
+    assert (values.shape, values.dtype) == (shape, np.dtype("float16"))
+    np.testing.assert_array_equal(values * 64, np.rint(values * 64))
+    assert np.abs(values).max() <= 1
+    assert values.reshape(-1)[-9:].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from tvm_ios.runtime.plan import ExecutionPlan
 
 __all__ = ["sample_inputs", "sample_tensor"]
+
+MOST_DRAWN = 1 << 20
+"""Values drawn for a tensor inside a network; a larger one repeats them."""
 
 
 def sample_inputs(
@@ -46,4 +50,5 @@ def sample_tensor(random: np.random.Generator, shape: tuple[int, ...], dtype: st
     """
     if not dtype.startswith("float"):
         return np.zeros(shape, dtype)
-    return (random.integers(-64, 65, size=shape) / 64).astype(dtype)
+    drawn = random.integers(-64, 65, size=min(math.prod(shape), MOST_DRAWN)) / 64
+    return np.resize(drawn.astype(dtype), shape)
