@@ -33,11 +33,6 @@ from tvm_ios.runtime.stage_runner import LibraryStageRunner, NativeStageRunner
 
 __all__ = ["RelayStageRunner"]
 
-MOST_COPIES = 8
-"""A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
-LONGEST_PROGRAM_NS = 400_000
-"""Fewer copies where they would take longer than this."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rates:
@@ -46,6 +41,10 @@ class _Rates:
     flops_per_ns: int
     bytes_per_ns: int
     least_ns: int
+    most_copies: int
+    """A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
+    longest_program_ns: int
+    """Fewer copies where they would take longer than this."""
 
     def guess_ns(self, operator: Operator) -> int:
         return (
@@ -54,9 +53,18 @@ class _Rates:
             + operator.memory_bytes // self.bytes_per_ns
         )
 
+    def copies(self, stage_ns: int) -> int:
+        """How often a stage is timed in one program."""
+        return max(1, min(self.most_copies, round(self.longest_program_ns / max(1, stage_ns))))
 
-CORE = _Rates(flops_per_ns=50, bytes_per_ns=10, least_ns=1)
-GPU = _Rates(flops_per_ns=5000, bytes_per_ns=1000, least_ns=3000)
+
+CORE = _Rates(
+    flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
+)
+# The start of a graph takes as long as a short stage: eight copies would pay a tenth each.
+GPU = _Rates(
+    flops_per_ns=5000, bytes_per_ns=1000, least_ns=3000, most_copies=48, longest_program_ns=200_000
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +121,8 @@ class RelayStageRunner:
         if self.cudnn is not None:
             added = self.cudnn.add(self._base_library, built.extraction.calls)
             self._cudnn_library, self.cudnn_names = added
-        rates = GPU if self._on_gpu else CORE
-        self.operator_ns: tuple[int, ...] = tuple(map(rates.guess_ns, built.graph.operators))
+        self._rates = GPU if self._on_gpu else CORE
+        self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
         """What each operator costs alone on one lane, a guess until it was priced; decides which
         lane gets which group, and how many copies are timed."""
 
@@ -151,7 +159,7 @@ class RelayStageRunner:
     def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
         costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
-        copies = max(1, min(MOST_COPIES, round(LONGEST_PROGRAM_NS / max(1, sum(costs_ns)))))
+        copies = self._rates.copies(sum(costs_ns))
         if is_merge(stage):
             made = self._merged_library(graph, stage)
             all_by_cudnn = all(runs_by_cudnn(graph, index) for index in stage.operators)
