@@ -244,6 +244,22 @@ def test_without_a_gpu_there_is_one_line(run_python, tmp_path):
     assert done.stdout == ""
 
 
+def test_a_toolkit_that_path_forgets_is_found(monkeypatch, tmp_path):
+    from benchmarks.gpu_evaluation.jobs import child_environment
+
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text(FAKE_NVCC)
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    found = child_environment({"LANG": "C"})
+    assert found["PATH"] == f"{tmp_path}{os.pathsep}{nvcc.parent}"
+    assert found["LANG"] == "C"
+    monkeypatch.setenv("PATH", str(nvcc.parent))
+    assert child_environment({})["PATH"] == str(nvcc.parent)
+
+
 def test_the_agenda_is_in_order_and_ends_with_what_needs_tuning():
     from benchmarks.gpu_evaluation.agenda import Kernels, Work
     from benchmarks.gpu_evaluation.settings import Settings

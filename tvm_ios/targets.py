@@ -22,7 +22,8 @@ __all__ = [
 DEFAULT_STREAMS = 8
 """Where nobody says how many; the paper's most groups of a stage."""
 MAX_STREAMS = 32
-"""Streams that a GPU serves without one of them waiting in the queue of another."""
+"""Queues that a GPU has at most; the driver gives a process eight unless
+``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
 TVM_GUESS = "sm_50"
 """What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
 

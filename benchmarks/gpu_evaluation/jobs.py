@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 """Of the repository."""
 _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 5
+_QUEUES = "32"
+"""Of a GPU, into which streams issue: with the driver's eight, every ninth waits for another."""
 
 
 class Job:
@@ -94,7 +97,7 @@ class Job:
 
 
 def child_environment(changes: Mapping[str, str], *, python: str | None = None) -> dict[str, str]:
-    """Of a process that finds this repository, as ours but for some changes.
+    """Of a process that finds this repository and nvcc, as ours but for some changes.
 
     Parameters
     ----------
@@ -105,7 +108,24 @@ def child_environment(changes: Mapping[str, str], *, python: str | None = None) 
     """
     ours = os.environ.get("PYTHONPATH") if python in (None, sys.executable) else None
     path = os.pathsep.join(filter(None, [str(ROOT), ours]))
-    return os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"} | dict(changes)
+    ours_too = {
+        "PATH": _path_with_nvcc(),
+        "PYTHONPATH": path,
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_MAX_CONNECTIONS": _QUEUES,
+    }
+    return os.environ | ours_too | dict(changes)
+
+
+def _path_with_nvcc() -> str:
+    """``PATH``, with the toolkit at the end that it forgets."""
+    path = os.environ.get("PATH", os.defpath)
+    toolkits = (os.environ.get("CUDA_HOME", ""), "/usr/local/cuda")
+    folders = [str(Path(toolkit) / "bin") for toolkit in toolkits if toolkit]
+    forgotten = [folder for folder in folders if shutil.which("nvcc", path=folder)]
+    if shutil.which("nvcc") is not None or not forgotten:
+        return path
+    return os.pathsep.join([path, forgotten[0]])
 
 
 def die_with_parent() -> None:
