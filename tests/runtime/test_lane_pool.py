@@ -193,7 +193,9 @@ def test_a_fork_during_a_run_leaves_the_child_usable():
         codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     runner.join(60)
     assert codes == [0] * 5
-    assert list(counters.counts) == [3000] * 8
+    # A measurement that takes long ends early: every kernel has run as often as the others.
+    assert len(set(counters.counts)) == 1
+    assert 0 < counters.counts[0] <= 3000
 
 
 def test_control_c_ends_a_long_measurement(tmp_path):
