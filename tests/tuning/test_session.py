@@ -103,6 +103,7 @@ def test_lines_that_cannot_be_read_are_kept_aside(network, log, tmp_path):
     assert torn.read_bytes() == log.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_records_in_force_are_part_of_a_price(network, log):
     mod, params = network
     assert applied_records_digest() == ""
