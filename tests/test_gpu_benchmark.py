@@ -260,6 +260,37 @@ def test_a_toolkit_that_path_forgets_is_found(monkeypatch, tmp_path):
     assert child_environment({})["PATH"] == str(nvcc.parent)
 
 
+KERNEL = """extern "C" __global__ void k(float* __restrict__ a) {
+  a[((int)blockIdx.x) * 64 + ((int)threadIdx.x)] += 1.0f;
+}"""
+
+
+def test_without_nvcc_device_code_comes_from_nvrtc(monkeypatch, tmp_path):
+    import tvm
+
+    from benchmarks.gpu_evaluation import device_code
+    from tvm_ios.errors import HostError
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if device_code.find_nvrtc() is None:
+        pytest.skip("no wheel with NVRTC on this machine")
+    assert device_code.compiler_text().startswith("NVRTC 1")
+    target = tvm.target.Target("cuda -arch=sm_90")
+    callback = "tvm_callback_cuda_compile"
+    before = tvm.get_global_func(callback)
+    with device_code.kept_device_code(tmp_path / "code"):
+        made = tvm.get_global_func(callback)(KERNEL, target)
+        with pytest.raises(HostError, match="does not compile device code for sm_90"):
+            tvm.get_global_func(callback)("none", target)
+    (kept,) = (tmp_path / "code").iterdir()
+    assert kept.read_bytes() == bytes(made)
+    assert kept.read_bytes().startswith(b"\x7fELF")
+    assert tvm.get_global_func(callback).handle.value == before.handle.value
+    monkeypatch.setattr(device_code, "find_nvrtc", lambda: None)
+    with pytest.raises(HostError, match="nvcc was not found, nor NVRTC"):
+        device_code.compiler_text()
+
+
 def test_the_agenda_is_in_order_and_ends_with_what_needs_tuning():
     from benchmarks.gpu_evaluation.agenda import Kernels, Work
     from benchmarks.gpu_evaluation.settings import Settings

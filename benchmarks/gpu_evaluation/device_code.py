@@ -1,4 +1,4 @@
-"""Keeps what nvcc made, by the digest of its source: no process compiles a thing twice.
+"""Keeps compiled device code, by the digest of its source: no process compiles a thing twice.
 
 Lowering a network takes TVM seconds, compiling its device code up to a minute. The files are found
 again by other steps, other processes and later calls.
@@ -7,8 +7,9 @@ again by other steps, other processes and later calls.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,25 @@ from typing import Any
 import tvm
 
 from benchmarks.gpu_evaluation.ledger import write_whole
+from benchmarks.gpu_evaluation.nvrtc import find_nvrtc
 from tvm_ios.errors import HostError
 
-__all__ = ["kept_device_code"]
+__all__ = ["compiler_text", "kept_device_code"]
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
 
 @contextmanager
 def kept_device_code(folder: Path) -> Iterator[None]:
-    """Let TVM look in a folder before it runs nvcc.
+    """Let TVM look in a folder before it runs nvcc, or NVRTC where there is no nvcc.
 
     Raises
     ------
     HostError
-        If nvcc is missing.
+        If both are missing.
     """
-    compile_ = tvm.get_global_func(_CALLBACK)
-    version = _nvcc_version()
+    usual = tvm.get_global_func(_CALLBACK)
+    version, compile_ = compiler_text(), _compiler(usual)
 
     def kept(code: str, target: Any) -> bytearray:
         key = "\0".join((version, str(target), str(tvm.target.Target.current()), code))
@@ -47,15 +49,38 @@ def kept_device_code(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        register(_CALLBACK, compile_, override=True)
+        register(_CALLBACK, usual, override=True)
 
 
-def _nvcc_version() -> str:
+def compiler_text() -> str:
+    """What compiles device code here, with its version.
+
+    Raises
+    ------
+    HostError
+        If nothing does.
+    """
+    if shutil.which("nvcc") is None:
+        nvrtc = find_nvrtc()
+        if nvrtc is None:
+            raise HostError(
+                "nvcc was not found, nor NVRTC; put the bin folder of a CUDA toolkit on PATH, such "
+                "as /usr/local/cuda/bin, or pip install nvidia-cuda-nvrtc"
+            )
+        return nvrtc.version_text
     try:
         done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise HostError(
-            f"nvcc cannot be run: {error}; put the bin folder of a CUDA toolkit on PATH, such as "
-            "/usr/local/cuda/bin"
-        ) from error
+        raise HostError(f"nvcc cannot be run: {error}; mend it, or take it off PATH") from error
     return done.stdout
+
+
+def _compiler(usual: Callable[..., Any]) -> Callable[..., Any]:
+    nvrtc = None if shutil.which("nvcc") is not None else find_nvrtc()
+    if nvrtc is None:
+        return usual
+
+    def compile_(code: str, target: Any) -> bytes:
+        return nvrtc.compile(code, str(target.attrs["arch"]))
+
+    return compile_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def tune(place: Workplace, step: Step) -> dict[str, Any]:
     before_s = float(spent.read_text()) if spent.exists() else 0.0
     if place.settings.given_log(step.case) is not None:
         return {"records": str(place.settings.given_log(step.case)), "seconds": 0.0}
+    if shutil.which("nvcc") is None:
+        raise SkippedError("AutoTVM compiles candidates by nvcc, which was not found")
     begin = time.monotonic()
     wanted_s = place.settings.tune_s - before_s
     text, whole = "", wanted_s <= 0
