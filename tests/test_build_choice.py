@@ -123,6 +123,7 @@ def test_builds_are_really_timed(narrow):
     assert "times as fast in sequential order as one" in notes[0]
 
 
+@pytest.mark.slow
 def test_a_schedule_finds_the_build_it_was_made_for(narrow):
     mod, params = narrow
     plain = build_model(mod, params, TARGET)
@@ -137,12 +138,14 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
     assert plain.graph.fingerprint() != padded.graph.fingerprint()
 
 
+@pytest.mark.slow
 def test_a_schedule_of_another_graph_is_refused(narrow, branching):
     built = build_model(*branching, TARGET)
     with pytest.raises(ScheduleError, match="fingerprint"):
         tvm_ios.compile_schedule(*narrow, TARGET, schedule=greedy_schedule(built.graph))
 
 
+@pytest.mark.slow
 def test_what_tune_finds_can_be_compiled_again(narrow, tmp_path: Path):
     mod, params = narrow
     tuned = tvm_ios.tune(

@@ -127,6 +127,7 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
     assert len(report.comparison.rounds) >= 6
 
 
+@pytest.mark.slow
 def test_a_second_tuning_measures_nothing(net: Net, tmp_path: Path) -> None:
     """On one lane: with more, a race decides which operators are split, and may decide anew."""
     options = {"lanes": 1, "database": tmp_path / "prices.sqlite"}
@@ -139,6 +140,7 @@ def test_a_second_tuning_measures_nothing(net: Net, tmp_path: Path) -> None:
     assert again.from_database == first.measured
 
 
+@pytest.mark.slow
 def test_the_partitioned_module_runs_with_plain_relay_build(
     net: Net, tuned: tvm_ios.CompiledModel
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_schedule_survives_its_json(net: Net, plain: tvm_ios.CompiledModel) ->
     assert compiled.schedule == stored
 
 
+@pytest.mark.slow
 def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -> None:
     steps: list[Progress] = []
     tuned = tvm_ios.tune(
@@ -234,6 +237,7 @@ def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net: Net) -> None
         tvm_ios.compile_schedule(module, target=TARGET, schedule=compiled.schedule)
 
 
+@pytest.mark.slow
 def test_the_pass_measures_on_its_own(
     net: Net, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +255,7 @@ class _InterruptError(KeyboardInterrupt):
     """Ctrl-C at a known moment."""
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_priced(
     net: Net, tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def schedules(draw):
     )
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_json_reads_back_the_same_schedule(schedule):
     assert InterOpSchedule.from_json(schedule.to_json()) == schedule

@@ -92,6 +92,7 @@ def reduction_cell(layers, name, current, previous):
     return reduce(layers, name, right, left)
 
 
+@pytest.mark.slow
 def test_small_network_agrees_with_numpy(compare_with_numpy):
     def forward(layers, image):
         stem = layers.conv("conv0", image, stride=2)

@@ -30,6 +30,7 @@ def scheduled(case, **options):
         return ScheduleOperators(target=case.target, params=params, **options)(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "make"),
     [("greedy", greedy_schedule), (Scheduler.SEQUENTIAL, sequential_schedule)],
@@ -83,6 +84,7 @@ def test_chains_are_joined_where_they_are_asked_for(case, prices):
         ScheduleOperators(target=case.target, max_chain_size=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90", "llvm"])
 def test_a_network_is_scheduled_for_a_gpu_that_is_not_here(target):
     module, params = squeezenet(image_size=64)

@@ -49,6 +49,7 @@ def check(nets, module, params):
     return padded, count
 
 
+@pytest.mark.slow
 def test_channels_are_carried_along_until_the_end(nets):
     data = data_of()
     first = nets.conv(data, "a", 12, (3, 3), (1, 1))
@@ -61,6 +62,7 @@ def test_channels_are_carried_along_until_the_end(nets):
     assert [int(extent) for extent in padded["main"].ret_type.shape] == [1, 14, 8, 8]
 
 
+@pytest.mark.slow
 def test_concatenations_need_no_cut(nets):
     data = data_of()
     pieces = [
@@ -85,6 +87,7 @@ def test_a_result_with_gaps_is_cut_and_joined(nets):
     assert len(calls(padded, "strided_slice")) == 2
 
 
+@pytest.mark.slow
 def test_sums_of_equal_channels_are_carried_along(nets):
     data = data_of()
     left, right = (nets.conv(data, name, 12, (1, 1), (0, 0)) for name in "ab")
@@ -94,6 +97,7 @@ def test_sums_of_equal_channels_are_carried_along(nets):
     assert not calls(padded, "strided_slice")
 
 
+@pytest.mark.slow
 def test_sums_of_unequal_channels_are_cut(nets):
     data = data_of()
     wide = nets.conv(data, "a", 28, (1, 1), (0, 0))
@@ -119,6 +123,7 @@ def test_a_field_of_a_tuple_is_found(nets):
     assert len(calls(padded, "strided_slice")) == 1
 
 
+@pytest.mark.slow
 def test_batch_norms_are_padded_with_their_convolution(nets):
     data = data_of()
     value = nets.conv(data, "a", 12, (3, 3), (1, 1), bias=False, activation=None)

@@ -86,6 +86,7 @@ def test_a_chain_of_activations_follows(nets):
     assert (found.count("clip"), found.count("sigmoid"), found[-1]) == (2, 2, "concatenate")
 
 
+@pytest.mark.slow
 def test_a_sum_reads_slices_of_the_other_side(nets):
     data = operand()
     joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)
@@ -142,6 +143,7 @@ def test_left_alone(nets, case):
     assert count == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factory", "size", "concatenations"),
     [(nasnet_small, {"size": 8}, 4), (squeezenet, {"image_size": 64}, 8)],
@@ -159,6 +161,7 @@ def test_networks_keep_no_kernel_that_concatenates(factory, size, concatenations
     assert not kept
 
 
+@pytest.mark.slow
 def test_it_can_be_left_out():
     mod, params = nasnet_small(size=8, num_cells=1)
     assert prepare(mod, params, "llvm").sunk == 1

@@ -119,6 +119,7 @@ QUICK_AND_SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
 def test_results_are_near_those_of_float64(nets, conversion):
     converted = converted_network(conversion)

@@ -64,6 +64,7 @@ def test_branches_come_out_as_from_tvm(nets, batch):
     check_same(*nets.branching(batch), nets.target)
 
 
+@pytest.mark.slow
 def test_batch_norms_come_out_as_from_tvm(nets):
     check_same(*batch_norms(nets), nets.target)
 
@@ -116,6 +117,7 @@ def test_weights_that_are_inputs_are_not_folded(nets):
     check_same(module, {}, nets.target)
 
 
+@pytest.mark.slow
 def test_a_gpu_gets_the_same_as_from_tvm(nets):
     if not tvm.runtime.enabled("cuda"):
         pytest.skip("this TVM has no CUDA code generator")

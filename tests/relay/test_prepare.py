@@ -27,6 +27,7 @@ def operator_names(module):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_prepared_module_is_fused_and_computes_the_same(nets, batch):
     prepared = nets.prepared(batch)

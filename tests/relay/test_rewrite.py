@@ -80,6 +80,7 @@ def test_the_module_survives_json(partitioned, name):
     assert read_schedule(loaded) == schedule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_plain_tvm_runs_the_module(nets, partitioned, name):
     _, module = partitioned[name]

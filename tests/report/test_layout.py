@@ -144,6 +144,7 @@ def test_members_of_a_merged_stage_stand_side_by_side(graph, schedule):
     )
 
 
+@pytest.mark.slow
 def test_a_thousand_operators_can_be_laid_out():
     graph = OperatorGraph(
         "large",

@@ -37,6 +37,7 @@ def test_the_same_file_serves_stock_and_ours(exported):
             assert_outputs(stock, built.expected)
 
 
+@pytest.mark.slow
 def test_a_file_exported_again_is_loaded_anew(build_random, place_built, tmp_path):
     path = tmp_path / "model.so"
     loaded = []

@@ -43,6 +43,7 @@ def test_networks_are_captured_in_order(cuda_stand_in, model, lanes):
     check_replays(cuda_stand_in.run("graph", model, lanes=lanes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_workspace_belongs_to_a_stream_and_is_there_before_the_capture(cuda_stand_in, lanes):
     seen = cuda_stand_in.run("workspace", "sorting", lanes=lanes)

@@ -7,6 +7,7 @@ import pytest
 FMA, DEFAULT = 3, 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tf32", [False, True])
 def test_the_numbers_are_those_of_the_operators(cuda_stand_in, tf32):
     seen = cuda_stand_in.run("cudnn_numbers", "convolutions", cudnn=True, tf32=tf32)

@@ -112,6 +112,7 @@ def test_closing_joins_the_threads():
         counters.pool.ping_pong_ns()
 
 
+@pytest.mark.slow
 def test_collection_joins_the_threads():
     before = native_threads()
     for _ in range(20):
