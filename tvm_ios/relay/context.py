@@ -20,6 +20,7 @@ from tvm import auto_scheduler, autotvm
 from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
+from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 
 __all__ = ["applied_records_digest", "offline_tophub", "pass_context", "reason_of", "tvm_pipeline"]
 
@@ -94,7 +95,7 @@ def tvm_pipeline(
 ) -> Iterator[None]:
     """Everything one of TVM's long pipelines runs under; arguments as in :func:`pass_context`."""
     context = pass_context(opt_level=opt_level, disabled=disabled, instruments=instruments)
-    with context, offline_tophub(), cached_libinfo():
+    with context, offline_tophub(), cached_libinfo(), default_gpu_kernels():
         yield
 
 
