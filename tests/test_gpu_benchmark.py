@@ -418,6 +418,22 @@ def test_what_is_timed_for_the_results_has_the_machine_to_itself(tmp_path, monke
     assert jobs.names[10:] == ["inception_v3_bs1.lower.untuned", "inception_v3_bs1.search.cudnn"]
 
 
+def test_there_are_fewer_rounds_of_what_takes_long():
+    from benchmarks.gpu_evaluation.compare_steps import _compared
+    from tvm_ios.cost.compare import CompareOptions
+
+    options = CompareOptions(rounds=20, min_repeat_ms=5.0)
+
+    def rounds(run_s, left_s):
+        notes: list[str] = []
+        runs = {who: lambda number: round(number * run_s * 1e9) for who in ("one", "other")}
+        return len(_compared(runs, options, notes, left_s).rounds), notes
+
+    assert rounds(0.001, 60.0) == (20, [])
+    assert rounds(0.25, 15.0) == (10, ["10 rounds in place of 20: one takes 1.0 s"])
+    assert rounds(2.5, 15.0)[0] == 6
+
+
 def test_tuning_is_not_asked_for_what_records_were_given_of(tmp_path):
     from benchmarks.gpu_evaluation.agenda import Case
     from benchmarks.gpu_evaluation.settings import Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import TOLERANCE, Floats, read_case, relative_error
 from tvm_ios.cost.compare import CompareOptions, compare
-from tvm_ios.cost.comparison import Comparison
+from tvm_ios.cost.comparison import LEAST_ROUNDS, Comparison
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.errors import CostError
@@ -34,6 +35,8 @@ __all__ = ["measure", "outputs", "prove", "torch"]
 
 _COMPILE_SHARE = 0.8
 """Of the time that is left, what PyTorch may take to compile."""
+_ROUNDS_SHARE = 0.7
+"""Of the time that is left, what all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
 
 
@@ -116,7 +119,7 @@ def measure(place: Workplace, step: Step) -> dict[str, Any]:
             notes.append(f"left out, since its output is wrong: {who}")
         runs |= stack.enter_context(stock_runs(place.stock(step.case), name, image))
         runs |= stack.enter_context(_torch_runs(place, step.case, notes))
-        comparison = _compared(runs, options, notes)
+        comparison = _compared(runs, options, notes, place.left_s)
         clocks = _clocks()
     record = _record(place, step, comparison, [*notes, clocks])
     path = place.folder / "results" / f"{step.case.name}.{'+'.join(step.kernels)}.json"
@@ -145,18 +148,26 @@ def _input(place: Workplace, case: Case) -> tuple[str, Floats]:
     return variable.name_hint, sample_tensor(np.random.default_rng(0), shape, "float32")
 
 
-def _compared(runs: dict[str, TimedRuns], options: CompareOptions, notes: list[str]) -> Comparison:
+def _compared(
+    runs: dict[str, TimedRuns], options: CompareOptions, notes: list[str], left_s: float
+) -> Comparison:
     """Each once alone first, so that one who fails is left out and ends nothing."""
+    round_s = 0.0
     for who in list(runs):
         try:
             runs[who](1)
+            run_s = runs[who](1) / 1e9
+            round_s += options.warmup * run_s + max(run_s, options.min_repeat_ms / 1e3)
         except Exception as error:  # noqa: BLE001 - TVM and PyTorch raise what they like
             del runs[who]
             lines = str(error).strip().splitlines() or [""]
             notes.append(f"left out: {who}: {type(error).__name__}: {lines[-1][:300]}")
     if not runs:
         raise CostError("no contestant can be run; see the notes: " + "; ".join(notes))
-    return compare(runs, options=options)
+    rounds = max(LEAST_ROUNDS, min(options.rounds, int(_ROUNDS_SHARE * left_s / round_s)))
+    if rounds < options.rounds:
+        notes.append(f"{rounds} rounds in place of {options.rounds}: one takes {round_s:.1f} s")
+    return compare(runs, options=replace(options, rounds=rounds))
 
 
 def _torch(place: Workplace, case: Case) -> TorchProcess:
