@@ -34,7 +34,8 @@ from tvm_ios.runtime.sample_inputs import sample_tensor
 __all__ = ["measure", "outputs", "prove", "torch"]
 
 _COMPILE_SHARE = 0.8
-"""Of the time that is left, what PyTorch may take to compile."""
+"""Of the time that is left, what PyTorch may take to compile, and in seconds."""
+_LONGEST_COMPILE_S = 180.0
 _ROUNDS_SHARE = 0.7
 """Of the time that is left, what all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
@@ -47,7 +48,7 @@ def torch(place: Workplace, step: Step) -> dict[str, Any]:
         with _torch(place, step.case) as process:
             try:
                 found["versions"] = process.versions()
-                found["modes"][mode] = process.prepare(mode, _COMPILE_SHARE * place.left_s)
+                found["modes"][mode] = process.prepare(mode, _compile_limit_s(place))
             except PeerError as error:
                 found["left_out"][mode] = str(error)
     return found
@@ -170,6 +171,10 @@ def _compared(
     return compare(runs, options=replace(options, rounds=rounds))
 
 
+def _compile_limit_s(place: Workplace) -> float:
+    return min(_LONGEST_COMPILE_S, _COMPILE_SHARE * place.left_s)
+
+
 def _torch(place: Workplace, case: Case) -> TorchProcess:
     python = place.settings.torch_python or sys.executable
     return TorchProcess(python, place.case_folder(case), place.folder / "torch")
@@ -192,7 +197,7 @@ def _torch_runs(place: Workplace, case: Case, notes: list[str]) -> Iterator[dict
         for mode in modes:
             process = stack.enter_context(_torch(place, case))
             try:
-                process.prepare(mode, _COMPILE_SHARE * place.left_s)
+                process.prepare(mode, _compile_limit_s(place))
                 runs[mode] = process.timed(mode)
             except PeerError as error:
                 notes.append(f"left out: {error}")
