@@ -135,7 +135,8 @@ class _Run:
             return not running
         if step.place is Place.GPU:
             return Place.GPU not in running
-        return running.count(Place.CPU) < max(1, self.cores - 1)
+        # The other half is for what has the GPU: its kernels are prepared and launched by a core.
+        return running.count(Place.CPU) < max(1, self.cores // 2)
 
     def _fits(self, step: Step) -> bool:
         expected_s = self._forecast.expected_s(step)
@@ -154,7 +155,7 @@ class _Run:
 
     def _begin(self, step: Step) -> None:
         self._begun.add(step.name)
-        threads = 1 if step.place is Place.CPU and self.cores < 4 else max(1, self.cores // 2)
+        threads = max(1, self.cores // (8 if step.place is Place.CPU else 2))
         self.say(f"{step.name}: begins, {self.left_s:.0f} s are left")
         self.jobs[step] = Job(step.name, self.folder, left_s=self.left_s, threads=threads)
 

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 """Of the repository."""
 _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 5
+_THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""TVM's, PyTorch's, numpy's."""
 _QUEUES = "32"
 """Of a GPU, into which streams issue: with the driver's eight, every ninth waits for another."""
 
@@ -50,7 +52,7 @@ class Job:
             self._process = subprocess.Popen(
                 [*command, str(left_s)],
                 cwd=ROOT,
-                env=child_environment({"TVM_NUM_THREADS": str(threads)}),
+                env=child_environment(dict.fromkeys(_THREADS, str(threads))),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
