@@ -29,7 +29,8 @@ from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.measuring import MeasuringSession
 from tvm_ios.runtime.merge_effects import View
 from tvm_ios.runtime.remote_device import RemoteSession
-from tvm_ios.runtime.stage_runner import LibraryStageRunner, NativeStageRunner
+from tvm_ios.runtime.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.stage_runner import NativeStageRunner
 
 __all__ = ["RelayStageRunner"]
 
@@ -42,7 +43,7 @@ class _Rates:
     bytes_per_ns: int
     least_ns: int
     most_copies: int
-    """A short stage is timed this many times in one program; see :class:`NativeStageRunner`."""
+    """A short stage is timed this many times in one program; see :class:`LibraryStageRunner`."""
     longest_program_ns: int
     """Fewer copies where they would take longer than this."""
 
@@ -109,7 +110,7 @@ class RelayStageRunner:
         self._apart: dict[int, int] = {}
         self._on_gpu = isinstance(session, GpuSession)
         self._notes: tuple[str, ...] = ()
-        self._native: LibraryStageRunner = (
+        self._native: LibraryStageRunner[Any] = (
             NativeStageRunner(lanes) if session is None else session.stage_runner(lanes)
         )
         self._base_library = self._add(built.kernels)

@@ -28,12 +28,10 @@ from tvm_ios.runtime.cuda_streams import CudaStreamExecutor
 from tvm_ios.runtime.cudnn_convolution import CudnnCall
 from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
 from tvm_ios.runtime.plan import ExecutionPlan, Group, Launch
 from tvm_ios.runtime.sample_inputs import sample_tensor
-from tvm_ios.runtime.stage_runner import find_library
+from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 
 __all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
 
@@ -42,13 +40,11 @@ WAKE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Library:
-    plan: ExecutionPlan
+class _OnGpu:
+    """A library on the GPU."""
+
     kernels: KernelLibrary
     memory: CudaMemory
-    position: Mapping[int, int]
-    """Launch of each operator that still has one."""
-    num_operators: int
     cudnn: CudnnDevice | None = None
     """What computes some of its launches."""
 
@@ -61,18 +57,13 @@ class CudaStage:
         """None where no operator of the stage needs a kernel."""
         self.copies = copies
         """The graph holds the stage so many times."""
-        self.operators = (
-            ()
-            if executor is None
-            else tuple(launch.operator for launch in executor.plan.launches)[
-                : len(executor.plan.launches) // copies
-            ]
-        )
+        launches = () if executor is None else executor.plan.launches
+        self.operators = tuple(launch.operator for launch in launches[: len(launches) // copies])
         """Operators that are launched, of one copy."""
         self.close = weakref.finalize(self, _nothing if executor is None else executor.close)
 
 
-class CudaStageRunner:
+class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     """Runs stages of built libraries on a GPU, to measure them.
 
     Parameters
@@ -84,62 +75,17 @@ class CudaStageRunner:
     """
 
     def __init__(self, streams: int, device: CudaDevice) -> None:
-        self.lanes = streams
+        super().__init__()
+        self._streams = streams
         self._device = device
-        self._libraries: list[_Library] = []
         self._open: weakref.WeakSet[CudaStage] = weakref.WeakSet()
         self._fallbacks: list[str] = []
         self._awake = False
 
-    def add_library(
-        self,
-        path: str | Path,
-        graph_json: str,
-        params: Mapping[str, Any],
-        views: Sequence[SliceView | ConcatView | None],
-    ) -> int:
-        """Load an exported library and give each of its tensors memory of its own.
-
-        Parameters
-        ----------
-        path
-            What ``export_library`` wrote.
-        graph_json
-            Its graph.
-        params
-            Parameters by name; every other tensor starts as small random numbers.
-        views
-            One for every ``tvm_op`` node; taken where legal.
-
-        Returns
-        -------
-        library
-            Number to name it in :meth:`prepare`.
-
-        Raises
-        ------
-        CostError
-            If there is too little memory on the GPU.
-        """
-        places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
-        plan = lower_plan(graph_json, places, lanes=self.lanes, reuse=False)
-        try:
-            memory = CudaMemory(plan, params, self._device)
-            _fill(memory, params)
-        except ExecutionError as error:
-            raise CostError(f"stages cannot be priced: {error}") from error
-        self._libraries.append(
-            _Library(
-                plan=plan,
-                kernels=KernelLibrary(Path(path), shared_runtime()),
-                memory=memory,
-                position={
-                    launch.operator_index: number for number, launch in enumerate(plan.launches)
-                },
-                num_operators=len(places),
-            )
-        )
-        return len(self._libraries) - 1
+    @property
+    def lanes(self) -> int:
+        """Most streams of a stage."""
+        return self._streams
 
     def with_cudnn(self, library: int, calls: Mapping[int, CudnnCall], cudnn: CudnnDevice) -> int:
         """A second number for a library: by it, some operators are computed by cuDNN.
@@ -168,14 +114,10 @@ class CudaStageRunner:
                 base,
                 plan=replace(base.plan, launches=(*base.plan.launches, *added)),
                 position={**base.position, **places},
-                cudnn=cudnn,
+                loaded=replace(base.loaded, cudnn=cudnn),
             )
         )
         return len(self._libraries) - 1
-
-    def needs_no_kernel(self, library: int, operator: int) -> bool:
-        """Whether an operator became a view, so running it costs nothing."""
-        return operator not in self._library(library, operator).position
 
     def prepare(
         self,
@@ -185,28 +127,12 @@ class CudaStageRunner:
         homes: Sequence[int] | None = None,
         copies: int = 1,
     ) -> CudaStage:
-        """Capture concurrent groups.
+        """As :meth:`LibraryStageRunner.prepare`, captured; `unsplit` is not read.
 
-        Parameters
-        ----------
-        groups
-            For each group the (library, operator) pairs in the order they run, all of one library
-            under either of its numbers. An operator that became a view costs nothing.
-        unsplit
-            Not read.
-        homes
-            The stream of each group; by turns where omitted.
-        copies
-            The graph holds the stage this many times, each copy after the one before, as stages
-            follow each other in a network: with no start of a graph between.
-
-        Raises
-        ------
-        CostError
-            If a library or operator does not exist, or the stage cannot be run.
+        A stage has operators of one library, under either of its numbers.
         """
         used = {pair[0]: self._library(*pair) for group in groups for pair in group}
-        if len({id(library.memory) for library in used.values()}) > 1:
+        if len({id(library.loaded.memory) for library in used.values()}) > 1:
             raise CostError(
                 f"a stage has operators of libraries {sorted(used)}; price them by themselves"
             )
@@ -224,28 +150,9 @@ class CudaStageRunner:
         library = max(used.values(), key=lambda library: len(library.plan.launches))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
         try:
-            return self._captured(plan, library, copies)
+            return self._captured(plan, library.loaded, copies)
         except ExecutionError as error:
             raise CostError(f"a stage cannot be priced: {error}") from error
-
-    def time_ns(self, handle: CudaStage, number: int) -> int:
-        """Nanoseconds of `number` runs of a stage, the order between them included.
-
-        Whole graphs are run, so the time of as many copies as come nearest is scaled.
-
-        Raises
-        ------
-        CostError
-            If a kernel fails, or the runner is closed.
-        """
-        if handle.executor is None:
-            return 0
-        runs = max(1, round(number / handle.copies))
-        try:
-            elapsed_ns = handle.executor.time_ns(runs)
-        except ExecutionError as error:
-            raise CostError(f"a stage cannot be priced: {error}") from error
-        return round(elapsed_ns * number / (runs * handle.copies))
 
     def ping_pong_ns(self) -> float:
         """0: streams have no hand-off that is slower at times."""
@@ -265,13 +172,24 @@ class CudaStageRunner:
         for stage in list(self._open):
             stage.close()
         for library in self._libraries:
-            library.memory.release()
+            library.loaded.memory.release()
 
-    def _captured(self, plan: ExecutionPlan, library: _Library, copies: int) -> CudaStage:
+    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> _OnGpu:
+        try:
+            memory = CudaMemory(plan, params, self._device)
+            _fill(memory, params)
+        except ExecutionError as error:
+            raise CostError(f"stages cannot be priced: {error}") from error
+        return _OnGpu(kernels=KernelLibrary(path, shared_runtime()), memory=memory)
+
+    def _run_ns(self, handle: CudaStage, runs: int) -> int:
+        return 0 if handle.executor is None else handle.executor.time_ns(runs)
+
+    def _captured(self, plan: ExecutionPlan, loaded: _OnGpu, copies: int) -> CudaStage:
         streams = CudaStreamExecutor(
-            plan, library.kernels, library.memory, self._device, library.cudnn
+            plan, loaded.kernels, loaded.memory, self._device, loaded.cudnn
         )
-        executor = CudaGraphExecutor(streams, library.memory)
+        executor = CudaGraphExecutor(streams, loaded.memory)
         stage = CudaStage(executor, copies)
         self._open.add(stage)
         try:
@@ -291,9 +209,6 @@ class CudaStageRunner:
         while not self._awake and time.monotonic() < end_s:
             executor.time_ns(10)
         self._awake = True
-
-    def _library(self, number: int, operator: int) -> _Library:
-        return find_library(self._libraries, number, operator)
 
 
 def stage_plan(
