@@ -26,7 +26,7 @@ from tvm_ios.runtime.cuda_stages import CudaStageRunner
 from tvm_ios.runtime.gpu_session import GpuSession
 from tvm_ios.runtime.graph_json import operator_alone
 from tvm_ios.runtime.lanes import assign_lanes
-from tvm_ios.runtime.measuring import MeasuringSession
+from tvm_ios.runtime.measuring import MeasuringSession, idle_lanes_help
 from tvm_ios.runtime.merge_effects import View
 from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
@@ -146,7 +146,7 @@ class RelayStageRunner:
     @property
     def idle_lanes_help(self) -> bool:
         """Whether a long operator is faster where other lanes are idle."""
-        return not self._on_gpu
+        return idle_lanes_help(None if self.session is None else self.session.device)
 
     def close(self) -> None:
         """Stop the lanes; a second call does nothing."""

@@ -121,7 +121,7 @@ def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, Ti
     """One operator with the help of idle lanes, and without."""
     graph, stage = runner.built.graph, Stage(((place,),))
     graphs = {"helped": graph}
-    if runner.lanes > 1:
+    if runner.lanes > 1 and runner.idle_lanes_help:
         graphs["alone"] = without_help(graph, [place])
     for how, marked in graphs.items():
         yield how, partial(runner.time_ns, runner.prepare(marked, stage))
