@@ -138,40 +138,41 @@ def _add_search_options(group: Any) -> None:
     group.add_argument(
         "--time-budget", type=float, metavar="SECONDS", help="end the search then (default: never)"
     )
-    group.add_argument(
+    _add_switch(
+        group,
         "--pad-channels",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether to try convolutions with channels padded to whole vectors (default: yes)",
+        "whether to try convolutions with channels padded to whole vectors (default: yes)",
     )
-    group.add_argument(
+    _add_switch(
+        group,
         "--cudnn",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether cuDNN may compute convolutions on a GPU, where it is faster (default: no)",
+        "whether cuDNN may compute convolutions on a GPU, where it is faster (default: no)",
     )
-    group.add_argument(
+    _add_switch(
+        group,
         "--tf32",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether cuDNN may round float32 to TF32 (default: no)",
+        "whether cuDNN may round float32 to TF32 (default: no)",
     )
     group.add_argument(
         "--desired-layout",
         choices=("NCHW", "NHWC"),
         help="change the layout of convolutions (default: as in the model)",
     )
-    group.add_argument(
+    _add_switch(
+        group,
         "--mixed-precision",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether to compute convolutions and products in float16 (default: no)",
+        "whether to compute convolutions and products in float16 (default: no)",
     )
     group.add_argument(
         "--mixed-precision-acc-type",
         choices=("float16", "float32"),
         help="what they sum up in (default: float32)",
     )
+
+
+def _add_switch(group: Any, flag: str, question: str) -> None:
+    """A flag and its ``--no-`` twin; None where neither is given, so that a file may say."""
+    group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=question)
 
 
 def _add_tuning_options(group: Any) -> None:
