@@ -93,9 +93,9 @@ def find_machine() -> Machine:
     from benchmarks.gpu_evaluation.device_code import compiler_text  # noqa: PLC0415 - loads TVM
 
     report, compiler = describe_gpu(), compiler_text()
-    driver = f"serves CUDA {facts.driver_version // 1000}.{facts.driver_version % 1000 // 10}"
+    driver = f"serves CUDA {facts.driver_cuda}"
     return Machine(
-        target=f"cuda -arch=sm_{''.join(map(str, facts.compute_capability))}",
+        target=f"cuda -arch={facts.arch}",
         device=facts.name,
         facts={
             "GPU": facts.name,

@@ -46,6 +46,16 @@ class DeviceFacts:
     driver_version: int
     """The newest CUDA it serves, as 1000 major + 10 minor."""
 
+    @property
+    def arch(self) -> str:
+        """What code for it is compiled for, such as ``sm_90``."""
+        return f"sm_{''.join(map(str, self.compute_capability))}"
+
+    @property
+    def driver_cuda(self) -> str:
+        """The newest CUDA it serves, such as ``12.8``."""
+        return f"{self.driver_version // 1000}.{self.driver_version % 1000 // 10}"
+
 
 class CudaDevice:
     """A GPU and its primary context, held until :meth:`close`; a context manager.
@@ -264,8 +274,7 @@ def require_arch(facts: DeviceFacts, arch: str) -> None:
     needed = (int(digits[:-1]), int(digits[-1]))
     exact = not arch[-1].isdigit()
     if facts.compute_capability < needed or (exact and facts.compute_capability != needed):
-        here = "".join(map(str, facts.compute_capability))
         raise HostError(
-            f"the kernels are for {arch}, but {facts.name} is sm_{here}; "
-            f"compile them for target 'cuda -arch=sm_{here}'"
+            f"the kernels are for {arch}, but {facts.name} is {facts.arch}; "
+            f"compile them for target 'cuda -arch={facts.arch}'"
         )

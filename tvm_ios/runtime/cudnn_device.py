@@ -91,8 +91,7 @@ class CudnnDevice:
     def device_name(self) -> str:
         """What its algorithms are kept under, with the version of cuDNN."""
         facts = self._device.facts
-        major, minor = facts.compute_capability
-        return f"{facts.name} (sm_{major}{minor})"
+        return f"{facts.name} ({facts.arch})"
 
     def lend(self, stream: int) -> int:
         """A handle that works on this stream, until it is given back.

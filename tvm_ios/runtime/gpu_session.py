@@ -41,8 +41,7 @@ class GpuDevice:
     @property
     def name(self) -> str:
         """What its prices are kept under."""
-        major, minor = self.facts.compute_capability
-        return f"{self.facts.name} (sm_{major}{minor}), {self._driver}"
+        return f"{self.facts.name} ({self.facts.arch}), {self._driver}"
 
     @property
     def executor_digest(self) -> str:
@@ -68,8 +67,7 @@ class GpuDevice:
 
     @property
     def _driver(self) -> str:
-        version = self.facts.driver_version
-        return f"driver for CUDA {version // 1000}.{version % 1000 // 10}"
+        return f"driver for CUDA {self.facts.driver_cuda}"
 
 
 class GpuSession:
