@@ -39,7 +39,7 @@ from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.artifact import export_artifact
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cudnn_convolution import CudnnOffload
-from tvm_ios.runtime.device import require_cpu, require_cuda
+from tvm_ios.runtime.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
@@ -49,7 +49,7 @@ from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.verify import verify_plan
-from tvm_ios.targets import is_gpu_target, require_known_target
+from tvm_ios.targets import require_known_target
 from tvm_ios.tune_report import TuneReport
 
 __all__ = [

@@ -36,6 +36,7 @@ from tvm_ios.relay.conversion import Conversion
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.runtime.cudnn_library import load_cudnn
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
@@ -53,7 +54,6 @@ from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.targets import (
     gpu_of,
-    is_gpu_target,
     require_cudnn,
     require_lanes,
     require_streams,

@@ -7,12 +7,12 @@ import tvm
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import default_lanes, host_target
 from tvm_ios.runtime.cudnn_convolution import CudnnOffload
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.runtime.gpu_session import GpuDevice
 from tvm_ios.runtime.measuring import MeasuringDevice
 
 __all__ = [
     "gpu_of",
-    "is_gpu_target",
     "require_cudnn",
     "require_known_target",
     "require_lanes",
@@ -26,11 +26,6 @@ MAX_STREAMS = 32
 ``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
 TVM_GUESS = "sm_50"
 """What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
-
-
-def is_gpu_target(target: tvm.target.Target) -> bool:
-    """Whether a target is a GPU of NVIDIA."""
-    return str(target.kind.name) == "cuda"
 
 
 def require_known_target(target: tvm.target.Target) -> None:

@@ -27,11 +27,12 @@ from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.scheduling import measured_search_options, settle_splits
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.targets import is_gpu_target, require_lanes, require_streams
+from tvm_ios.targets import require_lanes, require_streams
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 

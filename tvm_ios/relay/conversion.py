@@ -23,6 +23,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.primitive import call_attribute
+from tvm_ios.runtime.device import is_gpu_target
 
 __all__ = ["AS_IT_IS", "Conversion", "convert", "require_float32_kernels"]
 
@@ -174,7 +175,7 @@ def _accumulating_in(acc_type: str) -> Iterator[None]:
 
 
 def _require_right_kernels(module: tvm.IRModule, target: tvm.target.Target) -> None:
-    if str(target.kind.name) != "cuda":
+    if not is_gpu_target(target):
         return
 
     def visit(expression: relay.Expr) -> None:
@@ -228,7 +229,7 @@ def require_float32_kernels(
     OptionError
         If there is such a kernel.
     """
-    if str(target.kind.name) != "cuda":
+    if not is_gpu_target(target):
         return
     text = str(module.astext(show_meta_data=False))
     if HALF in text or 'data_layout="NHWC"' not in text:

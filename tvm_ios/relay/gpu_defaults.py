@@ -18,6 +18,8 @@ from tvm.autotvm.task.space import (
     get_factors,
 )
 
+from tvm_ios.runtime.device import is_gpu_target
+
 __all__ = ["default_gpu_kernels", "default_tiles"]
 
 FEWEST_BLOCKS = 264
@@ -41,7 +43,7 @@ def default_gpu_kernels() -> Iterator[None]:
 
     def choose(config: Any, log: Sequence[Any]) -> None:
         target = tvm.target.Target.current()
-        if log or target is None or target.kind.name != "cuda" or not _is_convolution(config):
+        if log or target is None or not is_gpu_target(target) or not _is_convolution(config):
             imitate(config, log)
             return
         sizes = [config.space_map[name].product for name in _SPACE]

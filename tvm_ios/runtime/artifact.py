@@ -19,7 +19,7 @@ from tvm_ios.errors import ArtifactError, PlanError
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_native import compile_streams_object
 from tvm_ios.runtime.cudnn_device import FactStore
-from tvm_ios.runtime.device import require_cpu, require_cuda
+from tvm_ios.runtime.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
@@ -63,7 +63,7 @@ def export_artifact(
     verify_plan(plan)
     path = Path(path)
     addons = [str(compile_runtime_object())]
-    if _is_cuda(_device_target(factory.target)):
+    if is_gpu_target(_device_target(factory.target)):
         addons.append(str(compile_streams_object()))
     with_plan = _attach_plan(factory, plan)
     try:
@@ -126,7 +126,7 @@ def load(
     path = Path(path)
     identity = read_footer(path)
     target = tvm.target.Target(identity.target)
-    ordinal = require_cuda(device) if _is_cuda(target) else None
+    ordinal = require_cuda(device) if is_gpu_target(target) else None
     if ordinal is None:
         require_cpu(device)
     any_model = any_processor_model or ordinal is not None
@@ -191,7 +191,7 @@ def _attach_plan(
 def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:
     here = read_processor()
     target = _device_target(target)
-    host = (target.host or tvm.target.Target("llvm")) if _is_cuda(target) else target
+    host = (target.host or tvm.target.Target("llvm")) if is_gpu_target(target) else target
     return ArtifactIdentity(
         plan_version=PLAN_VERSION,
         tvm_version=tvm.__version__,
@@ -209,7 +209,3 @@ def _device_target(target: Any) -> tvm.target.Target:
         return target
     targets = target.values() if hasattr(target, "values") else target
     return next(tvm.target.Target(entry) for entry in targets)
-
-
-def _is_cuda(target: tvm.target.Target) -> bool:
-    return str(target.kind.name) == "cuda"

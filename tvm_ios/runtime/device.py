@@ -1,4 +1,4 @@
-"""Which devices a plan can run on."""
+"""Which devices a plan can run on, and which targets are for which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import tvm
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["require_cpu", "require_cuda"]
+__all__ = ["is_gpu_target", "require_cpu", "require_cuda"]
+
+
+def is_gpu_target(target: tvm.target.Target) -> bool:
+    """Whether a target is a GPU of NVIDIA."""
+    return str(target.kind.name) == "cuda"
 
 
 def require_cpu(device: Any) -> None:

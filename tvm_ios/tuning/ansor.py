@@ -15,6 +15,7 @@ import tvm
 
 from tvm_ios.errors import TuningError
 from tvm_ios.progress import ProgressListener
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.tuning.ansor_history import apply_history, known_records
 from tvm_ios.tuning.ansor_run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor_tasks import KernelTask, extract_tasks
@@ -80,7 +81,7 @@ class AnsorBackend:
         run = TuningRun(
             records=records,
             options=options,
-            gpu=target.kind.name == "cuda",
+            gpu=is_gpu_target(target),
             progress=progress,
             begin=begin,
             rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},

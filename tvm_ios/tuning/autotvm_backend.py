@@ -23,6 +23,7 @@ from tvm.autotvm.tuner import RandomTuner, Tuner, XGBTuner
 from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
 from tvm_ios.progress import Progress, ProgressListener
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.tuning.autotvm_tasks import (
     KernelTask,
     Layout,
@@ -71,7 +72,7 @@ class AutoTvmBackend:
             If the log cannot be written.
         """
         begin = time.monotonic()
-        gpu = target.kind.name == "cuda"
+        gpu = is_gpu_target(target)
         tuner_name = options.tuner_for(gpu=gpu)
         _require_tuner(tuner_name)
         if options.rpc_tracker is not None:
