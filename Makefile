@@ -12,22 +12,29 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench setup
+.PHONY: help demo test test-all check bench setup
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## tune two networks on this machine and print the comparison
 	$(PY) -m tvm_ios demo
 
-test: $(READY) ## run every test
-	$(PY) -m pytest
+# A worker a core, as many as memory has room for; tests that need quiet cores come last, one by one.
+PYTEST := $(PY) -m pytest --numprocesses logical --maxprocesses 8 --no-loadscope-reorder \
+          --durations 20
+
+test: $(READY) ## run the tests, with two networks at full size
+	$(PYTEST) -m "not full"
+
+test-all: $(READY) ## run every test, with all networks at full size
+	$(PYTEST)
 
 check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
-	$(PY) -m pytest -m "not slow"
+	$(PYTEST) -m "not slow and not full"
 
 bench: $(READY) ## measure all networks into benchmarks/results
 	$(PY) -m tvm_ios bench

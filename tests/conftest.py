@@ -1,4 +1,4 @@
-"""What every test needs: all cores for TVM, a compile cache of its own, and child interpreters.
+"""What every test needs: all cores for TVM, a compile cache, child interpreters, and its turn.
 
 And, for those that measure on a device: a real RPC tracker with real servers on loopback, as TVM's
 documentation starts them.
@@ -7,6 +7,7 @@ documentation starts them.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +24,19 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadGroupScheduling
 
+from tvm_ios.cost.machine_mode import ModeWatch
 from tvm_ios.host.processor import default_lanes
 
 # Both are read when TVM or the compile cache is first used, so they are set before any test module
-# is imported. A user's cache and profile database must not decide what a test sees.
+# is imported. A user's cache and profile database must not decide what a test sees. Workers of
+# pytest-xdist share the cache of the session that started them.
 os.environ.setdefault("TVM_NUM_THREADS", str(default_lanes()))
-_CACHE = tempfile.mkdtemp(prefix="tvm-ios-tests-")
-os.environ["TVM_IOS_CACHE_DIR"] = _CACHE
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if not WORKER:
+    os.environ["TVM_IOS_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-ios-tests-")
+_CACHE = os.environ["TVM_IOS_CACHE_DIR"]
 
 # A shared machine makes deadlines of examples meaningless.
 settings.register_profile("tvm-ios", deadline=None)
@@ -37,12 +44,69 @@ settings.load_profile("tvm-ios")
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 StartServer = Callable[[str], "contextlib.AbstractContextManager[RpcDevice]"]
+ReferenceBuild = Callable[..., Any]
 START_S = 60
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the session's cache."""
-    shutil.rmtree(_CACHE, ignore_errors=True)
+    if not WORKER:
+        shutil.rmtree(_CACHE, ignore_errors=True)
+
+
+# ---- Whose turn it is ----
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with the most slow tests come first, and tests that need quiet cores last."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    for item in items:
+        if item.get_closest_marker("quiet"):
+            item.add_marker(pytest.mark.xdist_group("quiet"))
+    items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, -slow[item.path]))
+
+
+class _Scheduling(LoadGroupScheduling):
+    """A file's tests share a worker, and with it fixtures; a group's share one across files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if group == nodeid else group
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
+    """What ``pytest -n`` gives to whom."""
+    return _Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let tests run side by side, but no other one beside a test that needs quiet cores.
+
+    Quiet ones come last, so they wait for what the other workers have begun, and for no more.
+    """
+    if not WORKER:
+        return (yield)
+    quiet = item.get_closest_marker("quiet")
+    with (Path(_CACHE) / "turn").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX if quiet else fcntl.LOCK_SH)
+        return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _impatient() -> Iterator[None]:
+    """Nobody waits for a quiet machine while other tests keep it busy; fakes wait in no time."""
+    begin = ModeWatch.__init__
+
+    def impatient(watch: ModeWatch, *arguments: Any, **options: Any) -> None:
+        begin(watch, *arguments, **options)
+        if watch._sleep_s is time.sleep:
+            watch.patience_left_s = 0.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModeWatch, "__init__", impatient)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +186,32 @@ def branching() -> tuple[Any, dict[str, Any]]:
         shape = [int(extent) for extent in var.checked_type.shape]
         params[var.name_hint] = tvm.nd.array(random.uniform(-0.5, 0.5, shape).astype("float32"))
     return mod, params
+
+
+@pytest.fixture(scope="session")
+def reference_build() -> ReferenceBuild:
+    """``relay.build`` of TVM, for tests that only want to know what TVM answers.
+
+    It folds no constants and simplifies nothing: weights are laid out at run time, by the same
+    kernels and with the same bits (``test_reference.py``). TVM folds by compiling and running a
+    program for each constant, and simplifies by inferring types some 25 times; together that is
+    most of a build.
+    """
+    import tvm
+    from tvm import relay
+
+    from tvm_ios.host import cached_libinfo
+
+    idle = ["FoldConstant", "SimplifyExpr", "SimplifyExprPostAlterOp"]
+
+    def build(module: Any, params: Any, target: str, opt_level: int = 3) -> Any:
+        with (
+            cached_libinfo(),
+            tvm.transform.PassContext(opt_level=opt_level, disabled_pass=idle),
+        ):
+            return relay.build(module, target=target, params=params)
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,21 +47,18 @@ class Net:
         return executor.get_output(0).numpy()
 
 
-def make_net(mod: tvm.IRModule, params: dict[str, tvm.nd.NDArray], seed: int = 0) -> Net:
+def make_net(build: Callable[..., Any], mod: tvm.IRModule, params: dict[str, Any]) -> Net:
     shape = [int(extent) for extent in mod["main"].params[0].type_annotation.shape]
-    image = np.random.default_rng(seed).standard_normal(shape).astype("float32")
-    with tvm.transform.PassContext(opt_level=3):
-        stock = graph_executor.GraphModule(
-            relay.build(mod, target=TARGET, params=params)["default"](tvm.cpu())
-        )
+    image = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    stock = graph_executor.GraphModule(build(mod, params, TARGET)["default"](tvm.cpu()))
     stock.set_input("data", image)
     stock.run()
     return Net(mod, params, image, stock.get_output(0).numpy())
 
 
 @pytest.fixture(scope="module")
-def net(branching: tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]) -> Net:
-    return make_net(*branching)
+def net(branching: tuple[tvm.IRModule, dict[str, Any]], reference_build: Callable[..., Any]) -> Net:
+    return make_net(reference_build, *branching)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +85,10 @@ def tuned(net: Net, database: Path) -> tvm_ios.CompiledModel:
 
 
 @pytest.mark.slow
-def test_a_real_network_is_tuned_exported_and_right(tmp_path: Path) -> None:
-    squeeze = make_net(*squeezenet(image_size=48))
+def test_a_real_network_is_tuned_exported_and_right(
+    reference_build: Callable[..., Any], tmp_path: Path
+) -> None:
+    squeeze = make_net(reference_build, *squeezenet(image_size=48))
     tuned = tvm_ios.tune(
         squeeze.mod,
         squeeze.params,

@@ -27,7 +27,7 @@ def script():
     [
         "Inception V3",
         "SqueezeNet",
-        pytest.param("RandWire", marks=pytest.mark.slow),
+        pytest.param("RandWire", marks=[pytest.mark.slow, pytest.mark.full]),
         pytest.param("NasNet-A", marks=pytest.mark.slow),
     ],
 )

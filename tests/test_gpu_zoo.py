@@ -1,4 +1,4 @@
-"""Every network of the zoo, compiled for an H100 by the real nvcc, exported, and loaded again.
+"""Networks of the zoo, compiled for an H100 by the real nvcc, exported, and loaded again.
 
 Nothing here has a GPU: what loads is TVM, its modules and our executor, under a stand-in for CUDA.
 Images are smaller than usual, which changes no operator's kind and keeps nearly all kernels.
@@ -33,6 +33,7 @@ SMALLER = {
     "randwire": partial(randwire, image_size=64),
     "squeezenet": partial(squeezenet, image_size=64),
 }
+ALWAYS = ("randwire_small", "squeezenet")
 LOAD = """
 import json, sys
 import numpy as np
@@ -54,7 +55,10 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [*ALWAYS, *(pytest.param(n, marks=pytest.mark.full) for n in MODEL_NAMES if n not in ALWAYS)],
+)
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
     from tvm_ios.compiled import build_model, lower_schedule
     from tvm_ios.search.baselines import greedy_schedule

@@ -104,6 +104,7 @@ def test_small_network_agrees_with_numpy(compare_with_numpy):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_large_network_agrees_with_numpy(compare_with_numpy):
     def forward(layers, image):
         v1 = layers.conv("conv0", image, stride=2, padding=0)

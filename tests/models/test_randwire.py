@@ -82,6 +82,7 @@ def test_small_network_agrees_with_numpy(compare_with_numpy):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_large_network_agrees_with_numpy(compare_with_numpy):
     wirings = published_wirings()
 

@@ -123,7 +123,7 @@ def test_kernels_prepared_at_a_lower_level_are_not_altered_by_the_build(nets):
         staged = build(plain, nets.target)
     assert any(name.startswith("conv2d") for name in staged.operator_names)
     values = nets.random_input(module)
-    expected = nets.stock(module, params, values)[0]
+    expected = nets.reference(module, params, values)[0]
     actual = nets.run(staged.factory, values)[0]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 

@@ -42,8 +42,8 @@ def pad(nets, output, *inputs):
 def check(nets, module, params):
     padded, count = pad_channels(module, params, nets.target)
     image = nets.random_input(module)
-    expected = nets.stock(module, params, image)
-    for result, wanted in zip(nets.stock(padded, None, image), expected, strict=True):
+    expected = nets.reference(module, params, image)
+    for result, wanted in zip(nets.reference(padded, None, image), expected, strict=True):
         scale = max(1.0, float(np.abs(wanted).max()))
         np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-5 * scale)
     return padded, count
@@ -226,7 +226,11 @@ def test_random_networks_compute_the_same(nets, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("network", "convolutions"), [(by_name("nasnet_small_c44"), 49), (squeezenet, 1)]
+    ("network", "convolutions"),
+    [
+        pytest.param(by_name("nasnet_small_c44"), 49, marks=pytest.mark.full),
+        (squeezenet, 1),
+    ],
 )
 def test_networks_compute_the_same(nets, network, convolutions):
     module, params = network()

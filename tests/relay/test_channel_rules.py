@@ -118,8 +118,8 @@ def test_results_stay(nets):
     padded, count = pad_channels(module, params, nets.target)
     assert count == len(STEPS) + len(CUT) + len(HEADS)
     image = nets.random_input(module)
-    expected = nets.stock(module, params, image)
-    for result, wanted in zip(nets.stock(padded, None, image), expected, strict=True):
+    expected = nets.reference(module, params, image)
+    for result, wanted in zip(nets.reference(padded, None, image), expected, strict=True):
         assert np.isfinite(wanted).all()
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
 

@@ -66,7 +66,7 @@ def assert_merges_right(nets, module, params, *, opt_level=3, conversion=AS_IT_I
         partitioned = rewrite(prepared.module, merged_schedule(extraction.graph))
         staged = build(partitioned, nets.target)
     data = nets.random_input(module)
-    expected = nets.stock(module, params, data)
+    expected = nets.reference(module, params, data)
     actual = nets.run(staged.factory, data)
     for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=atol)
@@ -218,7 +218,7 @@ def test_a_stage_by_itself(nets):
         call = extraction.calls[index]
         data = relay.var("data", shape=shape)
         alone = relay.Function([data], relay.Call(call.op, [data, *call.args[1:]]))
-        expected = nets.stock(tvm.IRModule.from_expr(alone), None, operand)[0]
+        expected = nets.reference(tvm.IRModule.from_expr(alone), None, operand)[0]
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 
 

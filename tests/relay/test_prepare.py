@@ -128,7 +128,7 @@ def test_shared_operators_are_not_duplicated(nets):
     assert "SimplifyExpr" in prepared.notes[0]
     assert operator_names(prepared.module).count("nn.contrib_conv2d_NCHWc") == 1
     data = nets.random_input(module)
-    expected = nets.stock(module, params, data)[0]
+    expected = nets.reference(module, params, data)[0]
     np.testing.assert_allclose(
         nets.stock(prepared.module, None, data)[0], expected, rtol=1e-5, atol=1e-6
     )
@@ -161,7 +161,7 @@ def test_weights_may_be_inputs(nets):
     assert "stay inputs" in prepared.notes[0]
     data = nets.random_input(module)
     inputs = [data, *(params[var.name_hint].numpy() for var in module["main"].params[1:])]
-    expected = nets.stock(module, params, data)[0]
+    expected = nets.reference(module, params, data)[0]
     actual = nets.stock(prepared.module, None, *inputs)[0]
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 

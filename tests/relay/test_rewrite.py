@@ -169,7 +169,7 @@ def test_the_merged_convolution_is_the_concatenation(nets, batch):
     assert not any("slice" in name or "concatenate" in name for name in names)
     assert "conv2d_0+conv2d_1" in names
     data = nets.random_input(module)
-    (expected,) = nets.stock(module, params, data)
+    (expected,) = nets.reference(module, params, data)
     staged = build(partitioned, nets.target)
     for outputs in (nets.stock(partitioned, None, data), nets.run(staged.factory, data)):
         np.testing.assert_allclose(outputs[0], expected, rtol=1e-4, atol=1e-5)
@@ -188,7 +188,7 @@ def test_in_another_order_it_is_not(nets):
     assert sum("slice" in name for name in names) == 2
     assert "concatenate_0" in names
     data = nets.random_input(module)
-    (expected,) = nets.stock(module, params, data)
+    (expected,) = nets.reference(module, params, data)
     (actual,) = nets.stock(partitioned, None, data)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
@@ -204,7 +204,7 @@ def test_a_member_with_another_reader_is_sliced_too(nets, batch):
     data = nets.random_input(module)
     staged = build(partitioned, nets.target)
     for ours, theirs in zip(
-        nets.run(staged.factory, data), nets.stock(module, params, data), strict=True
+        nets.run(staged.factory, data), nets.reference(module, params, data), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
@@ -315,7 +315,7 @@ def test_awkward_dataflow_still_runs_right(nets):
     prepared = prepare(module, params, nets.target)
     graph = extract(prepared.module).graph
     data = nets.random_input(module)
-    expected = nets.stock(module, params, data)
+    expected = nets.reference(module, params, data)
     for schedule in (sequential_schedule(graph), greedy_schedule(graph)):
         partitioned = rewrite(prepared.module, schedule)
         parsed = relay.fromtext(partitioned.astext())
@@ -335,7 +335,7 @@ def test_unbound_weights_stay_inputs(nets):
     graph = extract(prepared.module).graph
     partitioned = rewrite(prepared.module, greedy_schedule(graph))
     values = nets.random_input(module)
-    expected = nets.stock(module, params, values)[0]
+    expected = nets.reference(module, params, values)[0]
     weights = [params[var.name_hint].numpy() for var in module["main"].params[1:]]
     actual = nets.run(build(partitioned, nets.target).factory, values, *weights)[0]
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)

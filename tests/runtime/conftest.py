@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import select
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ import pytest
 
 from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
 
+SCENARIO_S = 1200
+"""Longest time for a scenario under the stand-in for CUDA."""
 RandomJson = Callable[[random.Random], "tuple[str, list[Placement]]"]
 
 
@@ -217,17 +223,16 @@ def _concat_views(graph: dict[str, Any]) -> tuple[ConcatView | None, ...]:
     return tuple(views)
 
 
-@cache
-def _build(seed: int, size: int, opt_level: int) -> BuiltModule:
+def _build(
+    reference_build: Callable[..., Any], seed: int, size: int, opt_level: int
+) -> BuiltModule:
     import tvm
-    from tvm import relay
     from tvm.contrib import graph_executor
 
     from tvm_ios.host import host_target
 
     module, params = _random_relay(seed, size)
-    with tvm.transform.PassContext(opt_level=opt_level):
-        factory = relay.build(module, host_target(), params=params)
+    factory = reference_build(module, params, host_target(), opt_level=opt_level)
     stock = graph_executor.GraphModule(factory["default"](tvm.cpu()))
     data = np.random.default_rng(seed).standard_normal((1, 16, 8, 8)).astype("float32")
     stock.run(data=data)
@@ -242,12 +247,12 @@ def _build(seed: int, size: int, opt_level: int) -> BuiltModule:
 
 
 @pytest.fixture(scope="session")
-def build_random() -> Callable[..., BuiltModule]:
+def build_random(reference_build: Callable[..., Any]) -> Callable[..., BuiltModule]:
     """Compile a random branching module, once a session for equal arguments.
 
     Odd optimisation: level 2 keeps NCHW, so concatenations stay plain and may become views.
     """
-    return _build
+    return cache(partial(_build, reference_build))
 
 
 @pytest.fixture(scope="session")
@@ -284,9 +289,11 @@ def exported(
 class CudaStandIn:
     """Runs scenarios of ``cuda_child.py`` under the stand-in for the CUDA driver and runtime."""
 
-    library: Path
+    server: subprocess.Popen[str]
+    """The program that forks for each scenario."""
     folder: Path
-    models: dict[str, Path]
+    models: Path
+    """Compiled networks; all workers of a session share them."""
     wheel: Path
     """A folder of packages in which cuDNN's lies, its stand-in in it."""
 
@@ -294,47 +301,59 @@ class CudaStandIn:
         self, scenario: str, model: str | None = None, *, cudnn: bool = False, **arguments: Any
     ) -> dict[str, Any]:
         """What a scenario saw, on a network that is compiled once a session."""
-        if model is not None and model not in self.models:
-            folder = self.folder / model
-            folder.mkdir()
-            self._child({}, "build", model=model, folder=str(folder))
-            self.models[model] = folder
-        environment = {
-            "LD_PRELOAD": str(self.library),
-            "CUDA_STAND_IN_LOG": str(self.folder / "calls"),
-        }
-        if cudnn:
-            environment["PYTHONPATH"] = str(self.wheel)
+        environment = {"CUDA_STAND_IN_LOG": str(self.folder / "calls")}
+        packages = [str(self.wheel)] if cudnn else []
         if model is not None:
-            arguments["folder"] = str(self.models[model])
-            environment["CUDA_STAND_IN_ARGUMENTS"] = str(self.models[model] / "arguments.txt")
-        return self._child(environment, scenario, **arguments)
+            folder = self._compiled(model)
+            arguments["folder"] = str(folder)
+            environment["CUDA_STAND_IN_ARGUMENTS"] = str(folder / "arguments.txt")
+        return self._child(scenario, arguments, environment, packages)
+
+    def _compiled(self, model: str) -> Path:
+        folder = self.models / model
+        with (self.models / f"{model}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                with tempfile.TemporaryDirectory(dir=self.models) as unfinished:
+                    made = Path(unfinished) / model
+                    made.mkdir()
+                    self._child("build", {"model": model, "folder": str(made)}, {}, [])
+                    made.rename(folder)
+        return folder
 
     def _child(
-        self, environment: dict[str, str], scenario: str, **arguments: Any
+        self,
+        scenario: str,
+        arguments: dict[str, Any],
+        environment: dict[str, str],
+        packages: list[str],
     ) -> dict[str, Any]:
-        done = subprocess.run(
-            [
-                sys.executable,
-                str(Path(__file__).with_name("cuda_child.py")),
-                scenario,
-                json.dumps(arguments),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1200,
-            env=os.environ | environment,
-        )
-        assert done.returncode == 0, done.stderr
-        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        output, errors = self.folder / "output", self.folder / "errors"
+        request = {
+            "scenario": scenario,
+            "arguments": arguments,
+            "environment": environment,
+            "packages": packages,
+            "output": str(output),
+            "errors": str(errors),
+        }
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        answered, _, _ = select.select([self.server.stdout], [], [], SCENARIO_S)
+        if not answered:
+            os.killpg(self.server.pid, signal.SIGKILL)
+        status = self.server.stdout.readline()
+        assert status == "0\n", f"exit status {status!r}\n{errors.read_text()}"
+        result: dict[str, Any] = json.loads(output.read_text().splitlines()[-1])
         return result
 
 
 @pytest.fixture(scope="session")
 def cuda_stand_in(
     cuda_stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
-) -> CudaStandIn:
+) -> Iterator[CudaStandIn]:
     """The stand-in and what runs under it."""
     from tvm_ios.core.c_compiler import compile_shared
 
@@ -343,4 +362,16 @@ def cuda_stand_in(
     library = folder / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
     library.parent.mkdir(parents=True)
     library.symlink_to(compile_shared(source, ("-Wl,-soname,libcudnn.so.9",)))
-    return CudaStandIn(cuda_stand_in_library, folder, {}, folder / "wheel")
+    models = Path(os.environ["TVM_IOS_CACHE_DIR"]) / "cuda-models"
+    models.mkdir(exist_ok=True)
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("cuda_child.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # One thread: a fork has none of the others.
+        env=os.environ | {"LD_PRELOAD": str(cuda_stand_in_library), "OPENBLAS_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    yield CudaStandIn(server, folder, models, folder / "wheel")
+    server.communicate()

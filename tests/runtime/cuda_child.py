@@ -1,13 +1,18 @@
-"""Runs in a process of its own, under the stand-in for CUDA: ``cuda_child.py SCENARIO JSON``.
+"""Scenarios under the stand-in for CUDA, each in a process of its own.
 
-The executor, TVM, its host code and its module loader are the real ones. Each scenario prints what
-it saw as the last line, in JSON.
+The executor, TVM, its host code and its module loader are the real ones. This program imports them
+once and forks for each line of its input: a fork has touched nothing of CUDA or of TVM's threads
+yet, so it is as good as a new interpreter, and starts in no time. A line is the
+arguments of :func:`answer` in JSON and is answered by an exit status; what the scenario saw is the
+last line of the file ``output``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
+import os
 import sys
 import threading
 import warnings
@@ -22,6 +27,8 @@ import tvm
 from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
 from cuda_model import Model, network
 
+import tvm_ios.front_door
+import tvm_ios.pricing
 from tvm_ios.errors import TvmIosError
 from tvm_ios.runtime.cuda_order import StepKind
 from tvm_ios.runtime.plan import launches_before
@@ -348,7 +355,6 @@ def compiled(target, path):
     """A network from ``compile_schedule`` with real device code, exported and loaded."""
     from tvm.contrib import graph_executor
 
-    import tvm_ios
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.search.baselines import greedy_schedule
 
@@ -445,7 +451,32 @@ def life(model, graphs):
         module.trace()
 
 
+# ---- The program ----
+
+ROOMS = (cuda_model, cuda_pricing, cudnn_scenarios, sys.modules[__name__])
+
+
+def main():
+    """Answer requests until there are no more."""
+    gc.freeze()  # what was imported is no garbage, and scenarios often look for some
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if not child:
+            return answer(**request)
+        print(os.waitpid(child, 0)[1], flush=True)
+    return None
+
+
+def answer(scenario, arguments, environment, packages, output, errors):
+    """Run one scenario, here; what is printed goes to files."""
+    for path, number in ((os.devnull, 0), (output, 1), (errors, 2)):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.update(environment)
+    sys.path[:0] = packages
+    run = next(found for room in ROOMS if (found := getattr(room, scenario, None)))
+    print(json.dumps(run(**arguments)), flush=True)
+
+
 if __name__ == "__main__":
-    rooms = (cuda_model, cuda_pricing, cudnn_scenarios, sys.modules[__name__])
-    scenario = next(found for room in rooms if (found := getattr(room, sys.argv[1], None)))
-    print(json.dumps(scenario(**json.loads(sys.argv[2]))))
+    main()

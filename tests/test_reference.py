@@ -1,0 +1,33 @@
+"""The quick answers of TVM that tests compare with are those of the build that users make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_ios.models import squeezenet
+
+
+def answer(factory, image):
+    executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    executor.set_input("data", image)
+    executor.run()
+    return executor.get_output(0).numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=core-avx2"])
+@pytest.mark.parametrize("network", ["branching", "squeezenet"])
+def test_a_reference_has_the_bits_of_plain_tvm(network, target, branching, reference_build):
+    module, params = branching if network == "branching" else squeezenet(image_size=48)
+    shape = [int(extent) for extent in module["main"].params[0].type_annotation.shape]
+    image = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    with tvm.transform.PassContext(opt_level=3):
+        plain = relay.build(module, target=target, params=params)
+    expected = answer(plain, image)
+    assert expected.any()
+    actual = answer(reference_build(module, params, target), image)
+    np.testing.assert_array_equal(actual, expected)
