@@ -201,12 +201,14 @@ def reference_build() -> ReferenceBuild:
     from tvm import relay
 
     from tvm_ios.host import cached_libinfo
+    from tvm_ios.relay.layout_text import without_layout_text
 
     idle = ["FoldConstant", "SimplifyExpr", "SimplifyExprPostAlterOp"]
 
     def build(module: Any, params: Any, target: str, opt_level: int = 3) -> Any:
         with (
             cached_libinfo(),
+            without_layout_text(),
             tvm.transform.PassContext(opt_level=opt_level, disabled_pass=idle),
         ):
             return relay.build(module, target=target, params=params)

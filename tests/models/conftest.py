@@ -12,6 +12,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from tvm_ios.relay.layout_text import without_layout_text
+
 
 @dataclass(frozen=True)
 class NumpyLayers:
@@ -87,7 +89,7 @@ class Comparison:
         expected = forward(NumpyLayers(arrays), image.astype(np.float64))
         # What it simplifies is nothing in these networks, and takes it half of the build.
         idle = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
-        with tvm.transform.PassContext(opt_level=0, disabled_pass=idle):
+        with without_layout_text(), tvm.transform.PassContext(opt_level=0, disabled_pass=idle):
             library = relay.build(module, target="llvm")
         executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
         executor.set_input("data", image, **params)

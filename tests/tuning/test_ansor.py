@@ -24,11 +24,12 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import RecordError, TuningError
 from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small, randwire_small, squeezenet
+from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.search.baselines import greedy_schedule, make_schedule
 from tvm_ios.tuning import ansor_run
 from tvm_ios.tuning.ansor import AnsorBackend
-from tvm_ios.tuning.ansor_tasks import SWITCH, ansor_context, extract_tasks, hardware_params
+from tvm_ios.tuning.ansor_tasks import ansor_context, extract_tasks, hardware_params
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records import RecordFormat, read_records
@@ -231,9 +232,9 @@ def test_a_context_of_the_caller_goes_on_inside(tmp_path):
     ):
         current = PassContext.current()
         assert current.opt_level == 2
-        assert current.config[SWITCH]
+        assert current.config[ANSOR_SWITCH]
         assert "FoldScaleAxis" in [str(name) for name in current.disabled_pass]
-    assert SWITCH not in PassContext.current().config
+    assert ANSOR_SWITCH not in PassContext.current().config
 
 
 def test_nothing_is_left_of_a_context(tmp_path):
@@ -369,7 +370,7 @@ def test_stock_tvm_builds_with_our_log(tuned):
     value = random_input(mod)
     inputs, results = auto_scheduler.RecordReader(str(log)).read_lines()
     assert len(inputs) == len(results) == BATCH
-    with Spy([log]) as spy, PassContext(opt_level=3, config={SWITCH: True}):
+    with Spy([log]) as spy, PassContext(opt_level=3, config={ANSOR_SWITCH: True}):
         library = relay.build(mod, TARGET, params=params)
     assert len(spy.hits) == 1
     assert not spy.misses

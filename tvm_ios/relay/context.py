@@ -22,8 +22,17 @@ from tvm.ir.transform import PassContext
 from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 
-__all__ = ["applied_records_digest", "offline_tophub", "pass_context", "reason_of", "tvm_pipeline"]
+__all__ = [
+    "ANSOR_SWITCH",
+    "applied_records_digest",
+    "offline_tophub",
+    "pass_context",
+    "reason_of",
+    "tvm_pipeline",
+]
 
+ANSOR_SWITCH = "relay.backend.use_auto_scheduler"
+"""The key of a PassContext's configuration that makes TVM compile with Ansor's records."""
 DEFAULT_OPT_LEVEL = 2
 """The level of the context TVM has when nobody entered one."""
 

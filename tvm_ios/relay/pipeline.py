@@ -10,6 +10,7 @@ the caller watch only the caller's own context, so with either the pipeline runs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import PassContext
 
 from tvm_ios.relay.concatenation import sink_into_concatenations
-from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.context import ANSOR_SWITCH, tvm_pipeline
 from tvm_ios.relay.fold import fold_moved_constants
+from tvm_ios.relay.layout_text import without_layout_text
 from tvm_ios.relay.simplify import adds_to_itself, may_simplify
 
 __all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
@@ -72,7 +74,18 @@ def optimize(
     tvm.TVMError
         If TVM refuses the module.
     """
-    disabled = tuple(disabled)
+    with _layout_text():
+        return _optimize(module, params, target, opt_level, tuple(disabled), sink)
+
+
+def _optimize(
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.nd.NDArray],
+    target: tvm.target.Target,
+    opt_level: int,
+    disabled: tuple[str, ...],
+    sink: bool,
+) -> Optimized:
     if not _may_be_held_back():
         with tvm_pipeline(opt_level=opt_level, disabled=disabled):
             fused, rest = relay.optimize(module, target=target, params=dict(params))
@@ -96,6 +109,13 @@ def optimize(
 def only_from_fusion() -> list[Any]:
     """Instruments that hold back the part of the pipeline before fusion, where that is allowed."""
     return [_FromFusion()] if _may_be_held_back() else []
+
+
+def _layout_text() -> AbstractContextManager[None]:
+    """Written only where somebody reads it: in the keys of Ansor's workloads."""
+    if PassContext.current().config.get(ANSOR_SWITCH):
+        return nullcontext()
+    return without_layout_text()
 
 
 def _may_be_held_back() -> bool:

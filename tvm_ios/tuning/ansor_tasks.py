@@ -25,13 +25,11 @@ from tvm.auto_scheduler.relay_integration import TracingEnvironment, TracingMode
 
 from tvm_ios.errors import TuningError
 from tvm_ios.relay import is_prepared, prepare
-from tvm_ios.relay.context import pass_context, reason_of, tvm_pipeline
+from tvm_ios.relay.context import ANSOR_SWITCH, pass_context, reason_of, tvm_pipeline
 from tvm_ios.relay.pipeline import UNSHARER
 
 __all__ = ["KernelTask", "ansor_context", "extract_tasks", "hardware_params", "workloads_of"]
 
-SWITCH = "relay.backend.use_auto_scheduler"
-"""The configuration that makes TVM ask Ansor for schedules."""
 LAYOUT_REWRITE = "AutoSchedulerLayoutRewrite"
 """The pass that lays weights out as the best records want them."""
 
@@ -73,7 +71,7 @@ def ansor_context() -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     scope.silent = True
     try:
-        with pass_context(disabled=[LAYOUT_REWRITE], config={SWITCH: True}):
+        with pass_context(disabled=[LAYOUT_REWRITE], config={ANSOR_SWITCH: True}):
             yield
     finally:
         logger.setLevel(level)
