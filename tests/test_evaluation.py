@@ -68,6 +68,7 @@ def expected(found: Evaluation, image: np.ndarray) -> np.ndarray:
     return output
 
 
+@pytest.mark.slow
 def test_all_contestants_are_there(found: Evaluation) -> None:
     ours = {SEQUENTIAL, GREEDY, *IOS_STRATEGIES}
     assert set(found.models) == ours
@@ -78,6 +79,7 @@ def test_all_contestants_are_there(found: Evaluation) -> None:
     assert found.best_stock in {STOCK_ONE, STOCK_ALL}
 
 
+@pytest.mark.slow
 def test_schedules_are_right_and_keep_to_their_strategies(found: Evaluation) -> None:
     for name, model in found.models.items():
         verify_schedule(model.schedule, model.graph)
@@ -89,6 +91,7 @@ def test_schedules_are_right_and_keep_to_their_strategies(found: Evaluation) -> 
     assert all(len(stage.groups) == 1 for stage in found.models[SEQUENTIAL].schedule.stages)
 
 
+@pytest.mark.slow
 def test_everyone_computes_what_stock_tvm_computes(
     found: Evaluation, image: np.ndarray, expected: np.ndarray
 ) -> None:
@@ -107,6 +110,7 @@ def test_everyone_computes_what_stock_tvm_computes(
             check(executor.get_output(0).numpy(), expected, **tolerance)
 
 
+@pytest.mark.slow
 def test_prices_and_trace_are_of_the_ios_schedule(found: Evaluation) -> None:
     model = found.models[IOS]
     assert len(found.stage_prices_ns) == len(model.schedule.stages)
@@ -116,6 +120,7 @@ def test_prices_and_trace_are_of_the_ios_schedule(found: Evaluation) -> None:
     assert found.counters.priced > 0
 
 
+@pytest.mark.slow
 def test_text_tells_the_comparison_and_what_was_kept(
     found: Evaluation, steps: list[Progress]
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(
             np.testing.assert_array_equal(net.run(executor), net.expected)
 
 
+@pytest.mark.slow
 def test_operators_that_are_not_split_compute_the_same(
     net: Net, plain: tvm_ios.CompiledModel
 ) -> None:
@@ -187,6 +188,7 @@ def test_operators_that_are_not_split_compute_the_same(
         np.testing.assert_array_equal(net.run(executor), net.expected)
 
 
+@pytest.mark.slow
 def test_a_schedule_survives_its_json(net: Net, plain: tvm_ios.CompiledModel) -> None:
     stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
     compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored)
@@ -226,6 +228,7 @@ def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]
     return (*stages[:position], merged, *stages[position:])
 
 
+@pytest.mark.slow
 def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net: Net) -> None:
     scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="greedy")
     with tvm.transform.PassContext(opt_level=3):
@@ -337,6 +340,7 @@ def test_an_unreadable_database_is_refused_before_any_work(net: Net, tmp_path: P
     assert path.read_bytes() == b"no database at all" * 100
 
 
+@pytest.mark.slow
 def test_a_schedule_of_another_graph_is_refused(net: Net) -> None:
     mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("data", shape=(1, 16, 8, 8))))
     other = tvm_ios.compile_schedule(mod, {}, TARGET).schedule

@@ -23,6 +23,8 @@ from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.options import TuningOptions
 
+pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
+
 # A busy machine is no concern of these tests: no waiting for its fast mode, no price flagged.
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
@@ -59,7 +61,6 @@ def devices_of_prices(folder: Path) -> dict[str, int]:
     return dict(rows)
 
 
-@pytest.mark.slow
 def test_prices_of_a_device_are_its_own_and_kept(branching, loopback_tracker, tmp_path):
     model = tune(branching, loopback_tracker, tmp_path, lanes=1)
     report = model.report()
@@ -87,7 +88,6 @@ def test_a_tracker_without_the_device_is_named(branching, bare_tracker, tmp_path
         tune(branching, bare_tracker, tmp_path)
 
 
-@pytest.mark.slow
 def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
     network = squeezenet(image_size=64)
     model = tune(network, loopback_tracker, tmp_path, time_budget=10)
@@ -99,7 +99,6 @@ def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
     assert loopback_tracker.becomes_free()
 
 
-@pytest.mark.slow
 def test_kernels_and_stages_are_measured_on_one_device(branching, loopback_tracker, tmp_path):
     model = tune(
         branching,
@@ -118,7 +117,6 @@ def test_kernels_and_stages_are_measured_on_one_device(branching, loopback_track
     assert loopback_tracker.becomes_free()
 
 
-@pytest.mark.slow
 def test_a_server_killed_while_it_prices_costs_nothing_but_an_error(
     branching, start_rpc_server, tmp_path
 ):
@@ -139,7 +137,6 @@ def test_a_server_killed_while_it_prices_costs_nothing_but_an_error(
         assert device.becomes_free()
 
 
-@pytest.mark.slow
 def test_an_interrupt_gives_the_device_back(branching, start_rpc_server, tmp_path):
     def interrupt(step: Progress) -> None:
         if step.phase == "search" and (step.done or 0) > 0:
@@ -152,7 +149,6 @@ def test_an_interrupt_gives_the_device_back(branching, start_rpc_server, tmp_pat
         assert device.becomes_free()
 
 
-@pytest.mark.slow
 def test_the_command_prices_on_the_device_too(
     branching, loopback_tracker, tmp_path, monkeypatch, capsys
 ):

@@ -472,6 +472,7 @@ def _every_operator():
     return relay.transform.InferType()(tvm.IRModule.from_expr(function)), params
 
 
+@pytest.mark.slow
 def test_the_reference_is_what_tvm_computes_on_the_cpu():
     import tvm
     from tvm import relay

@@ -165,6 +165,7 @@ def test_a_closed_runner_prices_nothing(built: BuiltModel) -> None:
         prices.price(prices.graph, [Stage(((convolutions(prices.graph)[0],),))])
 
 
+@pytest.mark.slow
 def test_a_prepared_module_is_priced_by_itself(built: BuiltModel, tmp_path: Path) -> None:
     database = tmp_path / "prices.sqlite"
     with measured_cost_model(built.prepared, lanes=1, database=database, options=MEASURE) as prices:

@@ -17,6 +17,7 @@ def test_this_environment_is_ready(run_python):
     assert done.stdout.endswith("The CPU path is ready.\n")
 
 
+@pytest.mark.slow
 def test_json_holds_the_same_facts(run_python):
     done = run_python("-m", "tvm_ios", "doctor", "--json", TVM_NUM_THREADS="1")
     report = json.loads(done.stdout)
@@ -32,6 +33,7 @@ def test_no_tvm_is_told_with_the_command_that_mends_it(run_python):
     assert "MISSING: no TVM found; run `tvm-ios install-tvm`" in done.stdout
 
 
+@pytest.mark.slow
 def test_no_compiler_is_told_with_the_command_that_mends_it(run_python, tmp_path):
     done = run_python("-m", "tvm_ios", "doctor", PATH=str(tmp_path), CC="")
     assert done.returncode == 1

@@ -14,6 +14,7 @@ def test_own_tvm_with_relay_is_left_alone(run_python, tmp_path):
     assert "it wins, nothing to install" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not wheel_is_installed(), reason="the TVM wheel is not installed here")
 def test_an_installed_wheel_is_recognised_and_left_as_it_is(run_python):
     done = run_python("-m", "tvm_ios", "install-tvm")
@@ -22,6 +23,7 @@ def test_an_installed_wheel_is_recognised_and_left_as_it_is(run_python):
     assert "the hook is up to date" in done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not wheel_is_installed(), reason="the TVM wheel is not installed here")
 def test_a_tvm_that_loses_its_name_to_the_wheel_is_mentioned(run_python, tmp_path):
     (tmp_path / "newer" / "tvm").mkdir(parents=True)

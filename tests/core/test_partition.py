@@ -111,6 +111,7 @@ def test_a_split_is_noted_and_prefers_narrow_places():
     assert "block op1 .. op7 with 7 operators was split into 2" in note
 
 
+@pytest.mark.slow
 def test_thousand_operators_of_every_shape():
     rng = random.Random(1)
     shapes = {

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from tvm_ios.host import GpuReport, LatencyMode, TvmReport
 from tvm_ios.host.report import HostReport, _gpu_hints, _thread_hints, describe_host
 
 FIT = TvmReport(origin="wheel", version="0.17", targets=("llvm", "cuda"), threads=1)
 
 
+@pytest.mark.slow
 def test_this_machine_is_fit():
     report = describe_host()
     assert isinstance(report, HostReport)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from tvm_ios.host import describe_tvm
 from tvm_ios.host.tvm_probe import TvmReport
 
 
+@pytest.mark.slow
 def test_the_tvm_of_this_environment_is_described():
     report = describe_tvm()
     assert report.problem is None

@@ -35,6 +35,7 @@ def test_plain_import_gives_relay_and_both_tuners(run_python):
     assert (tophub, leaked) == ("NONE", "False")
 
 
+@pytest.mark.slow
 def test_a_set_tophub_location_is_kept(run_python):
     program = "import os, tvm; print(os.environ['TOPHUB_LOCATION'])"
     assert ended_well(run_python("-c", program, TOPHUB_LOCATION="/srv")) == "/srv\n"
@@ -58,6 +59,7 @@ def test_without_site_there_is_no_tvm_and_no_noise(run_python):
     assert (ended_well(done), done.stderr) == ("None\n", "")
 
 
+@pytest.mark.slow
 def test_popen_worker_of_tvm_finds_the_same_tvm(run_python):
     program = (
         "from tvm.contrib.popen_pool import PopenWorker\n"
@@ -69,6 +71,7 @@ def test_popen_worker_of_tvm_finds_the_same_tvm(run_python):
     assert ended_well(run_python("-c", program)).endswith("here\n")
 
 
+@pytest.mark.slow
 def test_leaked_library_path_neither_misleads_nor_is_lost(run_python, tmp_path):
     (tmp_path / "libtvm.so").write_text("not a library")
     program = "import os, tvm; print(os.environ['TVM_LIBRARY_PATH'])"
@@ -94,12 +97,14 @@ def own_tvm(tmp_path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_own_tvm_with_relay_wins(run_python, own_tvm):
     program = "from tvm import relay; import tvm; print(tvm.__file__, relay.var('x').name_hint)"
     place = ended_well(run_python("-c", program, **own_tvm)).split()[0]
     assert Path(place).is_relative_to(own_tvm["PYTHONPATH"])
 
 
+@pytest.mark.slow
 def test_the_wheel_can_be_asked_for(run_python, own_tvm):
     place = ended_well(run_python("-c", PRINT_TVM, TVM_IOS_TVM="wheel", **own_tvm)).strip()
     assert Path(place).is_relative_to(WHEEL)
@@ -113,6 +118,7 @@ def tvm_without_relay(tmp_path) -> dict[str, str]:
     return {"PYTHONPATH": str(package.parent)}
 
 
+@pytest.mark.slow
 def test_tvm_without_relay_does_not_win(run_python, tvm_without_relay):
     place = ended_well(run_python("-c", PRINT_TVM, **tvm_without_relay)).strip()
     assert Path(place).is_relative_to(WHEEL)
@@ -123,6 +129,7 @@ def test_tvm_without_relay_can_be_asked_for(run_python, tvm_without_relay):
     assert Path(ended_well(done).strip()).is_relative_to(tvm_without_relay["PYTHONPATH"])
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_called_tvm_does_not_win(run_python, tmp_path):
     (tmp_path / "src" / "tvm" / "relay").mkdir(parents=True)
     place = ended_well(run_python("-c", PRINT_TVM, PYTHONPATH=str(tmp_path / "src"))).strip()
@@ -144,6 +151,7 @@ def driver_folder(tmp_path: Path, source: str) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
+@pytest.mark.slow
 def test_a_driver_is_used_and_the_stand_in_is_not(run_python, tmp_path):
     source = (Path(hook.__file__).parent / "native" / "libcuda_stub.c").read_text()
     environment = driver_folder(tmp_path, source + "int a_real_driver;\n")
@@ -152,6 +160,7 @@ def test_a_driver_is_used_and_the_stand_in_is_not(run_python, tmp_path):
     assert STUB.name not in maps
 
 
+@pytest.mark.slow
 def test_a_driver_before_cuda_12_is_completed_by_the_stand_in(run_python, tmp_path):
     source = (Path(hook.__file__).parent / "native" / "libcuda_stub.c").read_text()
     old = "\n".join(line for line in source.splitlines() if "cuTensorMap" not in line)

@@ -13,6 +13,7 @@ def builder(**options) -> NetworkBuilder:
     return NetworkBuilder(**(defaults | options))
 
 
+@pytest.mark.slow
 def test_every_unit_agrees_with_numpy(compare_with_numpy):
     net = builder(batch_size=2)
     value = net.convolution("conv", net.input, 6, kernel=(1, 3), padding=(0, 1))

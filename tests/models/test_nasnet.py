@@ -6,6 +6,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.models import count, nasnet_large, nasnet_small
 
 
+@pytest.mark.slow
 def test_totals_are_the_published_ones():
     totals = count(*nasnet_large())
     assert totals.units == 374

@@ -21,6 +21,7 @@ def published_wirings() -> list[Wiring]:
     ]
 
 
+@pytest.mark.slow
 def test_totals_on_the_published_edges_are_the_published_ones():
     totals = count(*randwire(wirings=published_wirings()))
     # The published table has 120: it counts the one-node sum that ends the first stage.
@@ -70,6 +71,7 @@ def stage(layers, name, wiring, value):
     return sum(nodes[sink] for sink in set(range(len(nodes))) - {a for a, _ in wiring.edges})
 
 
+@pytest.mark.slow
 def test_small_network_agrees_with_numpy(compare_with_numpy):
     wiring = watts_strogatz(9, seed=5)
 

@@ -56,6 +56,7 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+@pytest.mark.slow
 def test_ios_merges_what_pays(case, merging_prices):
     after = scheduled(case, cost_model=merging_prices)
     assert any(
@@ -161,6 +162,7 @@ def test_instruments_see_it_and_what_it_runs(case):
     assert names.names.index("tvm_ios.ScheduleOperators") < names.names.index("FuseOps")
 
 
+@pytest.mark.slow
 def test_the_whole_sequence_a_user_writes(case):
     module, params = case.network()
     passes = [

@@ -68,6 +68,7 @@ def check_same_bits(before, after):
     np.testing.assert_array_equal(results[0].view(np.uint32), results[1].view(np.uint32))
 
 
+@pytest.mark.slow
 def test_an_activation_goes_to_the_producers(nets):
     data = operand()
     joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)
@@ -78,6 +79,7 @@ def test_an_activation_goes_to_the_producers(nets):
     assert "annotation.stop_fusion" not in found
 
 
+@pytest.mark.slow
 def test_a_chain_of_activations_follows(nets):
     data = operand()
     joined = relay.concatenate([conv(nets, data, "a"), conv(nets, data, "b")], axis=1)

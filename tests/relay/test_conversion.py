@@ -183,6 +183,7 @@ def merged(extraction):
     return replace(plain, stages=tuple(stages))
 
 
+@pytest.mark.slow
 def test_a_model_that_is_converted_first_comes_out_the_same():
     mod, params = converted_model(*network(), TARGET, HALF_NHWC)
     assert params is None

@@ -73,6 +73,7 @@ def assert_merges_right(nets, module, params, *, opt_level=3, conversion=AS_IT_I
     return staged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -108,12 +109,14 @@ def test_plain_convolutions(nets, name):
     assert all(op.convolution.layout.startswith("NCHW/OIHW") for op in _convolutions(staged))
 
 
+@pytest.mark.slow
 def test_batches_are_copied(nets):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], batch=2)
     staged = assert_merges_right(nets, module, params)
     assert all(place.view is None for place in staged.placements)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["1x1 and 3x3", "even kernels off the middle"])
 def test_channels_last(nets, name):
     module, params = parallel_convolutions(nets, CASES[name])
@@ -124,6 +127,7 @@ def test_channels_last(nets, name):
     assert not any(isinstance(place.view, SliceView) for place in staged.placements)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_float16(nets, layout):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"])
@@ -133,22 +137,26 @@ def test_float16(nets, layout):
     assert merged.convolution.layout.endswith("float16/float16/float32")
 
 
+@pytest.mark.slow
 def test_strides(nets):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], strides=(2, 2), size=(9, 7))
     assert_merges_right(nets, module, params)
 
 
+@pytest.mark.slow
 def test_dilation(nets):
     kernels = [((3, 3), (2, 2)), ((1, 1), (0, 0))]
     module, params = parallel_convolutions(nets, kernels, dilation=(2, 2))
     assert_merges_right(nets, module, params, opt_level=2)
 
 
+@pytest.mark.slow
 def test_without_bias_or_activation(nets):
     module, params = parallel_convolutions(nets, CASES["1x3 and 3x1"], bias=False, activation=None)
     assert_merges_right(nets, module, params)
 
 
+@pytest.mark.slow
 def test_a_clipped_activation(nets):
     module, params = parallel_convolutions(
         nets, CASES["1x3 and 3x1"], activation=lambda value: relay.clip(value, 0.0, 0.5)

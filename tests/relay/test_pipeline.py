@@ -98,6 +98,7 @@ def test_nothing_is_folded_where_the_caller_disables_folding(nets):
     assert [value.tobytes() for value in kept] == [value.tobytes() for value in given]
 
 
+@pytest.mark.slow
 def test_passes_that_the_caller_requires_run_once_and_in_order(nets):
     with PassContext(opt_level=1, required_pass=["FoldConstant", "AlterOpLayout", "FuseOps"]):
         check_same(*batch_norms(nets), nets.target)

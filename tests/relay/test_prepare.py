@@ -122,6 +122,7 @@ def shared_twice(nets):
     return nets.finish(relay.concatenate([first, total], axis=1), data)
 
 
+@pytest.mark.slow
 def test_shared_operators_are_not_duplicated(nets):
     module, params = shared_twice(nets)
     prepared = prepare(module, params, nets.target)
@@ -185,6 +186,7 @@ def test_let_and_helper_functions_become_operators(nets):
     np.testing.assert_allclose(nets.stock(prepared, None, values)[0], result, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_preparing_twice_changes_nothing(nets):
     once = nets.prepared().module
     data, expected = nets.expected()

@@ -130,6 +130,7 @@ def test_a_workload_holds_scalar_constants(nets):
     assert len(workloads) == 2
 
 
+@pytest.mark.slow
 def test_a_workload_is_the_same_in_another_process():
     code = (
         "from tvm import relay; import tvm;"

@@ -157,6 +157,7 @@ def convolutions_of_data(graph):
     return next(tuple(row) for row in rows.values() if len(row) == 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2])
 def test_the_merged_convolution_is_the_concatenation(nets, batch):
     module, params, extraction = fire(nets, batch)
@@ -310,6 +311,7 @@ def awkward(nets):
     return nets.finish(output, data)
 
 
+@pytest.mark.slow
 def test_awkward_dataflow_still_runs_right(nets):
     module, params = awkward(nets)
     prepared = prepare(module, params, nets.target)

@@ -24,6 +24,7 @@ def svg_of(tmp_path, graph, schedule, **options) -> str:
     return path.read_text()
 
 
+@pytest.mark.slow
 def test_a_png_is_written(tmp_path, graph, schedule):
     path = tmp_path / "schedule.png"
     draw_schedule(graph, schedule, path, stage_latencies_ns=[10, 2000, 3000, 40, 5_000_000])

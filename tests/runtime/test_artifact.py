@@ -172,6 +172,7 @@ def test_the_plan_lies_in_the_graph_json(exported):
     assert "tvm_ios_plan" in graph["metadata"]
 
 
+@pytest.mark.slow
 def test_an_interpreter_with_a_live_module_exits(exported, run_python):
     built, path = exported
     script = (

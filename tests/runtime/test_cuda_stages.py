@@ -65,6 +65,7 @@ def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, mod
     assert seen["live"] == {}
 
 
+@pytest.mark.slow
 def test_tuning_keeps_a_schedule_on_several_streams(cuda_stand_in, tmp_path):
     seen = cuda_stand_in.run("tuned", network_name="small", database_folder=str(tmp_path))
     first, second = seen["runs"]

@@ -89,6 +89,7 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     assert_bit_equal(memory, built)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(seed=st.sampled_from(_QUICK), level=st.sampled_from(_LEVELS), schedule=st.integers(0, 10**6))
 def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):

@@ -16,6 +16,8 @@ from tvm_ios.runtime import remote_address, remote_connection
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection, pack_rows
 
+pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
+
 
 def address_of(device, **changes):
     return DeviceAddress(host=device.host, port=device.port, key=device.key, **changes)
@@ -102,7 +104,6 @@ def test_a_missing_compiler_is_named(loopback_tracker):
         RemoteConnection(address_of(loopback_tracker, cross_compiler="no-such-gcc -O1"))
 
 
-@pytest.mark.slow
 def test_a_compiler_for_another_processor_is_named(start_rpc_server, tmp_path):
     compiler = tmp_path / "other-gcc"
     compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho code > "$2"\n')
@@ -113,7 +114,6 @@ def test_a_compiler_for_another_processor_is_named(start_rpc_server, tmp_path):
         assert device.becomes_free()
 
 
-@pytest.mark.slow
 def test_a_closed_connection_gives_the_device_back(start_rpc_server):
     with start_rpc_server("once") as device:
         for _ in range(2):
@@ -139,7 +139,6 @@ def test_a_killed_server_is_named_and_told_how_to_start(start_rpc_server):
     assert f"python -m tvm.exec.rpc_server --tracker {device.address} --key doomed" in message
 
 
-@pytest.mark.slow
 def test_a_server_that_stops_answering_is_given_up(start_rpc_server, monkeypatch):
     monkeypatch.setattr(remote_connection, "ANSWER_LIMIT_S", 1)
     with start_rpc_server("frozen") as device:
@@ -152,7 +151,6 @@ def test_a_server_that_stops_answering_is_given_up(start_rpc_server, monkeypatch
         assert time.monotonic() - start < 30
 
 
-@pytest.mark.slow
 def test_a_host_that_is_gone_does_not_keep_the_device(start_rpc_server, monkeypatch):
     monkeypatch.setattr(remote_connection, "IDLE_LIMIT_S", 1)
     with start_rpc_server("left") as device:

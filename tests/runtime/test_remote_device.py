@@ -12,6 +12,8 @@ from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.runtime.stage_runner import NativeStageRunner
 
+pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
+
 
 def device_of(tracker, **changes):
     address = DeviceAddress(host=tracker.host, port=tracker.port, key=tracker.key, **changes)
@@ -76,7 +78,6 @@ def test_kernels_are_linked_and_uploaded_once(session, built, runner, library):
     assert session.kernels(path, {}) is session.kernels(path, {})
 
 
-@pytest.mark.slow
 def test_another_compiler_links_for_the_device(start_rpc_server, built, tmp_path):
     compiler = tmp_path / "board-gcc"
     compiler.write_text('#!/bin/sh\necho "$@" >> "$0.log"\nexec cc "$@"\n')
@@ -110,7 +111,6 @@ def test_more_lanes_than_cores_are_refused(session):
         session.stage_lanes(999)
 
 
-@pytest.mark.slow
 def test_a_lost_device_is_named(start_rpc_server, built):
     with start_rpc_server("lost") as tracker, device_of(tracker).open() as session:
         runner = NativeStageRunner(lanes=1, on=session.stage_lanes(1))

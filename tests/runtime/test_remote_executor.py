@@ -17,6 +17,8 @@ from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.remote_kernels import RemoteKernels
 
+pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
+
 _NATIVE = Path(native_runtime.__file__).parent / "native"
 _SOURCE = Path(__file__).parent / "native" / "remote_kernels.c"
 
@@ -150,7 +152,6 @@ def test_inputs_that_do_not_fit_are_named(build_random, place_built, connection,
             executor.set_input("date", np.zeros(3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["hang", "crash"])
 def test_a_kernel_that_takes_the_server_down_costs_an_error(start_rpc_server, kernel, monkeypatch):
     monkeypatch.setattr(remote_connection, "CALL_LIMIT_S", 1)

@@ -132,6 +132,7 @@ def branching_tasks(branching):
 # Tasks
 
 
+@pytest.mark.slow
 def test_tasks_are_what_the_scheduled_build_asks_for(branching, branching_tasks):
     with Spy([]) as spy, ansor_context():
         built = build_model(*branching, TARGET)
@@ -147,6 +148,7 @@ def test_tasks_come_once_each_the_most_work_first(branching_tasks):
     assert len({one.workload for one in branching_tasks}) == len(branching_tasks)
 
 
+@pytest.mark.slow
 def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
     extra = merged_modules(build_model(*branching, TARGET))
     known = {one.workload for one in branching_tasks}
@@ -285,6 +287,7 @@ def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path
     assert (outcome.trials, outcome.tasks[0].known) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_task_that_never_ran_is_noted(tmp_path):
     mod, params = one_convolution()
     (task,) = extract_tasks(mod, params, TARGET, cores=2)
@@ -320,6 +323,7 @@ def test_a_missing_cost_model_names_itself(tmp_path, monkeypatch):
         AnsorBackend().tune(mod, params, TARGET, tmp_path / "a.json", TuningOptions())
 
 
+@pytest.mark.slow
 def test_a_tracker_is_asked_before_anything_else(tmp_path, bare_tracker):
     mod, params = one_convolution()
     options = TuningOptions(rpc_tracker=bare_tracker.address, rpc_key="xavier")

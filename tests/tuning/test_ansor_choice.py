@@ -47,6 +47,7 @@ def tasks(branching):
     return extract_tasks(*branching, TARGET, cores=2)
 
 
+@pytest.mark.slow
 def test_operators_have_the_tasks_of_the_network(untuned, tasks):
     keys = operator_workloads(untuned.extraction, TARGET)
     known = {one.workload: one.weight for one in tasks}
@@ -98,6 +99,7 @@ def test_a_session_builds_without_them_too_and_says_so(branching, untuned, tasks
     assert f"{FASTER_ONLY}: " in notes
 
 
+@pytest.mark.slow
 def test_builds_of_two_models_have_nothing_in_common(untuned):
     data = relay.var("data", shape=(1, 16))
     softmax = tvm.IRModule.from_expr(relay.Function([data], relay.nn.softmax(data)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from tvm.auto_scheduler import measure
 from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 
@@ -24,6 +25,7 @@ def is_running(process):
     return True
 
 
+@pytest.mark.slow
 def test_batches_share_workers_which_end_with_the_search():
     with kept_workers():
         process = worker_of_a_batch()

@@ -49,6 +49,7 @@ def tuned(tmp_path_factory):
     return log, outcome, steps
 
 
+@pytest.mark.slow
 def test_every_candidate_is_measured_once(tuned):
     log, outcome, steps = tuned
     (row,) = outcome.tasks
@@ -59,6 +60,7 @@ def test_every_candidate_is_measured_once(tuned):
     assert row.name in outcome.as_text()
 
 
+@pytest.mark.slow
 def test_stock_tvm_reads_the_log_and_uses_it(tuned):
     log, outcome, _ = tuned
     pairs = list(autotvm.record.load_from_file(str(log)))
@@ -70,6 +72,7 @@ def test_stock_tvm_reads_the_log_and_uses_it(tuned):
     assert config.index == best[1]
 
 
+@pytest.mark.slow
 def test_each_layout_is_a_way_to_apply_a_log_and_so_is_the_fastest_of_all(tuned):
     log, _, _ = tuned
     (task,) = extract_tasks([one_convolution()], TARGET)
@@ -83,6 +86,7 @@ def test_each_layout_is_a_way_to_apply_a_log_and_so_is_the_fastest_of_all(tuned)
         assert chosen.get(f"layout {layout.value}", wanted) == wanted
 
 
+@pytest.mark.slow
 def test_records_of_others_are_passed_over(tuned, tmp_path):
     """Of another tuner, and for a target that this TVM does not know."""
     log, outcome, _ = tuned
@@ -101,6 +105,7 @@ def test_records_of_others_are_passed_over(tuned, tmp_path):
     assert AutoTvmBackend().variants([mixed]).keys() == AutoTvmBackend().variants([log]).keys()
 
 
+@pytest.mark.slow
 def test_a_finished_log_means_no_tuning(tuned):
     log, first, _ = tuned
     before = log.read_bytes()

@@ -34,6 +34,7 @@ def test_the_tasks_are_those_stock_tvm_finds(tasks):
     assert {one.task.workload for one in tasks} == {task.workload for task in stock}
 
 
+@pytest.mark.slow
 def test_uses_add_up_to_the_convolutions_of_the_network(tasks):
     mod, _ = squeezenet(image_size=64)
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
@@ -47,6 +48,7 @@ def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", Layout)
 def test_candidates_have_the_blocks_of_their_layout(tasks, layout):
     for one in tasks:
@@ -58,6 +60,7 @@ def test_candidates_have_the_blocks_of_their_layout(tasks, layout):
         assert all(config_blocks(space.get(index)) == wanted for index in candidates)
 
 
+@pytest.mark.slow
 def test_the_default_schedule_is_the_first_candidate_where_the_space_has_it(tasks):
     firsts = 0
     for one in tasks:
@@ -74,6 +77,7 @@ def test_the_default_schedule_is_the_first_candidate_where_the_space_has_it(task
     assert firsts > len(tasks) / 2
 
 
+@pytest.mark.slow
 def test_a_layout_gives_every_number_of_channels_one_block(tasks):
     """Then what one operator writes is laid out as the next one reads it."""
     blocks = {}
