@@ -39,6 +39,7 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(notebook, run_python, tmp_path):
     done = run_python("-c", RUN, str(notebook), TVM_IOS_NOTEBOOK_FOLDER=str(tmp_path), **BUDGET)

@@ -315,15 +315,14 @@ def test_setup_refuses_to_touch_the_projects_environment(arguments, tmp_path):
 
 
 @pytest.mark.slow
-def test_exported_reference_is_what_optimised_tvm_computes(tmp_path):
+def test_exported_reference_is_what_optimised_tvm_computes(reference_build, tmp_path):
     from benchmarks.peers.export import export_case
     from benchmarks.peers.network import read_case, relative_error
 
     export_case("randwire_small", tmp_path)
     case = read_case(tmp_path)
     module, params = by_name("randwire_small")()
-    with tvm.transform.PassContext(opt_level=3):
-        built = relay.build(module, target="llvm", params=params)
+    built = reference_build(module, params, "llvm")
     executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
 
     def run(image):

@@ -32,6 +32,7 @@ def test_examples_are_about_ten_lines(code):
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 @pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context"])
 def test_example_runs(code, run_python):
     done = run_python("-c", code)

@@ -39,6 +39,7 @@ def test_lanes_that_cannot_be_are_refused(lanes, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
     words = ["--networks", "randwire_small", "--output", tmp_path / "out"]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
@@ -53,10 +54,11 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_kernels_are_tuned_once(tmp_path, capsys, monkeypatch):
+def test_kernels_are_tuned_once(branching, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demonstration, "by_name", lambda name: lambda: branching)
     monkeypatch.setattr(demonstration, "TRIALS", 1)
     monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 2.0)
-    words = ["--tuned", "--networks", "randwire_small", "--output", tmp_path / "out"]
+    words = ["--tuned", "--networks", "branching", "--output", tmp_path / "out", "--lanes", 1]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
     shown = capsys.readouterr().out
     assert "GFLOPS" in shown

@@ -11,6 +11,7 @@ from tvm_ios.models.nasnet import nasnet_small
 from tvm_ios.models.randwire import randwire_small
 from tvm_ios.models.squeezenet import squeezenet
 from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.layout_text import without_layout_text
 from tvm_ios.relay.pipeline import optimize
 
 
@@ -128,12 +129,14 @@ def test_a_gpu_gets_the_same_as_from_tvm(nets):
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [squeezenet, randwire_small])
 def test_networks_come_out_as_from_tvm(nets, network):
-    check_same(*network(), nets.target)
+    with without_layout_text():  # TVM takes half the time
+        check_same(*network(), nets.target)
 
 
 @pytest.mark.slow
 def test_networks_that_would_grow_come_out_as_without_the_pass(nets):
-    module, params = nasnet_small()
+    module, params = nasnet_small(num_cells=2)
     target = tvm.target.Target.canon_multi_target_and_host(nets.target)[0]
     assert optimize(module, params, target, opt_level=3).unshares
-    check_same(module, params, nets.target, disabled=["SimplifyExpr"])
+    with without_layout_text():
+        check_same(module, params, nets.target, disabled=["SimplifyExpr"])

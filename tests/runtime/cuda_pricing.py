@@ -163,7 +163,7 @@ def kernels_tuned(network_name, database_folder, backend):
             tuning=backend,
             tuning_records=log,
             tuning_options=TuningOptions(
-                trials=1 if backend == "autotvm" else 6,
+                trials=1 if backend == "autotvm" else 2,
                 time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
                 min_repeat_ms=0,
             ),

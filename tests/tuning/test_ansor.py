@@ -73,10 +73,10 @@ def candidates(log):
     return [(record.workload, record.candidate()) for record in records.records]
 
 
-def stock_output(mod, params, value):
-    with PassContext(opt_level=3):
-        library = relay.build(mod, TARGET, params=params)
-    return run_stock(library, mod, value)
+@pytest.fixture(scope="session")
+def stock_output(reference_build):
+    """What TVM gives without records."""
+    return lambda mod, params, value: run_stock(reference_build(mod, params, TARGET), mod, value)
 
 
 def run_stock(library, mod, value):
@@ -161,7 +161,7 @@ def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
 
 
 @pytest.mark.slow
-def test_a_merged_stage_is_compiled_with_the_record_of_its_task(branching, tmp_path):
+def test_a_merged_stage_is_compiled_with_the_record_of_its_task(branching, tmp_path, stock_output):
     extra = merged_modules(build_model(*branching, TARGET))
     merged = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
     log = tmp_path / "merged.json"
@@ -191,7 +191,9 @@ def test_a_cpu_task_is_for_the_threads_asked_for():
 
 
 @pytest.mark.slow
-def test_records_change_kernels_and_nothing_else(branching, branching_tasks, tmp_path):
+def test_records_change_kernels_and_nothing_else(
+    branching, branching_tasks, tmp_path, stock_output
+):
     log = tmp_path / "branching.json"
     write_candidates(log, branching_tasks)
     value = random_input(branching[0])
@@ -288,7 +290,7 @@ def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path
 
 
 @pytest.mark.slow
-def test_a_task_that_never_ran_is_noted(tmp_path):
+def test_a_task_that_never_ran_is_noted(tmp_path, stock_output):
     mod, params = one_convolution()
     (task,) = extract_tasks(mod, params, TARGET, cores=2)
     log = tmp_path / "failed.json"
@@ -368,7 +370,7 @@ def test_the_budget_is_spent_and_told(tuned):
 
 
 @pytest.mark.slow
-def test_stock_tvm_builds_with_our_log(tuned):
+def test_stock_tvm_builds_with_our_log(tuned, stock_output):
     log, _, _ = tuned
     mod, params = one_convolution()
     value = random_input(mod)
@@ -542,7 +544,7 @@ def test_after_kill_9_at_most_a_batch_is_lost_and_nothing_is_repeated(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_ends_it_and_no_worker_is_left(tmp_path):
     log = tmp_path / "interrupted.json"
-    tuner = start_tuner(log, 64)
+    tuner = start_tuner(log, 16)
     mark = read_until(tuner, BATCH)
     os.killpg(tuner.pid, signal.SIGINT)  # as a terminal does
     said, _ = tuner.communicate(timeout=120)
@@ -556,13 +558,12 @@ def test_ctrl_c_ends_it_and_no_worker_is_left(tmp_path):
 @pytest.mark.parametrize(
     "network",
     [
-        lambda: squeezenet(image_size=64),
-        lambda: nasnet_small(size=8, num_cells=1),
-        randwire_small,
+        pytest.param(lambda: squeezenet(image_size=64), id="squeezenet"),
+        pytest.param(lambda: nasnet_small(size=8, num_cells=1), id="nasnet_small"),
+        pytest.param(randwire_small, id="randwire_small", marks=pytest.mark.full),
     ],
-    ids=["squeezenet", "nasnet_small", "randwire_small"],
 )
-def test_networks_give_what_stock_tvm_gives(network, tmp_path):
+def test_networks_give_what_stock_tvm_gives(network, tmp_path, stock_output):
     mod, params = network()
     log = tmp_path / "network.json"
     write_candidates(log, extract_tasks(mod, params, TARGET, cores=2)[:2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from tvm import relay
 from tvm.contrib import graph_executor
 
 import tvm_ios
@@ -13,7 +12,6 @@ from tvm_ios.compiled import build_model
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.models import nasnet_small
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
@@ -25,15 +23,10 @@ BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=
 
 
 @pytest.fixture(scope="module")
-def network():
-    return nasnet_small(size=8, num_cells=1)
-
-
-@pytest.fixture(scope="module")
-def log(network, tmp_path_factory):
+def log(branching, tmp_path_factory):
     """Two candidates of every kernel, and a torn line."""
     path = tmp_path_factory.mktemp("session") / "autotvm.log"
-    mod, params = network
+    mod, params = branching
     options = TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2)
     AutoTvmBackend().tune(mod, params, tvm.target.Target(TARGET), path, options)
     return path
@@ -53,30 +46,31 @@ def tune(network, tmp_path, **arguments):
     )
 
 
-def outputs(model, network):
+def outputs(model, network, build):
     mod, params = network
-    data = np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype("float32")
+    data = np.random.default_rng(0).uniform(-1, 1, (1, 16, 8, 8)).astype("float32")
     with model.executor() as executor:
         executor.run(data=data)
         actual = executor.get_output(0).numpy()
-    with tvm.transform.PassContext(opt_level=3, disabled_pass=["SimplifyExpr"]):
-        library = relay.build(mod, "llvm", params=params)
-    stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    stock_library = build(mod, params, "llvm")
+    stock = graph_executor.GraphModule(stock_library["default"](tvm.cpu()))
     stock.run(data=data)
     return actual, stock.get_output(0).numpy()
 
 
 @pytest.mark.slow
-def test_tuned_networks_compute_the_same_and_report_their_tasks(network, log, tmp_path):
+def test_tuned_networks_compute_the_same_and_report_their_tasks(
+    branching, log, tmp_path, reference_build
+):
     model = tune(
-        network,
+        branching,
         tmp_path,
         tuning="autotvm",
         tuning_records=log,
         trials=2,
         tuning_options=QUICK,
     )
-    np.testing.assert_allclose(*outputs(model, network), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*outputs(model, branching, reference_build), rtol=1e-4, atol=1e-5)
     report = model.report()
     assert "conv2d_NCHWc" in report.tuning
     assert report.tuning in report.as_text()
@@ -85,27 +79,27 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(network, log, tm
 
 
 @pytest.mark.slow
-def test_records_alone_are_used_without_tuning(network, log, tmp_path):
+def test_records_alone_are_used_without_tuning(branching, log, tmp_path, reference_build):
     before = log.read_bytes()
-    model = tune(network, tmp_path, tuning_records=[log])
-    np.testing.assert_allclose(*outputs(model, network), rtol=1e-4, atol=1e-5)
+    model = tune(branching, tmp_path, tuning_records=[log])
+    np.testing.assert_allclose(*outputs(model, branching, reference_build), rtol=1e-4, atol=1e-5)
     assert model.report().tuning == ""
     assert log.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_lines_that_cannot_be_read_are_kept_aside(network, log, tmp_path):
+def test_lines_that_cannot_be_read_are_kept_aside(branching, log, tmp_path):
     torn = tmp_path / "torn.log"
     torn.write_bytes(b'{"input": ["llvm"\n' + log.read_bytes())
-    model = tune(network, tmp_path, tuning_records=torn)
+    model = tune(branching, tmp_path, tuning_records=torn)
     assert any("1 unreadable line" in note for note in model.report().notes)
     assert (tmp_path / "torn.log.rejected").read_text().startswith('{"input"')
     assert torn.read_bytes() == log.read_bytes()
 
 
 @pytest.mark.slow
-def test_the_records_in_force_are_part_of_a_price(network, log):
-    mod, params = network
+def test_the_records_in_force_are_part_of_a_price(branching, log):
+    mod, params = branching
     assert applied_records_digest() == ""
     with AutoTvmBackend().applied([log]):
         digest = applied_records_digest()
@@ -115,9 +109,9 @@ def test_the_records_in_force_are_part_of_a_price(network, log):
     assert len(built.graph) == len(build_model(mod, params, TARGET).graph)
 
 
-def test_missing_records_are_named(network, tmp_path):
+def test_missing_records_are_named(branching, tmp_path):
     with pytest.raises(RecordError, match=r"absent\.log"):
-        tune(network, tmp_path, tuning_records=tmp_path / "absent.log")
+        tune(branching, tmp_path, tuning_records=tmp_path / "absent.log")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +122,9 @@ def test_missing_records_are_named(network, tmp_path):
         ({"tuning": "autotvm", "trials": -1}, "trials is -1"),
     ],
 )
-def test_requests_nobody_can_honour_are_refused(network, tmp_path, arguments, message):
+def test_requests_nobody_can_honour_are_refused(branching, tmp_path, arguments, message):
     with pytest.raises(OptionError, match=message):
-        tune(network, tmp_path, **arguments)
+        tune(branching, tmp_path, **arguments)
 
 
 def test_no_tuning_is_no_request():
