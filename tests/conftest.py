@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("quiet"):
             item.add_marker(pytest.mark.xdist_group("quiet"))
     items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, -slow[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is no garbage: nobody has to look through TVM's modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 class _Scheduling(LoadGroupScheduling):

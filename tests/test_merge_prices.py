@@ -76,7 +76,7 @@ class Network:
 @cache
 def built_network(network: Network) -> BuiltModel:
     with tvm.transform.PassContext(opt_level=2):
-        return build_model(*network.relay(), "llvm")
+        return build_model(*network.relay(), "llvm -opt-level=0")
 
 
 def operators_of(built: BuiltModel, network: Network, names: str) -> tuple[int, ...]:
@@ -246,7 +246,7 @@ def test_the_plan_launches_what_was_computed(drawn):
 @pytest.mark.parametrize("batch", [1, 2])
 def test_merged_fire_modules_have_no_concatenation(batch):
     with tvm.transform.PassContext(opt_level=2):
-        built = build_model(*squeezenet(batch_size=batch, image_size=64), "llvm")
+        built = build_model(*squeezenet(batch_size=batch, image_size=64), "llvm -opt-level=0")
     fires = [joined for joined in built.extraction.joins if joined]
     assert len(fires) == 4  # the others end in an addition
     schedule = sequential_schedule(built.graph)

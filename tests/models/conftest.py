@@ -90,7 +90,7 @@ class Comparison:
         # What it simplifies is nothing in these networks, and takes it half of the build.
         idle = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
         with without_layout_text(), tvm.transform.PassContext(opt_level=0, disabled_pass=idle):
-            library = relay.build(module, target="llvm")
+            library = relay.build(module, target="llvm -opt-level=0")
         executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
         executor.set_input("data", image, **params)
         executor.run()

@@ -21,7 +21,7 @@ from tvm_ios.core.schedule import Stage, Strategy
 class Case:
     """A network of two convolutions and a pooling of one input."""
 
-    target: str = "llvm -mcpu=core-avx2"
+    target: str = "llvm -mcpu=core-avx2 -opt-level=0"
 
     def network(self) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
         """A module and its parameters."""

@@ -11,7 +11,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.passes import PadChannels, PrepareModule, ScheduleOperators
 from tvm_ios.relay.stage_ir import is_partitioned
 
-TARGET = "llvm -mcpu=core-avx2"
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 
 
 def narrow():

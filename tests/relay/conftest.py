@@ -17,7 +17,8 @@ from tvm.contrib import graph_executor
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule, prepare
 
-TARGET = "llvm -mcpu=core-avx2"
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
+"""LLVM need not optimise what runs once."""
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 

@@ -16,7 +16,7 @@ from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule
 
 SHAPE = (1, 16, 8, 8)
-TARGET = "llvm -mcpu=core-avx2"
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 
 
 def names(module):

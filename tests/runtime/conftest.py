@@ -232,7 +232,7 @@ def _build(
     from tvm_ios.host import host_target
 
     module, params = _random_relay(seed, size)
-    factory = reference_build(module, params, host_target(), opt_level=opt_level)
+    factory = reference_build(module, params, f"{host_target()} -opt-level=0", opt_level=opt_level)
     stock = graph_executor.GraphModule(factory["default"](tvm.cpu()))
     data = np.random.default_rng(seed).standard_normal((1, 16, 8, 8)).astype("float32")
     stock.run(data=data)

@@ -39,6 +39,16 @@ TARGET = resolve_target(host_target())
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 BATCH = 4
 """Candidates that TVM measures at a time on two cores."""
+LITTLE = 4
+"""Candidates that Ansor breeds for each one that it measures."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_evolution():
+    """How well Ansor searches is no concern of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ansor_run, "POPULATION", LITTLE)
+        yield
 
 
 def one_convolution():
@@ -484,6 +494,7 @@ TUNER = """
     from pathlib import Path
     sys.path.insert(0, {folder!r})
     import test_ansor as t
+    t.ansor_run.POPULATION = t.LITTLE
     try:
         t.AnsorBackend().tune(
             *t.one_convolution(), t.TARGET, Path({log!r}),
