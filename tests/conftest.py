@@ -160,32 +160,55 @@ def branching() -> tuple[Any, dict[str, Any]]:
 
     Two levels of branches, of which the first has convolutions that may merge.
     """
+    from tvm import relay
+
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    first = [
+        _convolution(data, "left", 16, 1, 16),
+        _convolution(data, "middle", 16, 3, 16),
+        _convolution(data, "right", 16, 1, 16),
+        relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
+    ]
+    joined = relay.concatenate(first, axis=1)
+    second = [_convolution(joined, "deep", 8, 3, 64), _convolution(joined, "wide", 16, 1, 64)]
+    pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.concatenate(second, axis=1)))
+    return _network(relay.nn.dense(pooled, relay.var("dense", shape=(10, 24))))
+
+
+@pytest.fixture(scope="session")
+def fork() -> tuple[Any, dict[str, Any]]:
+    """The smallest network with something to schedule: two convolutions of one input, joined.
+
+    AutoTVM starts a tracker and a server for each task, which takes longer than its tuning.
+    """
+    from tvm import relay
+
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    ways = [_convolution(data, "left", 16, 1, 16), _convolution(data, "right", 16, 3, 16)]
+    joined = relay.concatenate(ways, axis=1)
+    return _network(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(joined)))
+
+
+def _convolution(data: Any, name: str, channels: int, kernel: int, inputs: int) -> Any:
+    from tvm import relay
+
+    value = relay.nn.conv2d(
+        data,
+        relay.var(name, shape=(channels, inputs, kernel, kernel)),
+        padding=(kernel // 2, kernel // 2),
+        channels=channels,
+        kernel_size=(kernel, kernel),
+    )
+    return relay.nn.relu(value)
+
+
+def _network(output: Any) -> tuple[Any, dict[str, Any]]:
+    """A module of an expression of ``data``, and random values for all else."""
     import numpy as np
     import tvm
     from tvm import relay
 
-    def convolution(data: Any, name: str, channels: int, kernel: int, inputs: int) -> Any:
-        value = relay.nn.conv2d(
-            data,
-            relay.var(name, shape=(channels, inputs, kernel, kernel)),
-            padding=(kernel // 2, kernel // 2),
-            channels=channels,
-            kernel_size=(kernel, kernel),
-        )
-        return relay.nn.relu(value)
-
-    data = relay.var("data", shape=(1, 16, 8, 8))
-    first = [
-        convolution(data, "left", 16, 1, 16),
-        convolution(data, "middle", 16, 3, 16),
-        convolution(data, "right", 16, 1, 16),
-        relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
-    ]
-    joined = relay.concatenate(first, axis=1)
-    second = [convolution(joined, "deep", 8, 3, 64), convolution(joined, "wide", 16, 1, 64)]
-    pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.concatenate(second, axis=1)))
-    dense = relay.nn.dense(pooled, relay.var("dense", shape=(10, 24)))
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(dense))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(output))
     random = np.random.default_rng(1)
     params = {}
     for var in mod["main"].params[1:]:

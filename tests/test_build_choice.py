@@ -20,7 +20,7 @@ from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule
 
-TARGET = "llvm -mcpu=core-avx2"
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 

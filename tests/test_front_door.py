@@ -29,7 +29,7 @@ from tvm_ios.search.baselines import greedy_schedule
 HASTY = ModeOptions(patience_s=0.0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=HASTY)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=HASTY)
-TARGET = "llvm"
+TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM)
-TARGET = "llvm"
+TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
 def tune(model: Any, device: Any, folder: Path, **arguments: Any) -> tvm_ios.CompiledModel:
@@ -99,9 +99,9 @@ def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
     assert loopback_tracker.becomes_free()
 
 
-def test_kernels_and_stages_are_measured_on_one_device(branching, loopback_tracker, tmp_path):
+def test_kernels_and_stages_are_measured_on_one_device(fork, loopback_tracker, tmp_path):
     model = tune(
-        branching,
+        fork,
         loopback_tracker,
         tmp_path,
         tuning="autotvm",

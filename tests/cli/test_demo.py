@@ -54,11 +54,11 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_kernels_are_tuned_once(branching, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(demonstration, "by_name", lambda name: lambda: branching)
+def test_kernels_are_tuned_once(fork, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demonstration, "by_name", lambda name: lambda: fork)
     monkeypatch.setattr(demonstration, "TRIALS", 1)
     monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 2.0)
-    words = ["--tuned", "--networks", "branching", "--output", tmp_path / "out", "--lanes", 1]
+    words = ["--tuned", "--networks", "fork", "--output", tmp_path / "out", "--lanes", 1]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
     shown = capsys.readouterr().out
     assert "GFLOPS" in shown

@@ -21,7 +21,7 @@ from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records import read_records
 
-TARGET = tvm.target.Target("llvm -mcpu=core-avx2")
+TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 
 

@@ -18,7 +18,7 @@ from tvm_ios.tuning.autotvm_tasks import (
 )
 from tvm_ios.tuning.session import merged_modules
 
-TARGET = tvm.target.Target("llvm -mcpu=core-avx2")
+TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
 
 
 @pytest.fixture(scope="module")

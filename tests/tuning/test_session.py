@@ -17,16 +17,16 @@ from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.session import TuningRequest
 
-TARGET = "llvm -mcpu=core-avx2"
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 QUICK = TuningOptions(number=1, repeat=1, min_repeat_ms=0)
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
 
 @pytest.fixture(scope="module")
-def log(branching, tmp_path_factory):
+def log(fork, tmp_path_factory):
     """Two candidates of every kernel, and a torn line."""
     path = tmp_path_factory.mktemp("session") / "autotvm.log"
-    mod, params = branching
+    mod, params = fork
     options = TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2)
     AutoTvmBackend().tune(mod, params, tvm.target.Target(TARGET), path, options)
     return path
@@ -52,7 +52,7 @@ def outputs(model, network, build):
     with model.executor() as executor:
         executor.run(data=data)
         actual = executor.get_output(0).numpy()
-    stock_library = build(mod, params, "llvm")
+    stock_library = build(mod, params, TARGET)
     stock = graph_executor.GraphModule(stock_library["default"](tvm.cpu()))
     stock.run(data=data)
     return actual, stock.get_output(0).numpy()
@@ -60,17 +60,17 @@ def outputs(model, network, build):
 
 @pytest.mark.slow
 def test_tuned_networks_compute_the_same_and_report_their_tasks(
-    branching, log, tmp_path, reference_build
+    fork, log, tmp_path, reference_build
 ):
     model = tune(
-        branching,
+        fork,
         tmp_path,
         tuning="autotvm",
         tuning_records=log,
         trials=2,
         tuning_options=QUICK,
     )
-    np.testing.assert_allclose(*outputs(model, branching, reference_build), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
     report = model.report()
     assert "conv2d_NCHWc" in report.tuning
     assert report.tuning in report.as_text()
@@ -79,27 +79,27 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(
 
 
 @pytest.mark.slow
-def test_records_alone_are_used_without_tuning(branching, log, tmp_path, reference_build):
+def test_records_alone_are_used_without_tuning(fork, log, tmp_path, reference_build):
     before = log.read_bytes()
-    model = tune(branching, tmp_path, tuning_records=[log])
-    np.testing.assert_allclose(*outputs(model, branching, reference_build), rtol=1e-4, atol=1e-5)
+    model = tune(fork, tmp_path, tuning_records=[log])
+    np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
     assert model.report().tuning == ""
     assert log.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_lines_that_cannot_be_read_are_kept_aside(branching, log, tmp_path):
+def test_lines_that_cannot_be_read_are_kept_aside(fork, log, tmp_path):
     torn = tmp_path / "torn.log"
     torn.write_bytes(b'{"input": ["llvm"\n' + log.read_bytes())
-    model = tune(branching, tmp_path, tuning_records=torn)
+    model = tune(fork, tmp_path, tuning_records=torn)
     assert any("1 unreadable line" in note for note in model.report().notes)
     assert (tmp_path / "torn.log.rejected").read_text().startswith('{"input"')
     assert torn.read_bytes() == log.read_bytes()
 
 
 @pytest.mark.slow
-def test_the_records_in_force_are_part_of_a_price(branching, log):
-    mod, params = branching
+def test_the_records_in_force_are_part_of_a_price(fork, log):
+    mod, params = fork
     assert applied_records_digest() == ""
     with AutoTvmBackend().applied([log]):
         digest = applied_records_digest()
@@ -113,9 +113,9 @@ def test_the_records_in_force_are_part_of_a_price(branching, log):
     assert tuned == untuned
 
 
-def test_missing_records_are_named(branching, tmp_path):
+def test_missing_records_are_named(fork, tmp_path):
     with pytest.raises(RecordError, match=r"absent\.log"):
-        tune(branching, tmp_path, tuning_records=tmp_path / "absent.log")
+        tune(fork, tmp_path, tuning_records=tmp_path / "absent.log")
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_missing_records_are_named(branching, tmp_path):
         ({"tuning": "autotvm", "trials": -1}, "trials is -1"),
     ],
 )
-def test_requests_nobody_can_honour_are_refused(branching, tmp_path, arguments, message):
+def test_requests_nobody_can_honour_are_refused(fork, tmp_path, arguments, message):
     with pytest.raises(OptionError, match=message):
-        tune(branching, tmp_path, **arguments)
+        tune(fork, tmp_path, **arguments)
 
 
 def test_no_tuning_is_no_request():
