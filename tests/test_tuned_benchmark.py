@@ -32,7 +32,7 @@ def found(tmp_path_factory) -> TunedEvaluation:
         params,
         request,
         name="tiny",
-        lanes=2,
+        lanes=1,  # two would wait for each other beside other tests
         database=folder / "prices.sqlite",
         options=BRIEF,
         time_budget=5,

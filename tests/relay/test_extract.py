@@ -185,7 +185,7 @@ def test_a_reshape_is_a_view(nets):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["squeezenet", "resnet"])
+@pytest.mark.parametrize("name", ["squeezenet", pytest.param("resnet", marks=pytest.mark.full)])
 def test_real_networks_match_the_nodes_of_tvm(nets, name):
     if name == "squeezenet":
         module, params = testing.squeezenet.get_workload(image_shape=(3, 64, 64), num_classes=10)

@@ -127,7 +127,9 @@ def test_a_gpu_gets_the_same_as_from_tvm(nets):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", [squeezenet, randwire_small])
+@pytest.mark.parametrize(
+    "network", [squeezenet, pytest.param(randwire_small, marks=pytest.mark.full)]
+)
 def test_networks_come_out_as_from_tvm(nets, network):
     with without_layout_text():  # TVM takes half the time
         check_same(*network(), nets.target)
