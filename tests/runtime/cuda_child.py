@@ -2,9 +2,9 @@
 
 The executor, TVM, its host code and its module loader are the real ones. This program imports them
 once and forks for each line of its input: a fork has touched nothing of CUDA or of TVM's threads
-yet, so it is as good as a new interpreter, and starts in no time. A line is the
-arguments of :func:`answer` in JSON and is answered by an exit status; what the scenario saw is the
-last line of the file ``output``.
+yet, so it is as good as a new interpreter, and starts in no time. A line holds the arguments of
+:func:`answer` in JSON and is answered by an exit status; what the scenario saw is the last line of
+the file ``output``.
 """
 
 from __future__ import annotations
