@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from tvm import relay
 from tvm.contrib import graph_executor
-
-from tvm_ios.relay.layout_text import without_layout_text
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,8 @@ def _windows(value, kernel, stride, pads, fill):
 class Comparison:
     """Runs a network through relay.build and through numpy on the same image."""
 
+    reference_build: Callable[..., Any]
+
     def __call__(self, network, forward: Callable[[NumpyLayers, np.ndarray], np.ndarray]) -> None:
         module, params = network
         arrays = {name: value.numpy() for name, value in params.items()}
@@ -87,10 +87,7 @@ class Comparison:
         size = math.prod(shape)
         image = np.sin(np.arange(size, dtype=np.float32) * 0.7).reshape(shape)
         expected = forward(NumpyLayers(arrays), image.astype(np.float64))
-        # What it simplifies is nothing in these networks, and takes it half of the build.
-        idle = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
-        with without_layout_text(), tvm.transform.PassContext(opt_level=0, disabled_pass=idle):
-            library = relay.build(module, target="llvm -opt-level=0")
+        library = self.reference_build(module, None, "llvm -opt-level=0", opt_level=0)
         executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
         executor.set_input("data", image, **params)
         executor.run()
@@ -100,5 +97,5 @@ class Comparison:
 
 
 @pytest.fixture
-def compare_with_numpy() -> Comparison:
-    return Comparison()
+def compare_with_numpy(reference_build: Callable[..., Any]) -> Comparison:
+    return Comparison(reference_build)

@@ -2,8 +2,8 @@
 
 Whenever the type of a convolution is inferred, ``tir::BijectiveLayout`` prints the rules of its
 layouts into a string for a log line that is switched off (``GetStoreRule`` in TVM's
-``data_layout.cc``). Each term goes through the TVMScript printer, and Relay infers types some fifty
-times before it compiles anything: that is half of what its graph passes take.
+``data_layout.cc``). Each term goes through the TVMScript printer, and Relay infers types after
+nearly every pass: more than a third of preparing a network (``benchmarks/prepare.py``).
 """
 
 from __future__ import annotations
