@@ -21,6 +21,7 @@ RANKS = {
     "host": 2,
     "install": 2,
     "runtime": 2,
+    "kernels": 3,
     "search": 3,
     "progress": 3,
     "tune_report": 4,

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
-
-import tvm
 
 from tvm_ios.compiled import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.relay.build import StagedBuild
-from tvm_ios.runtime.graph_json import read_graph_json
 
-__all__ = ["UNSPLIT", "kernel_codes", "with_kernel_identity", "without_help"]
+__all__ = ["UNSPLIT", "with_kernel_identity", "without_help"]
 
 UNSPLIT = "@one-lane"
 """Ends the workload of an operator that idle lanes do not help with."""
@@ -39,7 +34,7 @@ def with_kernel_identity(
         Whether an operator became a view.
     """
     graph = built.graph
-    codes = kernel_codes(built.kernels.staged)
+    codes = built.kernels.staged.kernel_codes
     return OperatorGraph(
         graph.name,
         tuple(
@@ -63,17 +58,3 @@ def without_help(graph: OperatorGraph, operators: Collection[int]) -> OperatorGr
             for index, operator in enumerate(graph.operators)
         ),
     )
-
-
-def kernel_codes(base: StagedBuild) -> list[str]:
-    """A digest of the code of each operator's kernel, in node order."""
-    digests = {}
-    for symbol, info in base.factory.function_metadata.items():
-        hashes = [tvm.ir.structural_hash(code) & (2**64 - 1) for code in _code_of(info)]
-        digests[str(symbol)] = "+".join(f"{value:016x}" for value in sorted(hashes))
-    operators = read_graph_json(base.graph_json).operators
-    return [digests.get(operator.kernel or "", "") for operator in operators]
-
-
-def _code_of(info: Any) -> list[Any]:
-    return [function for _, function in info.tir_primfuncs.items()]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from tvm_ios.compiled import BuiltModel
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
-from tvm_ios.kernel_identity import UNSPLIT, kernel_codes
+from tvm_ios.kernel_identity import UNSPLIT
 from tvm_ios.merge_surroundings import APART, MergeSurroundings, is_merge, with_slices
 from tvm_ios.runtime.merge_effects import MergeEffects
 
@@ -135,8 +134,9 @@ class MergePrices:
 
         def named(index: int, operator: Operator) -> Operator:
             plain = self._built.graph.operators[index].workload
+            code = self._built.kernels.staged.kernel_codes[index]
             alone = UNSPLIT if operator.workload.endswith(UNSPLIT) else ""
-            return replace(operator, workload=f"{plain}@{self._codes[index]}{APART}{alone}")
+            return replace(operator, workload=f"{plain}@{code}{APART}{alone}")
 
         return OperatorGraph(
             graph.name,
@@ -148,7 +148,3 @@ class MergePrices:
 
     def _effects(self, stage: Stage) -> MergeEffects:
         return self._surroundings.effects([group[0] for group in stage.groups])
-
-    @cached_property
-    def _codes(self) -> list[str]:
-        return kernel_codes(self._built.kernels.staged)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,7 +141,11 @@ class Nets:
 
     def run(self, factory: Any, *inputs: np.ndarray) -> list[np.ndarray]:
         """Outputs of a compiled module on TVM's own executor."""
-        executor = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
+        with tempfile.TemporaryDirectory() as folder:
+            # Kernels that were compiled one by one are linked when a library is exported.
+            factory.export_library(str(Path(folder) / "model.so"))
+            library = tvm.runtime.load_module(str(Path(folder) / "model.so"))
+        executor = graph_executor.GraphModule(library["default"](tvm.cpu(0)))
         for position, value in enumerate(inputs):
             executor.set_input(position, value)
         executor.run()

@@ -16,8 +16,10 @@ import tvm_ios
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
 from tvm_ios.relay.build import build
+from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED, Conversion
 from tvm_ios.relay.extract import extract
+from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.runtime.lower import lower_plan
@@ -269,12 +271,12 @@ def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
         staged = build(module, GPU)
         staged.factory.get_lib().export_library(str(tmp_path / "kernels.so"))
         verify_plan(lower_plan(staged.graph_json, staged.placements, lanes=2))
-    on_tensor_cores = [
-        symbol
-        for symbol, info in staged.factory.function_metadata.items()
-        if "conv2d" in symbol
-        and any("wmma" in code.script() for code in info.tir_primfuncs.values())
-    ]
+    with tvm_pipeline():
+        on_tensor_cores = [
+            kernel.stem
+            for _, kernel in lower_kernels(staged.extraction.calls, staged.target)
+            if "conv2d" in kernel.stem and "wmma" in kernel.function.script()
+        ]
     assert bool(on_tensor_cores) == (conversion is HALF_NHWC and batch == 16)
 
 

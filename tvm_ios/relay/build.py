@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,14 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.kernels import KernelCompiler, KernelCounts, LoweredKernel, import_kernels
+from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.conversion import require_float32_kernels
-from tvm_ios.relay.cuda_source import mended_cuda_source
+from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.kernels import declare_kernels, lower_kernels
 from tvm_ios.relay.pipeline import only_from_fusion
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
@@ -56,6 +60,11 @@ class StagedBuild:
     """One for each ``tvm_op`` node, in node order."""
     operator_names: tuple[str, ...]
     """One for each ``tvm_op`` node, in node order; unique."""
+    kernel_codes: tuple[str, ...]
+    """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
+    it with the module around it."""
+    kernel_counts: KernelCounts
+    """How many kernels were compiled for it, and how many were known."""
     extraction: Extraction
     """The operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
@@ -78,7 +87,8 @@ def build(
     Raises
     ------
     ModelError
-        If the module is not prepared, or TVM's graph does not match it operator by operator.
+        If the module is not prepared, cannot be compiled, or TVM's graph does not match it operator
+        by operator.
     OptionError
         If a GPU kernel rounds float32 to float16.
     """
@@ -98,10 +108,11 @@ def build(
         unsplit, costs_ns = frozenset(), {}
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
-    factory = _compile(extraction.module, chosen, params)
+    kernels = _compile_kernels(extraction, chosen)
+    factory = _compile(declare_kernels(extraction.module, kernels.symbols), chosen, params)
+    import_kernels(factory.lib, kernels.archives)
     graph_json = factory.get_graph_json()
-    require_match(graph_json, extraction, names)
-    require_float32_kernels(extraction.module, factory.function_metadata, chosen)
+    require_match(graph_json, extraction, names, kernels.symbols)
     return StagedBuild(
         factory=factory,
         graph_json=graph_json,
@@ -117,6 +128,8 @@ def build(
             for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
         ),
         operator_names=names,
+        kernel_codes=tuple(kernels.codes.get(_digest(call), "") for call in extraction.calls),
+        kernel_counts=kernels.counts,
         extraction=extraction,
         target=chosen,
     )
@@ -158,6 +171,34 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernels:
+    """The compiled kernels of a module, by the digest of their function or by symbol."""
+
+    symbols: dict[str, str]
+    codes: dict[str, str]
+    archives: dict[str, bytes]
+    counts: KernelCounts
+
+
+def _compile_kernels(extraction: Extraction, target: tvm.target.Target) -> _Kernels:
+    """Compile each distinct function once; one that an earlier build compiled is known."""
+    lowered: dict[str, LoweredKernel] = {}
+    with tvm_pipeline(), KernelCompiler(target) as compiler, _explained(target):
+        for digest, kernel in lower_kernels(extraction.calls, target):
+            lowered[digest] = kernel
+            compiler.add(kernel)
+        require_float32_kernels(extraction.module, lowered.values(), target)
+        archives = compiler.archives()
+        counts = compiler.counts
+    return _Kernels(
+        symbols={digest: kernel.symbol for digest, kernel in lowered.items()},
+        codes={digest: kernel.code for digest, kernel in lowered.items()},
+        archives=archives,
+        counts=counts,
+    )
+
+
 def _compile(
     module: tvm.IRModule,
     target: tvm.target.Target,
@@ -166,17 +207,47 @@ def _compile(
     # Instruments watch only the caller's own context, so with them it stays as it is.
     watched = bool(len(PassContext.current().instruments))
     disabled = () if watched else FINISHED_PASSES
-    with tvm_pipeline(disabled=disabled, instruments=only_from_fusion()), mended_cuda_source():
-        try:
-            return relay.build(module, target=target, params=dict(params or {}))
-        except tvm.TVMError as error:
-            raise ModelError(
-                f"TVM cannot compile this module for target {str(target)!r}: {reason_of(error)}"
-            ) from error
+    with (
+        tvm_pipeline(disabled=disabled, instruments=only_from_fusion()),
+        mended_cuda_source(),
+        _explained(target),
+    ):
+        return relay.build(module, target=target, params=dict(params or {}))
 
 
-def require_match(graph_json: str, extraction: Extraction, names: tuple[str, ...]) -> None:
-    """Refuse a graph whose i-th kernel is not our i-th operator."""
+@contextmanager
+def _explained(target: tvm.target.Target) -> Iterator[None]:
+    """Turn what TVM throws into an error of ours."""
+    try:
+        yield
+    except tvm.TVMError as error:
+        raise ModelError(
+            f"TVM cannot compile this module for target {str(target)!r}: {reason_of(error)}"
+        ) from error
+
+
+def _digest(call: relay.Call) -> str:
+    function = local_function(call)
+    return "" if function is None else kernel_digest(function)
+
+
+def require_match(
+    graph_json: str,
+    extraction: Extraction,
+    names: tuple[str, ...],
+    symbols: Mapping[str, str],
+) -> None:
+    """Refuse a graph whose i-th kernel is not our i-th operator.
+
+    Parameters
+    ----------
+    graph_json
+        What TVM wrote.
+    extraction, names
+        The operators, and what they are called.
+    symbols
+        Of kernels compiled by themselves, by the digest of their function.
+    """
     graph = json.loads(graph_json)
     shapes = graph["attrs"]["shape"][1]
     rows = graph["node_row_ptr"]
@@ -193,11 +264,13 @@ def require_match(graph_json: str, extraction: Extraction, names: tuple[str, ...
     for (node, shape), call, name in zip(nodes, extraction.calls, names, strict=True):
         type_ = call.checked_type
         first = type_.fields[0] if isinstance(type_, tvm.ir.TupleType) else type_
-        expected = kernel_digest(call.op) if isinstance(call.op, relay.Function) else None
-        found = node["attrs"].get("hash")
-        if expected not in (None, found) or shape != [int(extent) for extent in first.shape]:
+        digest = _digest(call)
+        known = digest in symbols
+        expected = symbols[digest] if known else digest
+        found = node["attrs"].get("func_name" if known else "hash")
+        if expected not in ("", found) or shape != [int(extent) for extent in first.shape]:
             raise ModelError(
-                f"operator {name!r} became node {node['name']!r} of shape {shape} and hash {found}"
-                f", expected {first} and hash {expected}; a pass of the current PassContext "
+                f"operator {name!r} became node {node['name']!r} of shape {shape} and kernel "
+                f"{found}, expected {first} and kernel {expected}; a pass of the current PassContext "
                 "changed the fused module, so build without it"
             )

@@ -9,7 +9,7 @@ is refused here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from tvm.ir.transform import Sequential
 from tvm.relay.transform.mixed_precision import MIXED_PRECISION_ALWAYS
 
 from tvm_ios.errors import OptionError
+from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.primitive import call_attribute
@@ -209,7 +210,7 @@ def _require_right_convolution(call: relay.Call) -> None:
 
 
 def require_float32_kernels(
-    module: tvm.IRModule, functions: Mapping[str, Any], target: tvm.target.Target
+    module: tvm.IRModule, kernels: Iterable[LoweredKernel], target: tvm.target.Target
 ) -> None:
     """Refuse GPU kernels that compute in float16 where the model says float32.
 
@@ -219,8 +220,8 @@ def require_float32_kernels(
     ----------
     module
         The fused module that was compiled.
-    functions
-        TVM's metadata of each compiled function, by its symbol.
+    kernels
+        Its kernels.
     target
         What it was compiled for.
 
@@ -234,10 +235,9 @@ def require_float32_kernels(
     text = str(module.astext(show_meta_data=False))
     if HALF in text or 'data_layout="NHWC"' not in text:
         return
-    for symbol, info in functions.items():
-        for code in info.tir_primfuncs.values():
-            if "conv2d" in str(symbol) and HALF in code.script():
-                raise OptionError(
-                    f"kernel {symbol} rounds float32 to float16 for tensor cores; give "
-                    "desired_layout='NCHW', or mixed_precision=True if float16 is what you want"
-                )
+    for kernel in kernels:
+        if "conv2d" in kernel.stem and HALF in kernel.function.script():
+            raise OptionError(
+                f"kernel {kernel.stem} rounds float32 to float16 for tensor cores; give "
+                "desired_layout='NCHW', or mixed_precision=True if float16 is what you want"
+            )

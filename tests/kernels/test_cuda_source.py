@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_ios.relay.cuda_source import HOOK, mended_cuda_source, mended_names
+from tvm_ios.kernels.cuda_source import HOOK, mended_cuda_source, mended_names
 
 
 def test_the_function_that_cuda_has_as_well_gets_another_name():

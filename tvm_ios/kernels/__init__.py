@@ -1,0 +1,19 @@
+"""Kernels one by one: lowered code in, objects out of a cache or a compiler, linked into a library.
+
+Between a dialect, which says what each kernel computes, and the library that an executor loads.
+"""
+
+from __future__ import annotations
+
+from tvm_ios.kernels.cache import KernelCache
+from tvm_ios.kernels.compile import KernelCompiler, KernelCounts
+from tvm_ios.kernels.link import import_kernels
+from tvm_ios.kernels.lowered import LoweredKernel
+
+__all__ = [
+    "KernelCache",
+    "KernelCompiler",
+    "KernelCounts",
+    "LoweredKernel",
+    "import_kernels",
+]

@@ -1,0 +1,83 @@
+"""What a compiled kernel is made of: an object for the host's linker, and code for a device.
+
+A zip archive holds ``host.o``, and on a GPU ``device.cubin`` (or ``device.ptx``) with what TVM
+writes beside it. Its members carry checksums.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.errors import ModelError
+
+__all__ = ["pack_kernel", "unpack_kernel"]
+
+HOST, DEVICE = "host.o", "device"
+DEVICE_FORMATS = ("cubin", "ptx")
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The time of every member, so that equal kernels make equal archives."""
+
+
+def pack_kernel(module: Any) -> bytes:
+    """The archive of what ``tvm.build`` made of one kernel.
+
+    Raises
+    ------
+    ModelError
+        If its device code can be saved in no format that is known here.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
+        folder = Path(name)
+        module.save(str(folder / HOST))
+        for device in module.imported_modules:
+            _save_device(device, folder)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in sorted(folder.iterdir()):
+                archive.writestr(zipfile.ZipInfo(path.name, LONG_AGO), path.read_bytes())
+    return packed.getvalue()
+
+
+def unpack_kernel(archive: bytes, symbol: str) -> Any:
+    """A module that TVM can link into a library, with its device code imported.
+
+    Parameters
+    ----------
+    archive
+        What :func:`pack_kernel` made.
+    symbol
+        The function that the object defines.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
+        folder = Path(name)
+        with zipfile.ZipFile(io.BytesIO(archive)) as members:
+            members.extractall(folder)
+        module = tvm.runtime.load_static_library(str(folder / HOST), [symbol])
+        for device_format in DEVICE_FORMATS:
+            device = folder / f"{DEVICE}.{device_format}"
+            if device.exists():
+                module.import_module(tvm.runtime.load_module(str(device)))
+    return module
+
+
+def _save_device(module: Any, folder: Path) -> None:
+    """TVM tells a cubin from PTX, but does not say which it has."""
+    for device_format in DEVICE_FORMATS:
+        path = folder / f"{DEVICE}.{device_format}"
+        try:
+            module.save(str(path))
+        except tvm.TVMError as error:
+            path.unlink(missing_ok=True)
+            refused = error
+        else:
+            return
+    raise ModelError(
+        f"device code of kind {module.type_key!r} can be kept in no format of "
+        f"{', '.join(DEVICE_FORMATS)}: {str(refused).splitlines()[-1]}"
+    )

@@ -1,0 +1,108 @@
+"""Compiled kernels on disk: one file each, bounded in all, safe for many writers at once. No TVM.
+
+An entry is a zip archive (see :mod:`tvm_ios.kernels.archive`) in ``kernels/`` of the cache folder,
+named by the digest of everything its code depends on. So an entry is never wrong, only absent: a
+writer moves a finished file into place, a reader that finds a damaged one drops it, and what is
+gone is compiled again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import warnings
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from tvm_ios.core.c_compiler import cache_directory
+
+__all__ = ["KernelCache"]
+
+MOST_BYTES = 1 << 30
+"""Some 20,000 kernels of a CPU."""
+KEPT_SHARE = 0.75
+"""What is left after a cut, so that not every later entry makes another one."""
+
+
+class KernelCache:
+    """Archives of compiled kernels by key.
+
+    Parameters
+    ----------
+    folder
+        Where they lie; ``kernels`` in the cache folder of tvm-ios where omitted.
+    most_bytes
+        Bytes of all entries together. Beyond, those not used for longest go.
+    """
+
+    def __init__(self, folder: Path | None = None, *, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = cache_directory() / "kernels" if folder is None else folder
+        self._most_bytes = most_bytes
+
+    def get(self, key: str) -> bytes | None:
+        """The archive of this key; None where there is none, or only a damaged one."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        if not _is_sound(content):
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):  # a cache that can only be read still serves
+            os.utime(path)
+        return content
+
+    def put(self, key: str, archive: bytes) -> None:
+        """Keep an archive; where it cannot be written a warning says so, and nothing is lost."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(archive)
+                os.replace(temporary, self._path(key))
+            finally:
+                Path(temporary).unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"compiled kernels are not kept: {self.folder}: {error.strerror or error}; set "
+                "TVM_IOS_CACHE_DIR to a folder you can write",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def trim(self) -> int:
+        """Drop entries while all together are too large; return how many went."""
+        entries = []
+        for path in self.folder.glob("*.zip"):
+            with suppress(OSError):  # another process dropped it
+                found = path.stat()
+                entries.append((found.st_mtime_ns, found.st_size, path))
+        size = sum(entry[1] for entry in entries)
+        if size <= self._most_bytes:
+            return 0
+        dropped = 0
+        for _, size_of_one, path in sorted(entries):
+            if size <= KEPT_SHARE * self._most_bytes:
+                break
+            with suppress(OSError):
+                path.unlink()
+            size -= size_of_one
+            dropped += 1
+        return dropped
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.zip"
+
+
+def _is_sound(content: bytes) -> bool:
+    """Whether every member has the checksum it was written with."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError):
+        return False

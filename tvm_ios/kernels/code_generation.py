@@ -1,0 +1,162 @@
+"""Turns one lowered kernel into machine code, in this process or in a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import tvm
+from tvm.ir.transform import PassContext
+
+from tvm_ios.kernels.archive import pack_kernel
+from tvm_ios.kernels.cuda_source import mended_cuda_source
+from tvm_ios.kernels.lowered import LoweredKernel
+
+__all__ = ["CodeGeneration", "generate", "generate_in_worker"]
+
+OWN_PASSES = "tir.add_lower_pass"
+"""Where a PassContext has passes that a user wrote; no text says what they do."""
+ENTRY_VERSION = 1
+"""Of the archives; another one makes old entries unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeGeneration:
+    """Everything that machine code depends on besides the lowered kernel.
+
+    Plain values, so that it can be sent to another process.
+    """
+
+    target: str
+    """TVM's JSON of the target, its host in it."""
+    opt_level: int
+    required: tuple[str, ...]
+    disabled: tuple[str, ...]
+    config: tuple[tuple[str, str], ...]
+    """What the PassContext says of passes on TIR, as JSON of TVM, sorted."""
+    portable: bool
+    """Whether another process, or a later call, would do the same: not if passes of the user's own
+    or instruments that watch them are in the context."""
+
+    @classmethod
+    def current(cls, target: tvm.target.Target) -> CodeGeneration:
+        """For a target, under the PassContext of this thread."""
+        context = PassContext.current()
+        config = {
+            str(name): value
+            for name, value in context.config.items()
+            if not str(name).startswith("relay.")
+        }
+        return cls(
+            target=json.dumps(_exported(target), sort_keys=True),
+            opt_level=int(context.opt_level),
+            required=tuple(sorted(str(name) for name in context.required_pass)),
+            disabled=tuple(sorted(str(name) for name in context.disabled_pass)),
+            config=tuple(sorted((name, _text(value)) for name, value in config.items())),
+            portable=not len(context.instruments) and OWN_PASSES not in config,
+        )
+
+    def key(self, kernel: LoweredKernel) -> str:
+        """What an archive is kept under: a digest of kernel, target, passes, TVM and LLVM."""
+        parts = (
+            ENTRY_VERSION,
+            kernel.symbol,
+            self.target,
+            self.opt_level,
+            self.required,
+            self.disabled,
+            self.config,
+            _compilers(),
+        )
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def generate(kernel: LoweredKernel, target: tvm.target.Target) -> bytes:
+    """Compile a kernel under the PassContext of this thread.
+
+    Parameters
+    ----------
+    kernel
+        What is compiled.
+    target
+        What for; kernels of a GPU have its host in it.
+
+    Returns
+    -------
+    bytes
+        Its archive.
+    """
+    return _generate(kernel.module(), target)
+
+
+def generate_in_worker(module: str, settings: CodeGeneration) -> bytes:
+    """Compile a kernel in a process of its own.
+
+    Parameters
+    ----------
+    module
+        TVM's JSON of :meth:`LoweredKernel.module`.
+    settings
+        Of the process that asks for it.
+
+    Returns
+    -------
+    bytes
+        Its archive.
+    """
+    context = PassContext(
+        opt_level=settings.opt_level,
+        required_pass=list(settings.required),
+        disabled_pass=list(settings.disabled),
+        config={name: tvm.ir.load_json(text) for name, text in settings.config},
+    )
+    with context:
+        target = _with_host(tvm.target.Target(json.loads(settings.target)))
+        return _generate(tvm.ir.load_json(module), target)
+
+
+def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
+    with mended_cuda_source():
+        return pack_kernel(tvm.build(module, target=_with_host(target)))
+
+
+def _with_host(target: tvm.target.Target) -> tvm.target.Target:
+    """TVM compiles what calls a kernel for the host, and with no host named for any processor."""
+    if target.host is not None:
+        return target
+    return tvm.target.Target(target, host=target if target.kind.name == "llvm" else "llvm")
+
+
+def _exported(target: tvm.target.Target) -> Any:
+    found = _with_host(target)
+    return {str(name): _plain(value) for name, value in found.export().items()}
+
+
+def _plain(value: Any) -> Any:
+    """Containers of TVM as Python's."""
+    if isinstance(value, tvm.ir.Map):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, tvm.ir.Array):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, tvm.tir.IntImm):
+        return int(value)
+    return value if isinstance(value, int) else str(value)
+
+
+def _text(value: Any) -> str:
+    """A value of the configuration as text that another process reads."""
+    return str(tvm.ir.save_json(tvm.runtime.convert(value)))
+
+
+@cache
+def _compilers() -> tuple[str, ...]:
+    """TVM and LLVM, exactly."""
+    flags = tvm.support.libinfo()
+    return (
+        tvm.__version__,
+        str(flags["GIT_COMMIT_HASH"]),
+        str(flags["LLVM_VERSION"]),
+    )

@@ -1,0 +1,174 @@
+"""Compiles the kernels of a model: those the cache has not, side by side in worker processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+import tvm
+from tvm.contrib.popen_pool import PopenWorker
+
+from tvm_ios.kernels.cache import KernelCache
+from tvm_ios.kernels.code_generation import CodeGeneration, generate, generate_in_worker
+from tvm_ios.kernels.lowered import LoweredKernel
+
+__all__ = ["KernelCompiler", "KernelCounts"]
+
+WORTH_WORKERS = 12
+"""Kernels to compile from which on workers pay: each takes two seconds to import TVM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCounts:
+    """Where the kernels of a build came from."""
+
+    compiled: int = 0
+    from_cache: int = 0
+
+    def __add__(self, other: KernelCounts) -> KernelCounts:
+        return KernelCounts(
+            compiled=self.compiled + other.compiled,
+            from_cache=self.from_cache + other.from_cache,
+        )
+
+
+class KernelCompiler:
+    """Compiles lowered kernels under the PassContext of this thread; a context manager.
+
+    Kernels are added one by one, so that workers compile some while others are still lowered.
+
+    Parameters
+    ----------
+    target
+        What they are compiled for.
+    cache
+        Where compiled kernels are kept; the default place where omitted. It is left alone where
+        the PassContext has passes or instruments of the user's own, which want to see every kernel.
+    workers
+        Processes besides this one; one for every other usable core where omitted.
+    """
+
+    def __init__(
+        self,
+        target: tvm.target.Target,
+        *,
+        cache: KernelCache | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self._target = target
+        self._settings = CodeGeneration.current(target)
+        self._cache = cache or KernelCache()
+        cores = len(os.sched_getaffinity(0))
+        self._most_workers = cores - 1 if workers is None else workers
+        self._workers: _Workers | None = None
+        self._archives: dict[str, bytes] = {}
+        self._missing: dict[str, LoweredKernel] = {}
+        self._begun: dict[str, Future[bytes]] = {}
+        self.counts = KernelCounts()
+        """What was compiled so far, and what the cache had."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._workers is not None:
+            self._workers.close()
+
+    def add(self, kernel: LoweredKernel) -> None:
+        """Look a kernel up, and begin to compile it where it is not known."""
+        symbol = kernel.symbol
+        if symbol in self._archives or symbol in self._missing:
+            return
+        portable = self._settings.portable
+        known = self._cache.get(self._settings.key(kernel)) if portable else None
+        if known is not None:
+            self._archives[symbol] = known
+            self.counts += KernelCounts(from_cache=1)
+            return
+        self._missing[symbol] = kernel
+        if portable and self._most_workers > 0 and len(self._missing) >= WORTH_WORKERS:
+            self._begin()
+
+    def archives(self) -> dict[str, bytes]:
+        """Every kernel that was added, compiled, by symbol.
+
+        Raises
+        ------
+        tvm.TVMError
+            If TVM cannot compile one.
+        """
+        added = bool(self._missing)
+        # From the end, where workers have not begun.
+        for symbol in reversed(tuple(self._missing)):
+            kernel = self._missing[symbol]
+            begun = self._begun.get(symbol)
+            if begun is None or begun.cancel():
+                self._keep(kernel, generate(kernel, self._target))
+        for symbol, kernel in tuple(self._missing.items()):
+            try:
+                archive = self._begun[symbol].result()
+            # A worker may have died; and an error of TVM reads better from this process.
+            except Exception:  # noqa: BLE001
+                archive = generate(kernel, self._target)
+            self._keep(kernel, archive)
+        if added and self._settings.portable:
+            self._cache.trim()
+        return dict(self._archives)
+
+    def _begin(self) -> None:
+        if self._workers is None:
+            self._workers = _Workers(self._most_workers)
+        for symbol, kernel in self._missing.items():
+            if symbol not in self._begun:
+                text = str(tvm.ir.save_json(kernel.module()))
+                self._begun[symbol] = self._workers.submit(text, self._settings)
+
+    def _keep(self, kernel: LoweredKernel, archive: bytes) -> None:
+        del self._missing[kernel.symbol]
+        self._archives[kernel.symbol] = archive
+        self.counts += KernelCounts(compiled=1)
+        if self._settings.portable:
+            self._cache.put(self._settings.key(kernel), archive)
+
+
+class _Workers:
+    """Processes of TVM's own that compile a kernel at a time, each driven by a thread."""
+
+    def __init__(self, count: int) -> None:
+        self._all = [PopenWorker() for _ in range(count)]
+        self._idle: SimpleQueue[PopenWorker] = SimpleQueue()
+        for worker in self._all:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="tvm-ios-compile")
+
+    def submit(self, module: str, settings: CodeGeneration) -> Future[bytes]:
+        """Compile a kernel as soon as a process is free."""
+        return self._threads.submit(self._run, generate_in_worker, module, settings)
+
+    def close(self) -> None:
+        """End the processes, each after the kernel it is at."""
+        # Not the other way round: closing a pipe waits for the thread that reads from it.
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._all:
+            worker.kill()
+
+    def _run(
+        self, task: Callable[[str, CodeGeneration], bytes], module: str, settings: CodeGeneration
+    ) -> bytes:
+        worker = self._idle.get()
+        try:
+            worker.send(task, [module, settings])
+            result: bytes = worker.recv()
+        finally:
+            self._idle.put(worker)
+        return result

@@ -1,0 +1,117 @@
+"""Kernels of a fused module, one by one: lowered by TVM, and taken out of the module.
+
+A function whose kernel was compiled elsewhere is marked ``Extern``: TVM then plans memory and
+writes the graph as ever, and leaves the kernel to whoever provides its symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import tvm
+from tvm import relay
+from tvm.relay.backend import te_compiler
+
+from tvm_ios.kernels import LoweredKernel
+from tvm_ios.relay.dataflow import copy_call, local_function, rebuild
+from tvm_ios.relay.obstacles import is_dynamic
+from tvm_ios.relay.primitive import kernel_digest
+
+__all__ = ["declare_kernels", "lower_kernels"]
+
+RESHAPE_ONLY = "relay.reshape_only"
+"""Of a function that TVM runs no kernel for."""
+
+
+def lower_kernels(
+    calls: Sequence[relay.Call], target: tvm.target.Target
+) -> Iterator[tuple[str, LoweredKernel]]:
+    """Lower each distinct function among calls, under the PassContext and records in force.
+
+    Functions that TVM has to compile with the module around them are left out: those of external
+    code generators, of dynamic shapes, and those that need no kernel.
+
+    Parameters
+    ----------
+    calls
+        Kernel calls of a fused, typed module.
+    target
+        What for.
+
+    Yields
+    ------
+    digest, kernel
+        The digest is that of the function, see :func:`~tvm_ios.relay.primitive.kernel_digest`.
+    """
+    known: set[str] = set()
+    with _empty_compiler() as compiler:
+        for call in calls:
+            function = local_function(call)
+            if function is None or not _stands_alone(call, function):
+                continue
+            digest = kernel_digest(function)
+            if digest in known:
+                continue
+            known.add(digest)
+            # TVM numbers equal names and remembers functions, but not the records they were
+            # lowered with: each one is lowered by a compiler that knows nothing.
+            compiler.clear()
+            lowered = compiler.lower(function, target, "default")
+            if len(lowered.funcs.functions) != 1:
+                continue  # several parts that call each other keep the names they know
+            name = str(lowered.prim_fn_var.name_hint)
+            yield digest, LoweredKernel(name, lowered.funcs[lowered.prim_fn_var], digest)
+
+
+def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:
+    """The module with its kernels declared, not defined.
+
+    Parameters
+    ----------
+    module
+        A fused, typed module whose ``main`` calls functions.
+    symbols
+        Of kernels that are compiled elsewhere, by the digest of their function.
+    """
+    declared = {digest: relay.GlobalVar(symbol) for digest, symbol in symbols.items()}
+    functions: dict[str, relay.Function] = {}
+
+    def call_declared(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        function = local_function(call)
+        digest = "" if function is None else kernel_digest(function)
+        if digest not in declared:
+            return copy_call(call, arguments)
+        functions[digest] = function
+        return relay.Call(declared[digest], arguments, call.attrs, span=call.span)
+
+    main = module["main"]
+    body = rebuild(main.body, {}, call_declared)
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    new[module.get_global_var("main")] = relay.Function(
+        main.params, body, main.ret_type, main.type_params, main.attrs
+    )
+    for digest, function in functions.items():
+        marked = function.with_attr("Extern", tvm.tir.IntImm("int32", 1))
+        new[declared[digest]] = marked.with_attr("global_symbol", symbols[digest])
+    return relay.transform.InferType()(new)
+
+
+def _stands_alone(call: relay.Call, function: relay.Function) -> bool:
+    """Whether one function of machine code, and nothing else, computes it."""
+    types = [parameter.checked_type for parameter in function.params]
+    return not (
+        "Compiler" in function.attrs
+        or RESHAPE_ONLY in function.attrs
+        or any(map(is_dynamic, (*types, call.checked_type)))
+    )
+
+
+@contextmanager
+def _empty_compiler() -> Iterator[te_compiler.TECompiler]:
+    """TVM's compiler of functions, without memory of earlier ones, and left so."""
+    compiler = te_compiler.get()
+    try:
+        yield compiler
+    finally:
+        compiler.clear()
