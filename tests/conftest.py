@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,19 @@ def fork() -> tuple[Any, dict[str, Any]]:
     return _network(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(joined)))
 
 
+@pytest.fixture(scope="session")
+def masked() -> tuple[Any, dict[str, Any]]:
+    """Two convolutions of ``data``, picked by truth values ``mask``; some outputs are such, too."""
+    from tvm import relay
+
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    mask = relay.var("mask", shape=(1, 16, 8, 8), dtype="bool")
+    ways = [_convolution(data, "left", 16, 1, 16), _convolution(data, "right", 16, 3, 16)]
+    picked = relay.where(mask, *ways)
+    large = relay.logical_and(relay.greater(picked, relay.const(0.1)), relay.logical_not(mask))
+    return _network(relay.Tuple([picked, large, mask]), inputs=("data", "mask"))
+
+
 def _convolution(data: Any, name: str, channels: int, kernel: int, inputs: int) -> Any:
     from tvm import relay
 
@@ -202,8 +215,8 @@ def _convolution(data: Any, name: str, channels: int, kernel: int, inputs: int) 
     return relay.nn.relu(value)
 
 
-def _network(output: Any) -> tuple[Any, dict[str, Any]]:
-    """A module of an expression of ``data``, and random values for all else."""
+def _network(output: Any, inputs: Sequence[str] = ("data",)) -> tuple[Any, dict[str, Any]]:
+    """A module of an expression of these inputs, and random values for all else."""
     import numpy as np
     import tvm
     from tvm import relay
@@ -211,8 +224,9 @@ def _network(output: Any) -> tuple[Any, dict[str, Any]]:
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(output))
     random = np.random.default_rng(1)
     params = {}
-    for var in mod["main"].params[1:]:
-        assert var.name_hint != "data"
+    for var in mod["main"].params:
+        if var.name_hint in inputs:
+            continue
         shape = [int(extent) for extent in var.checked_type.shape]
         params[var.name_hint] = tvm.nd.array(random.uniform(-0.5, 0.5, shape).astype("float32"))
     return mod, params

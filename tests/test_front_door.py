@@ -396,3 +396,56 @@ def test_an_unknown_layout_is_refused_before_any_work(net):
     for refuse in (tvm_ios.tune, tvm_ios.compile_schedule):
         with pytest.raises(OptionError, match="desired_layout is 'nhwc'"):
             refuse(net.mod, net.params, TARGET, desired_layout="nhwc")
+
+
+MASKED_INPUTS = {
+    "data": np.random.default_rng(2).standard_normal((1, 16, 8, 8)).astype("float32"),
+    "mask": np.random.default_rng(3).random((1, 16, 8, 8)) > 0.5,
+}
+
+
+def assert_as_stock(executor: Any, stock: Any) -> None:
+    executor.run(**MASKED_INPUTS)
+    for index in range(stock.get_num_outputs()):
+        ours, theirs = executor.get_output(index), stock.get_output(index)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.slow
+def test_truth_values_may_be_inputs_and_outputs(
+    masked: tuple[tvm.IRModule, dict[str, Any]],
+    reference_build: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    stock = graph_executor.GraphModule(reference_build(*masked, TARGET)["default"](tvm.cpu()))
+    for name, value in MASKED_INPUTS.items():
+        stock.set_input(name, value)
+    stock.run()
+    assert stock.get_output(1).dtype == "bool"
+    compiled = tvm_ios.compile_schedule(*masked, TARGET)
+    with compiled.executor() as executor:
+        assert_as_stock(executor, stock)
+    tuned = tvm_ios.tune(
+        *masked,
+        TARGET,
+        database=tmp_path / "prices.sqlite",
+        measure=MEASURE,
+        compare_options=COMPARE,
+        pad_channels=False,
+        lanes=1,
+    )
+    tuned.export_library(tmp_path / "masked.so")
+    with tvm_ios.load(tmp_path / "masked.so") as executor:
+        assert_as_stock(executor, stock)
+        assert_as_stock(executor, stock)
+
+
+@pytest.mark.slow
+def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net: Net, plain: tvm_ios.CompiledModel) -> None:
+    for_gpu = replace(plain.schedule, cudnn=(0,))
+    first = plain.schedule.operator_names[0]
+    with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
+        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
+    nothing = replace(plain.schedule, cudnn=())  # the choice was made, and it is TVM's kernels
+    tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)

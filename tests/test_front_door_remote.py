@@ -77,6 +77,19 @@ def test_prices_of_a_device_are_its_own_and_kept(branching, loopback_tracker, tm
     assert loopback_tracker.becomes_free()
 
 
+def test_a_model_with_truth_values_is_tuned_on_a_device(masked, loopback_tracker, tmp_path):
+    model = tune(masked, loopback_tracker, tmp_path, lanes=1)
+    assert model.report().measured > 0
+    order = tvm_ios.compile_schedule(*masked, TARGET, schedule=sequential_schedule(model.graph))
+    random = np.random.default_rng(0)
+    inputs = {
+        "data": random.standard_normal((1, 16, 8, 8)).astype("float32"),
+        "mask": random.random((1, 16, 8, 8)) > 0.5,
+    }
+    np.testing.assert_array_equal(output(model, inputs), output(order, inputs))
+    assert loopback_tracker.becomes_free()
+
+
 def test_more_lanes_than_the_device_has_are_refused(branching, loopback_tracker, tmp_path):
     with pytest.raises(OptionError, match="lanes is 999, but the device with key .* has"):
         tune(branching, loopback_tracker, tmp_path, lanes=999)

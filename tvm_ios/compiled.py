@@ -22,7 +22,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.errors import DatabaseError, OptionError
+from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay import (
     Extraction,
@@ -264,7 +264,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     Raises
     ------
     ScheduleError
-        If the schedule is for another graph or breaks a rule.
+        If the schedule is for another graph, breaks a rule, or has cuDNN compute on a CPU.
     PlanError
         If no legal plan comes out of it.
     """
@@ -333,6 +333,13 @@ def _plan(
     offload: CudnnOffload | None,
 ) -> ExecutionPlan:
     names = staged.operator_names
+    on_gpu = is_gpu_target(staged.target)
+    if schedule.cudnn and not on_gpu:
+        raise ScheduleError(
+            f"the schedule has cuDNN compute {len(schedule.cudnn)} operators, the first is "
+            f"{schedule.operator_names[schedule.cudnn[0]]!r}, but target {str(staged.target)!r} is "
+            "a CPU; compile for a GPU, or search again for this target"
+        )
     if offload is not None:
         chosen = None
         if schedule.cudnn is not None:
@@ -344,7 +351,7 @@ def _plan(
         placements,
         lanes=lanes,
         operator_names=names,
-        hand_over=STREAMS if is_gpu_target(staged.target) else CORES,
+        hand_over=STREAMS if on_gpu else CORES,
     )
     verify_plan(plan)
     return plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tvm
 
+from tvm_ios.core.whole_number import as_whole
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import default_lanes, host_target
 from tvm_ios.runtime.cudnn_convolution import CudnnOffload
@@ -124,10 +125,11 @@ def require_lanes(lanes: int | None, device: MeasuringDevice | None = None) -> i
     cores = default_lanes() if device is None else device.cores
     if lanes is None:
         return cores
-    if not isinstance(lanes, int) or isinstance(lanes, bool) or not 1 <= lanes <= cores:
+    number = as_whole(lanes)
+    if number is None or not 1 <= number <= cores:
         who = "this process may use" if device is None else f"{device.address.as_text()} has"
         raise OptionError(f"lanes is {lanes!r}, but {who} {cores} cores; give 1 to {cores}")
-    return lanes
+    return number
 
 
 def require_streams(streams: int | None) -> int | None:
@@ -140,6 +142,7 @@ def require_streams(streams: int | None) -> int | None:
     """
     if streams is None:
         return None
-    if not isinstance(streams, int) or isinstance(streams, bool) or not 1 <= streams <= MAX_STREAMS:
+    number = as_whole(streams)
+    if number is None or not 1 <= number <= MAX_STREAMS:
         raise OptionError(f"lanes is {streams!r}; give 1 to {MAX_STREAMS} streams of a GPU")
-    return streams
+    return number

@@ -174,3 +174,19 @@ def test_without_kernel_tuning_the_output_is_named_after_the_model(
     assert tune(*words) == 0
     assert "wrote net.so" in capsys.readouterr().out
     assert (tmp_path / "net.so").exists()
+
+
+@pytest.mark.slow
+def test_a_model_with_truth_values_is_tuned_into_a_file(masked, tmp_path, capsys):
+    mod, params = masked
+    model, weights, output = tmp_path / "m.json", tmp_path / "m.params", tmp_path / "m.so"
+    model.write_text(tvm.ir.save_json(mod))
+    weights.write_bytes(tvm.runtime.save_param_dict(params))
+    words = [model, "--params", weights, "--target", TARGET, "--output", output, "--lanes", 1]
+    assert tune(*words, "--database", tmp_path / "p.sqlite", "--time-budget", 5) == 0
+    assert f"wrote {output}" in capsys.readouterr().out
+    mask = np.zeros((1, 16, 8, 8), bool)
+    mask[:, :4] = True
+    with tvm_ios.load(output) as executor:
+        executor.run(data=np.zeros((1, 16, 8, 8), "float32"), mask=mask)
+        np.testing.assert_array_equal(executor.get_output(2).numpy(), mask)

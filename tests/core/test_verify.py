@@ -122,6 +122,8 @@ def test_limits():
     ("change", "message"),
     [
         ({"operator_ns": (1,) * 5}, "rule 8 .*operator_ns has 5 entries for 6 operators"),
+        ({"cudnn": (6,)}, r"rule 8 .*cudnn is \(6,\); list operators 0 to 5"),
+        ({"cudnn": (1, 1)}, "rule 8 .*cudnn"),
         ({"unsplit": (6,)}, r"rule 8 .*unsplit is \(6,\); list operators 0 to 5"),
         ({"unsplit": (-1,)}, "rule 8 .*unsplit"),
         ({"unsplit": (2, 1)}, "rule 8 .*ascending"),

@@ -135,6 +135,13 @@ def test_raw_rounds_round_trip_through_json() -> None:
     assert Comparison.from_record(json.loads(json.dumps(comparison.as_record()))) == comparison
     with pytest.raises(CostError, match="not a comparison"):
         Comparison.from_record({"names": ["a"]})
+    for name, value in (("confidence", "0.95"), ("names", "ab"), ("notes", [1])):
+        with pytest.raises(CostError, match=f"not a comparison: {name}.* is .*; expected"):
+            Comparison.from_record(comparison.as_record() | {name: value})
+    slow = comparison.as_record()
+    slow["rounds"][0]["run_ns"] = [1.0]
+    with pytest.raises(CostError, match=r"rounds\[0\].run_ns is \[1.0\]; expected 2 entries"):
+        Comparison.from_record(slow)
 
 
 def test_text_names_everyone_and_the_notes() -> None:

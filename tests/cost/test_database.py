@@ -291,6 +291,66 @@ def test_a_database_survives_a_fork(path: Path) -> None:
     assert set(database.get_many(CONTEXT, ["parent", "child"])) == {"parent", "child"}
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("median_ns", "fast", "expected a whole number of 0 or more"),
+        ("median_ns", 0.5, "expected a whole number of 0 or more"),
+        ("median_ns", -1, "expected a whole number of 0 or more"),
+        ("samples", b"5", "expected a whole number"),
+        ("spread_ns", "wide", "expected a whole number"),
+        ("slow_mode", 2, "expected a whole number from 0 to 1"),
+        ("measured_at_s", "noon", "expected a finite number"),
+        ("measured_at_s", float("inf"), "expected a finite number"),
+    ],
+)
+def test_a_price_that_somebody_changed_is_named(
+    path: Path, column: str, value: object, expected: str
+) -> None:
+    database = ProfileDatabase(path)
+    database.put_many(CONTEXT, {"stage": record(), "other": record()})
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE prices SET {column} = ? WHERE stage = 'stage'", (value,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatabaseError, match=f"{column} of stage 'stage' is .*{expected}") as caught:
+        database.get_many(CONTEXT, ["stage", "other"])
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert database.get_many(CONTEXT, ["other"]) == {"other": record()}
+
+
+def test_a_damaged_page_is_reported_on_one_line(path: Path) -> None:
+    database = ProfileDatabase(path)
+    database.put_many(CONTEXT, {f"stage {number}": record() for number in range(2000)})
+    connection = sqlite3.connect(path)
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    messages = []
+    for page in range(1, len(content) // size):
+        damaged = content.copy()
+        damaged[page * size : page * size + 200] = b"\xa5" * 200
+        path.write_bytes(damaged)
+        try:
+            ProfileDatabase(path)
+        except DatabaseError as error:
+            messages.append(str(error))
+    assert messages
+    assert all("damaged" in message and "\n" not in message for message in messages)
+
+
+def test_a_fact_that_is_no_text_is_named(path: Path) -> None:
+    database = ProfileDatabase(path)
+    database.put_facts("a library", {"one": "1"})
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE facts SET value = x'00ff'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatabaseError, match="fact 'one' of 'a library' is .*; expected text"):
+        database.get_facts("a library", ["one"])
+
+
 def test_database_errors_are_cost_errors() -> None:
     assert issubclass(DatabaseError, CostError)
 

@@ -125,7 +125,7 @@ PART = ("parts", 0)
         ((*PART, "succ", 2), [2], r"parts\[0\].succ has a cycle"),
         ((*PART, "prims"), _set, r"parts\[0\] lacks the field 'prims'"),
         ((*PART, "prims"), [], r"parts\[0\].prims has 0 entries"),
-        ((*PART, "prims", 1), [[1, 2]], r"parts\[0\].prims\[1\]\[0\] is \[1, 2\]; expected three"),
+        ((*PART, "prims", 1), [[1, 2]], r"parts\[0\].prims\[1\]\[0\] is \[1, 2\]; expected 3"),
         ((*PART, "prims", 1), [[-1, 2, 3]], r"parts\[0\].prims\[1\]\[0\]\[0\] is -1"),
         ((*PART, "prims", 1), [[1, 0, 3]], r"parts\[0\].prims\[1\]\[0\]\[1\] is 0"),
         ((*PART, "prims", 1), [[1, 2, None]], r"parts\[0\].prims\[1\]\[0\]\[2\] is None"),
@@ -143,7 +143,7 @@ PART = ("parts", 0)
         ((*PART, "conv", 1, "in_shape"), [16, 55], r"in_shape is \[16, 55\]; expected 3"),
         ((*PART, "conv", 1, "groups"), 3, "groups is 3; it must divide 16"),
         ((*PART, "conv", 1, "out"), 0, r"conv\[1\].out is 0"),
-        ((*PART, "conv", 1, "act"), 1, r"conv\[1\].act is 1; expected the name"),
+        ((*PART, "conv", 1, "act"), 1, r"conv\[1\].act is 1; expected text"),
     ],
 )
 def test_what_is_wrong_is_named(path, value, message):
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_named(path, value, message):
     "text", ["", "{", "nope", "[1, 2", '"x" 1', "[" * 100_000, '{"a": ' + "9" * 5000 + "}", "\0"]
 )
 def test_not_json(text):
-    with pytest.raises(ProblemError, match="the file is no JSON"):
+    with pytest.raises(ProblemError, match="the problem is no JSON"):
         parse_problem(text)
 
 

@@ -95,6 +95,23 @@ def test_an_unknown_operator_is_noticed(partitioned):
         read_schedule(renamed)
 
 
+@pytest.mark.parametrize(
+    ("function", "attribute", "value"),
+    [
+        ("main", "tvm_ios_version", "one"),
+        ("main", "tvm_ios_latency_ns", "fast"),
+        ("main", "tvm_ios_latency_ns", "-5"),
+        ("main", "tvm_ios_operator_ns", "1, 2.5"),
+        ("tvm_ios_stage_1", "tvm_ios_stage", "first"),
+        ("tvm_ios_stage_1", "tvm_ios_strategy", "parallel"),
+    ],
+)
+def test_an_attribute_of_another_kind_is_named(partitioned, function, attribute, value):
+    with pytest.raises(ModelError, match=f"{function} has .*; schedule the module again") as caught:
+        read_schedule(changed(partitioned, function, **{attribute: value}))
+    assert value.split(", ")[-1] in str(caught.value)
+
+
 def test_a_stage_whose_kernels_changed_is_noticed(partitioned):
     fewer = changed(partitioned, "tvm_ios_stage_1", tvm_ios_operators="conv2d_0")
     with pytest.raises(ModelError, match="lists 1 operators but calls 3 kernels"):

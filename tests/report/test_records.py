@@ -37,9 +37,9 @@ def test_json_shows_medians_for_readers(record):
     ("field", "value", "message"),
     [
         ("version", 99, "has version 99"),
-        ("lanes", "two", "field 'lanes' is 'two', not a int"),
-        ("batch_size", True, "field 'batch_size' is True"),
-        ("machine", [], "field 'machine'"),
+        ("lanes", "two", "lanes is 'two'; expected a whole number"),
+        ("batch_size", True, "batch_size is True; expected a whole number"),
+        ("machine", [], r"machine is \[\]; expected an object"),
         ("comparison", {}, "not a comparison"),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from tvm_ios.core.stored_value import StoredValue
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.kernel_library import KernelLibrary
@@ -126,7 +127,7 @@ class Model:
         )
 
     def _call(self, launch, *, known=True, tf32=False):
-        call = CudnnCall.from_data(self.cudnn[launch.operator_index]["call"])
+        call = CudnnCall.from_data(StoredValue(self.cudnn[launch.operator_index]["call"], "call"))
         convolution = replace(call.convolution, tf32=tf32)
         # Without an activation, the stand-in runs algorithm 5 too, and the bias is added apart.
         number = 1 if convolution.relu or convolution.weight_shape[0] // 8 % 2 else 5

@@ -51,6 +51,21 @@ def test_a_file_exported_again_is_loaded_anew(build_random, place_built, tmp_pat
         assert_outputs(module, built.expected)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lanes": "2"}, "lanes is '2'; give a whole number of 1 or more"),
+        ({"lanes": 1.0}, "lanes is 1.0"),
+        ({"lanes": True}, "lanes is True"),
+        ({"lanes": 0}, "lanes is 0"),
+        ({"options": {"spin_us": 3}}, "options is a dict; give LaneOptions"),
+    ],
+)
+def test_lanes_and_options_of_another_kind_are_refused(exported, given, message):
+    with pytest.raises(OptionError, match=message):
+        load(exported[1], **given)
+
+
 def test_lanes_may_differ_from_the_plan(exported):
     built, path = exported
     with load(path, lanes=1) as module:

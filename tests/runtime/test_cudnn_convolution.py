@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tvm_ios.core.stored_value import parse_json
 from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
 
 CONVOLUTION = CudnnConvolution(
@@ -53,4 +54,4 @@ def test_all_that_decides_the_algorithm_is_in_the_text():
 @pytest.mark.parametrize("algorithm", [None, CudnnAlgorithm(number=6, device="a", version=91002)])
 def test_json_reads_back_the_same_call(algorithm):
     call = CudnnCall(convolution=CONVOLUTION, data=1, weight=0, bias=2, algorithm=algorithm)
-    assert CudnnCall.from_data(json.loads(json.dumps(call.to_data()))) == call
+    assert CudnnCall.from_data(parse_json(json.dumps(call.to_data()), "the call")) == call

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm.contrib import graph_executor
 
-from tvm_ios.errors import ExecutionError
+from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.runtime.artifact import export_artifact, load
 from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.lower import lower_plan
@@ -173,6 +173,84 @@ def test_debug_get_output_says_where_to_go(pair):
         pair[0].debug_get_output(0, None)
 
 
+@pytest.mark.parametrize("number", [np.int64(0), np.uint8(0), np.array(0)])
+def test_positions_may_be_integers_of_any_kind(pair, built, number):
+    ours, _ = pair
+    place = np.int32(ours.get_input_index("data"))
+    ours.set_input(place, built.input)
+    ours.run()
+    np.testing.assert_array_equal(ours.get_output(number).numpy(), built.expected[0])
+    np.testing.assert_array_equal(ours.get_input(place).numpy(), built.input)
+    ours.set_output_zero_copy(number, tvm.nd.empty(built.expected[0].shape))
+
+
+@pytest.mark.parametrize("key", [0.7, 0.0, True, np.bool_(False), None, "0", b"data", [0], -1])
+def test_nothing_else_is_a_position(pair, built, key):
+    ours, _ = pair
+    with pytest.raises(ExecutionError, match=r"no input|input None"):
+        ours.set_input(key, built.input)
+    with pytest.raises(ExecutionError, match=r"no input|input None"):
+        ours.set_input_zero_copy(key, built.input)
+    with pytest.raises(ExecutionError, match="no output"):
+        ours.get_output(key)
+    with pytest.raises(ExecutionError, match="no output"):
+        ours.set_output_zero_copy(key, tvm.nd.empty(built.expected[0].shape))
+    ours.set_input()  # as TVM: nothing given, nothing done
+
+
+@pytest.mark.parametrize(
+    "out",
+    [tvm.nd.empty((3,)), tvm.nd.empty((1, 16, 8, 8), "float64"), np.zeros((1, 16, 8, 8)), "out", 3],
+)
+def test_an_array_for_a_copy_that_does_not_fit_is_refused_in_one_line(pair, out):
+    ours, _ = pair
+    for get, what in (
+        (lambda: ours.get_output(0, out), "output 0"),
+        (lambda: ours.get_input("data", out), "input 'data'"),
+    ):
+        with pytest.raises(ExecutionError, match=f"{what} is float32.*, but out is") as caught:
+            get()
+        assert "\n" not in str(caught.value)
+
+
+def test_rows_of_unequal_length_are_refused(pair):
+    with pytest.raises(ExecutionError, match=r"'data' is float32\(1, 16, 8, 8\).*equal length"):
+        pair[0].set_input("data", [[1.0, 2.0], [3.0]])
+
+
+def test_bytes_that_hold_no_parameters_are_refused_in_one_line(pair):
+    ours, _ = pair
+    for given in (b"nonsense", b"", 3):
+        for load_them in (ours.load_params, lambda bytes_: ours.share_params(ours, bytes_)):
+            with pytest.raises(ExecutionError, match="holds no parameters") as caught:
+                load_them(given)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("repeat", 1),
+        ("number", 1),
+        ("min_repeat_ms", 0),
+        ("cooldown_interval_ms", 0),
+        ("repeats_to_cooldown", 1),
+    ],
+)
+@pytest.mark.parametrize("value", [-1, 0, 1.5, "3", float("inf")])
+def test_a_benchmark_is_counted_in_whole_numbers(pair, built, name, least, value):
+    if value == least:
+        return
+    with pytest.raises(OptionError, match=f"{name} is .*; give a whole number of {least} or more"):
+        pair[0].benchmark(data=built.input, **{name: value})
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5])
+def test_runs_are_timed_in_whole_numbers(pair, number):
+    with pytest.raises(OptionError, match="number is .*; give a whole number of 1 or more"):
+        pair[0].time_ns(number)
+
+
 def test_functions_by_name(pair, built):
     ours, _ = pair
     ours["set_input"]("data", built.input)
@@ -186,7 +264,12 @@ def test_functions_by_name(pair, built):
 def test_benchmark_gives_one_result_a_repeat(pair, built, end_to_end):
     ours, _ = pair
     result = ours.benchmark(
-        tvm.cpu(), repeat=3, number=2, min_repeat_ms=1, end_to_end=end_to_end, data=built.input
+        tvm.cpu(),
+        repeat=np.int64(3),
+        number=2,
+        min_repeat_ms=1,
+        end_to_end=end_to_end,
+        data=built.input,
     )
     assert len(result.results) == 3
     assert all(seconds > 0 for seconds in result.results)
@@ -217,6 +300,8 @@ def odd_types(tmp_path_factory):
     """Outputs that are inputs, reshapes of inputs, truth values, integers and scalars."""
     from tvm import relay
 
+    flag, value = relay.var("key", shape=(3,), dtype="bool"), relay.var("value", shape=(3,))
+
     data = relay.var("data", shape=(2, 3, 4))
     count = relay.var("count", shape=(), dtype="int64")
     large = relay.greater(data, relay.const(0.5))
@@ -229,9 +314,12 @@ def odd_types(tmp_path_factory):
             relay.add(count, relay.const(1, "int64")),
             relay.where(large, data, relay.zeros_like(data)),
             relay.cast(data, "float16"),
+            relay.logical_not(flag),
+            relay.where(flag, value, relay.negative(value)),
+            flag,
         ]
     )
-    module = tvm.IRModule.from_expr(relay.Function([data, count], ends))
+    module = tvm.IRModule.from_expr(relay.Function([data, count, flag, value], ends))
     with tvm.transform.PassContext(opt_level=3):
         factory = relay.build(module, "llvm")
     graph_json = factory.get_graph_json()
@@ -249,10 +337,15 @@ def test_odd_types_agree_with_stock(odd_types):
     inputs = {
         "data": np.random.default_rng(0).random((2, 3, 4), "float32"),
         "count": np.array(41, "int64"),
+        # By these names: TVM's own module mistakes them for arguments of set_input.
+        "key": np.array([True, False, True]),
+        "value": np.array([1, 2, 3], "float32"),
     }
     with load(odd_types) as ours:
-        for module in (ours, stock):
-            module.run(**inputs)
+        for name, value in inputs.items():
+            stock.set_input(name, value)
+        stock.run()
+        ours.run(**inputs)
         for index in range(stock.get_num_outputs()):
             mine, theirs = ours.get_output(index), stock.get_output(index)
             assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
@@ -261,3 +354,28 @@ def test_odd_types_agree_with_stock(odd_types):
         ours.set_input("count", 1)
         ours.run()
         assert ours.get_output(4).numpy() == 2
+
+
+def test_truth_values_go_in_and_come_out_in_every_way(odd_types):
+    flags = np.array([False, True, True])
+    with load(odd_types) as ours:
+        assert ours.get_input_info()[1]["key"] == "bool"
+        place = ours.get_input_index("key")
+        for given in (flags, flags.tolist(), [0, 1, 1], tvm.nd.array(flags)):
+            ours.set_input(place, np.zeros(3, bool))
+            ours.set_input("key", given)
+            ours.run()
+            assert ours.get_output(7).numpy().dtype == np.dtype(bool)
+            np.testing.assert_array_equal(ours.get_output(7).numpy(), ~flags)
+            np.testing.assert_array_equal(ours.get_output(9).numpy(), flags)
+        out = tvm.nd.empty((3,), "bool")
+        ours.get_output(7, out)
+        np.testing.assert_array_equal(out.numpy(), ~flags)
+        shared = tvm.nd.array(~flags)
+        ours.set_input_zero_copy("key", shared)
+        ours.set_output_zero_copy(7, out)
+        ours.run()
+        np.testing.assert_array_equal(out.numpy(), flags)
+        for wrong in (flags.astype("uint8"), flags.astype("float32"), [0, 2, 1], [[1], [0, 1]]):
+            with pytest.raises(ExecutionError, match=r"input 'key' is bool\(3,\)"):
+                ours.set_input("key", wrong)

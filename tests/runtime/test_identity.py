@@ -41,6 +41,16 @@ def test_garbage_is_refused(text):
         ArtifactIdentity.from_json(text)
 
 
+@pytest.mark.parametrize(
+    "change", [{"features": "avx2"}, {"lanes": "2"}, {"target": None}, {"plan_version": True}]
+)
+def test_a_field_of_another_kind_is_named(change):
+    text = json.dumps(json.loads(identity().to_json()) | change)
+    (name,) = change
+    with pytest.raises(ArtifactError, match=f"cannot be read: {name} is .*; expected"):
+        ArtifactIdentity.from_json(text)
+
+
 def test_another_plan_version_is_refused_before_its_fields_are_read():
     with pytest.raises(ArtifactError, match="plan version 7, but this tvm-ios reads"):
         ArtifactIdentity.from_json(json.dumps({"plan_version": 7, "unheard_of": True}))

@@ -146,8 +146,15 @@ def test_inputs_that_do_not_fit_are_named(build_random, place_built, connection,
     kernels = RemoteKernels(connection, tmp_path / "model.so", {})
     plan = lower_plan(built.graph_json, place_built(built, 0), lanes=1)
     with RemoteExecutor(plan, kernels) as executor:
-        with pytest.raises(ExecutionError, match=r"'data' is float32\(1, 16, 8, 8\), 4096 bytes"):
+        with pytest.raises(
+            ExecutionError, match=r"'data' is float32\(1, 16, 8, 8\), but float64\(3,\)"
+        ):
             executor.set_input("data", np.zeros(3))
+        with pytest.raises(ExecutionError, match=r"'data' is float32.* equal length"):
+            executor.set_input("data", [[1], [2, 3]])
+        for key in (99, -1, 0.5, True):
+            with pytest.raises(ExecutionError, match=f"no output {key}"):
+                executor.get_output(key)
         with pytest.raises(ExecutionError, match="no input 'date'"):
             executor.set_input("date", np.zeros(3))
 

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.placement import Placement
 from tvm_ios.runtime.plan import ExecutionPlan
@@ -43,12 +44,18 @@ def test_every_input_but_the_parameters_gets_a_value():
 
 
 def test_floats_are_standard_normal_and_integers_zero():
-    values = sample_inputs(plan_of(data="float32", index="int64", flag="bool"), ())
+    values = sample_inputs(plan_of(data="float32", index="int64", flag="uint1"), ())
     assert abs(values["data"].mean()) < 0.3
     assert 0.7 < values["data"].std() < 1.3
     assert np.abs(values["data"]).min() > np.finfo("float32").tiny
     assert not values["index"].any()
     assert not values["flag"].any()
+    assert values["flag"].dtype == np.dtype(bool)
+
+
+def test_types_that_numpy_lacks_are_refused():
+    with pytest.raises(ExecutionError, match="no data type 'bfloat16'"):
+        sample_inputs(plan_of(data="bfloat16"), ())
 
 
 @pytest.mark.parametrize("seed", [0, 7])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import ScheduleError
 
 __all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "Stage", "Strategy"]
@@ -93,38 +93,43 @@ class InterOpSchedule:
         Raises
         ------
         ScheduleError
-            If the text is no JSON, of another version, or lacks a field.
+            If the text is no JSON, of another version, or lacks a field or has one of another kind.
         """
         try:
-            data: dict[str, Any] = json.loads(text)
-            version = data["version"]
+            data = parse_json(text, "the schedule")
+            version = data.field("version").whole()
             if version != SCHEDULE_VERSION:
                 raise ScheduleError(
                     f"schedule has version {version!r}, this tvm-ios reads version "
                     f"{SCHEDULE_VERSION}; search again with the installed version"
                 )
+            names = data.field("operators").texts()
+            last = len(names) - 1
+            priced_by = data.optional_field("priced_by")
+            operator_ns = data.optional_field("operator_ns")
+            unsplit = data.optional_field("unsplit")
+            cudnn = data.optional_field("cudnn")
             return cls(
-                graph_name=data["graph_name"],
-                graph_fingerprint=data["graph_fingerprint"],
-                operator_names=tuple(data["operators"]),
+                graph_name=data.field("graph_name").text(),
+                graph_fingerprint=data.field("graph_fingerprint").text(),
+                operator_names=names,
                 stages=tuple(
                     Stage(
-                        tuple(tuple(int(i) for i in group) for group in stage["groups"]),
-                        Strategy(stage["strategy"]),
+                        tuple(group.wholes(last) for group in stage.field("groups").rows()),
+                        stage.field("strategy").member(Strategy),
                     )
-                    for stage in data["stages"]
+                    for stage in data.field("stages").rows()
                 ),
-                scheduler=data["scheduler"],
-                latency_ns=data["latency_ns"],
-                priced_by=str(data.get("priced_by", "")),
-                operator_ns=tuple(int(value) for value in data.get("operator_ns", ())),
-                unsplit=tuple(int(index) for index in data.get("unsplit", ())),
-                cudnn=tuple(int(i) for i in data["cudnn"]) if "cudnn" in data else None,
+                scheduler=data.field("scheduler").text(),
+                latency_ns=data.field("latency_ns").or_none(StoredValue.whole),
+                priced_by="" if priced_by is None else priced_by.text(),
+                operator_ns=() if operator_ns is None else operator_ns.wholes(),
+                unsplit=() if unsplit is None else unsplit.wholes(last),
+                cudnn=None if cudnn is None else cudnn.wholes(last),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except UnreadableValueError as error:
             raise ScheduleError(
-                f"not a schedule: {type(error).__name__}: {error}; expected the JSON that "
-                "InterOpSchedule.to_json writes"
+                f"not a schedule: {error}; expected the JSON that InterOpSchedule.to_json writes"
             ) from error
 
     def as_text(self) -> str:

@@ -52,8 +52,8 @@ def verify_schedule(
     5. A concurrent stage keeps the limits, where limits are given.
     6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
     7. A barrier is alone in its stage.
-    8. What is marked as unsplit is an operator of the graph, each once; operator costs, where there
-       are any, are one for each operator.
+    8. What is marked as unsplit, or for cuDNN, is an operator of the graph, each once; operator
+       costs, where there are any, are one for each operator.
 
     Parameters
     ----------
@@ -86,11 +86,12 @@ def verify_schedule(
             f"operator_ns has {len(schedule.operator_ns)} entries for {len(graph)} operators; "
             "leave it empty or measure again"
         )
-    if schedule.unsplit != tuple(sorted(set(schedule.unsplit) & set(range(len(graph))))):
-        raise ScheduleError(
-            f"schedule for graph {schedule.graph_name!r} breaks rule 8 (unsplit operators exist): "
-            f"unsplit is {schedule.unsplit}; list operators 0 to {len(graph) - 1}, ascending"
-        )
+    for field, indices in (("unsplit", schedule.unsplit), ("cudnn", schedule.cudnn or ())):
+        if indices != tuple(sorted(set(indices) & set(range(len(graph))))):
+            raise ScheduleError(
+                f"schedule for graph {schedule.graph_name!r} breaks rule 8 ({field} operators "
+                f"exist): {field} is {indices}; list operators 0 to {len(graph) - 1}, ascending"
+            )
 
 
 def _require_same_graph(schedule: InterOpSchedule, graph: OperatorGraph) -> None:

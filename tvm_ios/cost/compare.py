@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tvm_ios.core.whole_number import require_whole_fields
 from tvm_ios.cost.comparison import LEAST_ROUNDS, CompareRound, Comparison, Speedup, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.cost.robust import median_interval
-from tvm_ios.cost.sampling import Cell, TimedRuns, require_whole, timed_sample
+from tvm_ios.cost.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.errors import CostError, OptionError
 
 __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict", "compare"]
@@ -45,9 +46,7 @@ class CompareOptions:
     mode: ModeOptions = field(default_factory=ModeOptions)
 
     def __post_init__(self) -> None:
-        require_whole("warmup", self.warmup, least=0)
-        require_whole("number", self.number, least=1)
-        require_whole("rounds", self.rounds, least=LEAST_ROUNDS)
+        require_whole_fields(self, warmup=0, number=1, rounds=LEAST_ROUNDS)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
             raise OptionError(
                 f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"

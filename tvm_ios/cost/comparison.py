@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 from typing import Any
 
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError
 from tvm_ios.cost.robust import median_interval
 from tvm_ios.errors import CostError, OptionError
 
@@ -115,7 +116,7 @@ class Comparison:
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Comparison:
+    def from_record(cls, record: dict[str, Any]) -> Comparison:
         """Read what :meth:`as_record` made.
 
         Raises
@@ -123,24 +124,25 @@ class Comparison:
         CostError
             If a field is missing or of another kind.
         """
+        data = StoredValue(record, "the comparison", is_root=True)
         try:
+            names = data.field("names").texts()
             return cls(
-                names=tuple(record["names"]),
-                confidence=float(record["confidence"]),
-                notes=tuple(record["notes"]),
+                names=names,
+                confidence=data.field("confidence").number(),
+                notes=data.field("notes").texts(),
                 rounds=tuple(
                     CompareRound(
-                        run_ns=tuple(float(value) for value in row["run_ns"]),
-                        ping_pong_ns=float(row["ping_pong_ns"]),
-                        slow=bool(row["slow"]),
+                        run_ns=tuple(v.number() for v in row.field("run_ns").rows(len(names))),
+                        ping_pong_ns=row.field("ping_pong_ns").number(),
+                        slow=row.field("slow").flag(),
                     )
-                    for row in record["rounds"]
+                    for row in data.field("rounds").rows()
                 ),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except UnreadableValueError as error:
             raise CostError(
-                f"not a comparison: {type(error).__name__}: {error}; expected what "
-                "Comparison.as_record makes"
+                f"not a comparison: {error}; expected what Comparison.as_record makes"
             ) from error
 
     def as_text(self) -> str:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.core.c_compiler import cache_directory
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
 
@@ -130,14 +131,8 @@ class ProfileDatabase:
                     f"FROM prices WHERE context = ? AND stage IN ({marks})",
                     (digest, *part),
                 )
-                for stage, median_ns, samples, spread_ns, slow_mode, measured_at_s in rows:
-                    found[stage] = PriceRecord(
-                        median_ns=median_ns,
-                        samples=samples,
-                        spread_ns=spread_ns,
-                        slow_mode=bool(slow_mode),
-                        measured_at_s=measured_at_s,
-                    )
+                for stage, *columns in rows:
+                    found[stage] = _price(stage, columns)
         return found
 
     def put_many(self, context: ProfileContext, records: Mapping[str, PriceRecord]) -> None:
@@ -190,7 +185,11 @@ class ProfileDatabase:
             if not _has_facts(connection):
                 return {}
             rows = connection.execute("SELECT name, value FROM facts WHERE subject = ?", (subject,))
-            return {name: value for name, value in rows if name in wanted}
+            return {
+                name: StoredValue(value, f"fact {name!r} of {subject!r}").text()
+                for name, value in rows
+                if name in wanted
+            }
 
     def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
         """Store what was found out of a subject; what is there already stays.
@@ -250,6 +249,11 @@ class ProfileDatabase:
             yield connection
         except sqlite3.Error as error:
             raise self._explained(error) from error
+        except UnreadableValueError as error:
+            raise DatabaseError(
+                f"profile database {self.path}: {error}; somebody changed it, so move it away to "
+                "start a new one"
+            ) from error
         finally:
             if connection is not None:
                 connection.close()
@@ -275,7 +279,7 @@ class ProfileDatabase:
     def _check_pages(self, connection: sqlite3.Connection) -> None:
         fault = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":
-            raise DatabaseError(f"{self._damaged()} ({fault})")
+            raise DatabaseError(f"{self._damaged()} ({_on_one_line(fault)})")
 
     def _damaged(self) -> str:
         return (
@@ -286,9 +290,30 @@ class ProfileDatabase:
     def _explained(self, error: sqlite3.Error) -> DatabaseError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-            return DatabaseError(f"{self._damaged()} ({error})")
+            return DatabaseError(f"{self._damaged()} ({_on_one_line(error)})")
         step = NEXT_STEPS.get(code, "name another file")
-        return DatabaseError(f"profile database {self.path}: {error}; {step}")
+        return DatabaseError(f"profile database {self.path}: {_on_one_line(error)}; {step}")
+
+
+def _price(stage: str, columns: Sequence[object]) -> PriceRecord:
+    """A row as SQLite gave it: any column may hold any type, whatever the table declares."""
+    names = ("median_ns", "samples", "spread_ns", "slow_mode", "measured_at_s")
+    median_ns, samples, spread_ns, slow_mode, measured_at_s = (
+        StoredValue(value, f"{name} of stage {stage!r}")
+        for name, value in zip(names, columns, strict=True)
+    )
+    return PriceRecord(
+        median_ns=median_ns.whole(),
+        samples=samples.whole(),
+        spread_ns=spread_ns.whole(),
+        slow_mode=bool(slow_mode.whole(most=1)),
+        measured_at_s=measured_at_s.number(),
+    )
+
+
+def _on_one_line(reason: object) -> str:
+    """What SQLite says of a page fills lines."""
+    return " ".join(str(reason).split())
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.core.verify import verify_graph
 from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.errors import GraphError, ProblemError
@@ -52,57 +52,57 @@ def parse_problem(text: str) -> RecordedProblem:
         At the first thing wrong, naming the part, the field and the value.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ProblemError(
-            f"not a recorded problem: the file is no JSON ({error}); expected an object with "
-            "'cost' and 'parts'"
-        ) from error
-    if not isinstance(data, dict):
-        raise ProblemError(f"the problem is {_show(data)}; expected an object with 'cost', 'parts'")
-    constants = _constants(_field(data, "cost", "the problem"))
-    parts = _rows(_field(data, "parts", "the problem"), "parts")
-    name = data.get("model", "problem")
+        return _problem(parse_json(text, "the problem"))
+    except UnreadableValueError as error:
+        raise ProblemError(str(error)) from error
+
+
+def _problem(data: StoredValue) -> RecordedProblem:
+    if not isinstance(data.value, dict):
+        raise ProblemError(f"the problem is {data}; expected an object with 'cost', 'parts'")
+    constants = _constants(data.field("cost"))
+    name = data.value.get("model", "problem")
     return RecordedProblem(
         name=name if isinstance(name, str) else "problem",
-        parts=tuple(_part(part, f"parts[{i}]", constants) for i, part in enumerate(parts)),
+        parts=tuple(_part(part, constants) for part in data.field("parts").rows()),
     )
 
 
-def _constants(data: Any) -> SyntheticConstants:
-    where = "cost"
+def _constants(data: StoredValue) -> SyntheticConstants:
     return SyntheticConstants(
-        peak_per_ns=_number(_field(data, "PEAK", where), "cost.PEAK", 1),
-        saturation=_number(_field(data, "SAT", where), "cost.SAT", 1),
-        launch_ns=_number(_field(data, "LAUNCH", where), "cost.LAUNCH", 0),
-        host_ns=_number(_field(data, "HOST", where), "cost.HOST", 0),
-        barrier_ns=_number(_field(data, "BARRIER", where), "cost.BARRIER", 0),
+        peak_per_ns=data.field("PEAK").whole(1, _LARGEST),
+        saturation=data.field("SAT").whole(1, _LARGEST),
+        launch_ns=data.field("LAUNCH").whole(0, _LARGEST),
+        host_ns=data.field("HOST").whole(0, _LARGEST),
+        barrier_ns=data.field("BARRIER").whole(0, _LARGEST),
     )
 
 
-def _part(data: Any, where: str, constants: SyntheticConstants) -> RecordedPart:
-    count = _number(_field(data, "n", where), f"{where}.n", 0)
-    successors = _list_of(data, "succ", where, count)
-    primitives = _list_of(data, "prims", where, count)
+def _part(data: StoredValue, constants: SyntheticConstants) -> RecordedPart:
+    where = data.where
+    count = data.field("n").whole(0, _LARGEST)
+    successors = _list_of(data, "succ", count)
+    primitives = _list_of(data, "prims", count)
     convolutions = (
-        _list_of(data, "conv", where, count) if data.get("conv") is not None else [None] * count
+        _list_of(data, "conv", count)
+        if data.value.get("conv") is not None
+        else [StoredValue(None, where)] * count
     )
     predecessors: list[set[int]] = [set() for _ in range(count)]
     for tail, row in enumerate(successors):
-        for j, value in enumerate(_rows(row, f"{where}.succ[{tail}]")):
-            head = _number(value, f"{where}.succ[{tail}][{j}]", 0, count - 1)
+        for head in row.wholes(count - 1):
             predecessors[head].add(tail)
     order = _topological_order(predecessors, where)
     rank = {position: index for index, position in enumerate(order)}
-    works = [_works(primitives[i], f"{where}.prims[{i}]") for i in order]
+    works = [_works(primitives[i]) for i in order]
     operators = tuple(
         Operator(
             name=str(i),
-            kind="operator" if convolutions[i] is None else "conv2d",
+            kind="operator" if convolutions[i].value is None else "conv2d",
             predecessors=tuple(sorted(rank[p] for p in predecessors[i])),
-            workload=f"{primitives[i]} {convolutions[i]}",
+            workload=f"{primitives[i].value} {convolutions[i].value}",
             flops=2 * sum(p.work for p in works[rank[i]]),
-            convolution=_convolution(convolutions[i], f"{where}.conv[{i}]"),
+            convolution=convolutions[i].or_none(_convolution),
         )
         for i in order
     )
@@ -126,46 +126,33 @@ def _part(data: Any, where: str, constants: SyntheticConstants) -> RecordedPart:
     )
 
 
-def _works(data: Any, where: str) -> list[PrimitiveWork]:
-    works = []
-    for j, row in enumerate(_rows(data, where)):
-        at = f"{where}[{j}]"
-        if len(_rows(row, at)) != 3:
-            raise ProblemError(
-                f"{at} is {_show(row)}; expected three numbers: work, output elements, kernels"
-            )
-        works.append(
-            PrimitiveWork(
-                _number(row[0], f"{at}[0]", 0),
-                _number(row[1], f"{at}[1]", 1),
-                _number(row[2], f"{at}[2]", 0),
-            )
+def _works(data: StoredValue) -> list[PrimitiveWork]:
+    """Rows of work, output elements and kernels."""
+    rows = [row.rows(3) for row in data.rows()]
+    return [
+        PrimitiveWork(
+            work.whole(0, _LARGEST), elements.whole(1, _LARGEST), kernels.whole(0, _LARGEST)
         )
-    return works
+        for work, elements, kernels in rows
+    ]
 
 
-def _convolution(data: Any, where: str) -> Convolution | None:
-    if data is None:
-        return None
-    terms = _rows(_field(data, "in_key", where), f"{where}.in_key")
-    channels, height, width = _numbers(data, "in_shape", where, 3, 1)
-    kernel_h, kernel_w = _numbers(data, "kernel", where, 2, 1)
-    stride_h, stride_w = _numbers(data, "stride", where, 2, 1)
-    pad_h, pad_w = _numbers(data, "pad", where, 2, 0)
-    epilogue = _field(data, "act", where)
-    if not isinstance(epilogue, str):
-        raise ProblemError(f"{where}.act is {_show(epilogue)}; expected the name of an activation")
-    plain = len(terms) == 1 and len(_rows(terms[0], f"{where}.in_key[0]")) == 1
+def _convolution(data: StoredValue) -> Convolution:
+    terms = data.field("in_key").rows()
+    channels, height, width = _numbers(data, "in_shape", 3, 1)
+    kernel_h, kernel_w = _numbers(data, "kernel", 2, 1)
+    stride_h, stride_w = _numbers(data, "stride", 2, 1)
+    pad_h, pad_w = _numbers(data, "pad", 2, 0)
     return Convolution(
-        operand=json.dumps(terms),
-        plain_operand=plain,
+        operand=json.dumps([term.value for term in terms]),
+        plain_operand=len(terms) == 1 and len(terms[0].rows()) == 1,
         input_shape=(channels, height, width),
-        out_channels=_number(_field(data, "out", where), f"{where}.out", 1),
+        out_channels=data.field("out").whole(1, _LARGEST),
         kernel=(kernel_h, kernel_w),
         strides=(stride_h, stride_w),
         padding=(pad_h, pad_w, pad_h, pad_w),
-        groups=_number(_field(data, "groups", where), f"{where}.groups", 1),
-        epilogue=epilogue,
+        groups=data.field("groups").whole(1, _LARGEST),
+        epilogue=data.field("act").text(),
     )
 
 
@@ -193,46 +180,15 @@ def _topological_order(predecessors: list[set[int]], where: str) -> list[int]:
     return order
 
 
-def _field(data: Any, name: str, where: str) -> Any:
-    if not isinstance(data, dict):
-        raise ProblemError(f"{where} is {_show(data)}; expected an object")
-    if name not in data:
-        raise ProblemError(f"{where} lacks the field {name!r}; add it")
-    return data[name]
-
-
-def _rows(data: Any, where: str) -> list[Any]:
-    if not isinstance(data, list):
-        raise ProblemError(f"{where} is {_show(data)}; expected a list")
-    return data
-
-
-def _list_of(data: Any, name: str, where: str, count: int) -> list[Any]:
-    rows = _rows(_field(data, name, where), f"{where}.{name}")
+def _list_of(data: StoredValue, name: str, count: int) -> list[StoredValue]:
+    rows = data.field(name).rows()
     if len(rows) != count:
         raise ProblemError(
-            f"{where}.{name} has {len(rows)} entries but {where}.n is {count}; "
+            f"{data.where}.{name} has {len(rows)} entries but {data.where}.n is {count}; "
             "give one entry an operator"
         )
     return rows
 
 
-def _numbers(data: Any, name: str, where: str, count: int, least: int) -> list[int]:
-    rows = _rows(_field(data, name, where), f"{where}.{name}")
-    if len(rows) != count:
-        raise ProblemError(f"{where}.{name} is {_show(rows)}; expected {count} numbers")
-    return [_number(value, f"{where}.{name}[{i}]", least) for i, value in enumerate(rows)]
-
-
-def _number(value: Any, where: str, least: int, most: int = _LARGEST) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ProblemError(
-            f"{where} is {_show(value)}; expected a whole number from {least} to {most}"
-        )
-    return value
-
-
-def _show(value: Any) -> str:
-    """A value on one short line."""
-    text = repr(value) if not isinstance(value, list | dict) else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _numbers(data: StoredValue, name: str, count: int, least: int) -> list[int]:
+    return [value.whole(least, _LARGEST) for value in data.field(name).rows(count)]

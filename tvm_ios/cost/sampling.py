@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from tvm_ios.core.whole_number import require_whole_fields
 from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.cost.robust import median_error
 from tvm_ios.errors import OptionError
 
-__all__ = ["Cell", "MeasureOptions", "TimedRuns", "require_whole", "sample", "timed_sample"]
+__all__ = ["Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
 
 TimedRuns = Callable[[int], int]
 """Elapsed nanoseconds of that many back-to-back runs."""
@@ -64,29 +65,14 @@ class MeasureOptions:
     """When the machine is in its slow mode, and how long to wait."""
 
     def __post_init__(self) -> None:
-        require_whole("warmup", self.warmup, least=0)
-        require_whole("number", self.number, least=1)
-        require_whole("repeat", self.repeat, least=1)
-        require_whole("max_repeat", self.max_repeat, least=self.repeat)
-        require_whole("batch_size", self.batch_size, least=1)
+        require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)
+        require_whole_fields(self, max_repeat=self.repeat)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
             raise OptionError(
                 f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"
             )
         if not (math.isfinite(self.tolerance) and self.tolerance > 0):
             raise OptionError(f"tolerance is {self.tolerance}; give a fraction above 0, as 0.02")
-
-
-def require_whole(name: str, value: int, *, least: int) -> None:
-    """Refuse an option that is no whole number, or too small.
-
-    Raises
-    ------
-    OptionError
-        Naming the option, its value, and the least allowed.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise OptionError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
 @dataclass(slots=True)

@@ -145,7 +145,13 @@ def check_parameters(
 
 
 def _as_array(name: str, value: Any, type_: tvm.ir.TensorType) -> tvm.nd.NDArray:
-    array = value if isinstance(value, tvm.nd.NDArray) else tvm.nd.array(np.asarray(value))
+    try:
+        array = value if isinstance(value, tvm.nd.NDArray) else tvm.nd.array(np.asarray(value))
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"parameter {name!r} is a {type(value).__name__} that makes no array of "
+            f"{type_.dtype}: {reason_of(error)}; give a NumPy array or a tvm.nd.NDArray"
+        ) from error
     wanted = tuple(int(extent) for extent in type_.shape)
     if tuple(array.shape) != wanted or str(array.dtype) != str(type_.dtype):
         raise ModelError(

@@ -166,23 +166,24 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
                 f"stage function {variable.name_hint} names operator {unknown[0]!r}, which main "
                 "does not list; schedule the module again"
             )
-        stages[int(function.attrs["tvm_ios_stage"])] = Stage(
+        stages[_whole(function.attrs, "tvm_ios_stage", variable.name_hint)] = Stage(
             tuple(tuple(index_of[name] for name in group) for group in groups),
-            Strategy(_text(function.attrs, "tvm_ios_strategy", variable.name_hint)),
+            _strategy(function, variable.name_hint),
         )
     if sorted(stages) != list(range(len(stages))):
         raise ModelError(f"the stage numbers are {sorted(stages)}; schedule the module again")
-    latency = _text(attributes, "tvm_ios_latency_ns", "main")
+    has_latency = bool(_text(attributes, "tvm_ios_latency_ns", "main"))
+    operator_ns = _text(attributes, "tvm_ios_operator_ns", "main")
     return InterOpSchedule(
         graph_name=_text(attributes, "tvm_ios_graph", "main"),
         graph_fingerprint=_text(attributes, "tvm_ios_fingerprint", "main"),
         operator_names=tuple(names),
         stages=tuple(stages[number] for number in range(len(stages))),
         scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
-        latency_ns=int(latency) if latency else None,
+        latency_ns=_whole(attributes, "tvm_ios_latency_ns", "main") if has_latency else None,
         priced_by=_optional_text(attributes, "tvm_ios_priced_by"),
         operator_ns=tuple(
-            int(text) for text in _split(_text(attributes, "tvm_ios_operator_ns", "main"), ", ")
+            _number(text, "tvm_ios_operator_ns", "main") for text in _split(operator_ns, ", ")
         ),
         unsplit=_listed(attributes, "tvm_ios_unsplit", index_of),
         cudnn=_listed(attributes, "tvm_ios_cudnn", index_of)
@@ -197,7 +198,7 @@ def _require_version(module: tvm.IRModule) -> None:
             "the module is not partitioned into stages; apply tvm_ios.relay.rewrite or the pass "
             "ScheduleOperators first"
         )
-    version = int(module["main"].attrs["tvm_ios_version"])
+    version = _whole(module["main"].attrs, "tvm_ios_version", "main")
     if version != STAGE_IR_VERSION:
         raise ModelError(
             f"the module was partitioned by version {version} of the stage attributes, this "
@@ -226,7 +227,7 @@ def _inline_stage(
             "a later pass changed it, so schedule the module again"
         )
     group_of = _group_positions(function, where)
-    number = int(function.attrs["tvm_ios_stage"])
+    number = _whole(function.attrs, "tvm_ios_stage", where)
     name_of = dict(zip(calls, names, strict=True))
 
     def place(call: relay.Call, new_arguments: list[relay.Expr]) -> relay.Expr:
@@ -255,7 +256,7 @@ def _listed(
 
 def _group_positions(function: relay.Function, where: str) -> dict[str, int]:
     """The group of every operator; all kernels of a merged stage run in one."""
-    if _text(function.attrs, "tvm_ios_strategy", where) == Strategy.MERGE.value:
+    if _strategy(function, where) is Strategy.MERGE:
         return {}
     groups = _group_names(function, where)
     return {name: position for position, group in enumerate(groups) for name in group}
@@ -270,6 +271,26 @@ def _text(attributes: tvm.ir.Attrs, name: str, where: str) -> str:
     if attributes is None or name not in attributes:
         raise ModelError(f"{where} lacks the attribute {name!r}; schedule the module again")
     return str(attributes[name])
+
+
+def _whole(attributes: tvm.ir.Attrs, name: str, where: str) -> int:
+    return _number(_text(attributes, name, where), name, where)
+
+
+def _number(text: str, name: str, where: str) -> int:
+    if not text.isdecimal():
+        raise ModelError(
+            f"{where} has {text!r} in the attribute {name!r}, where a whole number belongs; "
+            "schedule the module again"
+        )
+    return int(text)
+
+
+def _strategy(function: relay.Function, where: str) -> Strategy:
+    text = _text(function.attrs, "tvm_ios_strategy", where)
+    if text not in {strategy.value for strategy in Strategy}:
+        raise ModelError(f"{where} has the unknown strategy {text!r}; schedule the module again")
+    return Strategy(text)
 
 
 def _optional_text(attributes: tvm.ir.Attrs, name: str) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.errors import ArtifactError, CostError
 
 __all__ = ["RECORD_VERSION", "BenchmarkRecord", "NamedValue"]
 
 RECORD_VERSION = 1
-
-_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,40 +77,32 @@ class BenchmarkRecord:
             If the text is no JSON, of another version, or lacks a field or has one of another kind.
         """
         try:
-            data = json.loads(text)
-            version = data["version"]
+            data = parse_json(text, "the record")
+            version = data.field("version").whole()
             if version != RECORD_VERSION:
                 raise ArtifactError(
                     f"benchmark record has version {version!r}, this tvm-ios reads version "
                     f"{RECORD_VERSION}; run the benchmark again with the installed version"
                 )
             return cls(
-                network=_checked(data, "network", str),
-                batch_size=_checked(data, "batch_size", int),
-                target=_checked(data, "target", str),
-                lanes=_checked(data, "lanes", int),
-                command=_checked(data, "command", str),
-                machine=_named_values(data, "machine"),
-                versions=_named_values(data, "versions"),
-                taken_at=_checked(data, "taken_at", str),
-                facts=_named_values(data, "facts"),
-                notes=tuple(str(note) for note in _checked(data, "notes", list)),
-                comparison=Comparison.from_record(data["comparison"]),
+                network=data.field("network").text(),
+                batch_size=data.field("batch_size").whole(),
+                target=data.field("target").text(),
+                lanes=data.field("lanes").whole(),
+                command=data.field("command").text(),
+                machine=_named_values(data.field("machine")),
+                versions=_named_values(data.field("versions")),
+                taken_at=data.field("taken_at").text(),
+                facts=_named_values(data.field("facts")),
+                notes=data.field("notes").texts(),
+                comparison=Comparison.from_record(data.field("comparison").value),
             )
-        except (KeyError, TypeError, ValueError, CostError) as error:
+        except (UnreadableValueError, CostError) as error:
             raise ArtifactError(
-                f"not a benchmark record: {type(error).__name__}: {error}; expected the JSON that "
-                "BenchmarkRecord.to_json writes"
+                f"not a benchmark record: {error}; expected the JSON that BenchmarkRecord.to_json "
+                "writes"
             ) from error
 
 
-def _checked(data: dict[str, Any], field: str, kind: type[_Kind]) -> _Kind:
-    value = data[field]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"field {field!r} is {value!r}, not a {kind.__name__}")
-    return value
-
-
-def _named_values(data: dict[str, Any], field: str) -> tuple[NamedValue, ...]:
-    facts: dict[str, Any] = _checked(data, field, dict)
-    return tuple(NamedValue(str(name), str(value)) for name, value in facts.items())
+def _named_values(data: StoredValue) -> tuple[NamedValue, ...]:
+    return tuple(NamedValue(name, value.text()) for name, value in data.fields().items())

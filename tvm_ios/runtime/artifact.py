@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm.contrib import cc
 
+from tvm_ios.core.stored_value import UnreadableValueError, parse_json
 from tvm_ios.errors import ArtifactError, PlanError
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_native import compile_streams_object
@@ -158,10 +159,10 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
         If there is none, or it breaks a rule.
     """
     try:
-        graph = json.loads(library.module["get_graph_json"]())
-        plan = ExecutionPlan.from_json(graph["metadata"][_METADATA_KEY])
+        graph = parse_json(library.module["get_graph_json"](), "the graph")
+        plan = ExecutionPlan.from_json(graph.field("metadata").field(_METADATA_KEY).text())
         verify_plan(plan)
-    except (AttributeError, KeyError, TypeError, ValueError, PlanError) as error:
+    except (AttributeError, UnreadableValueError, PlanError) as error:
         raise ArtifactError(
             f"{library.path}: its execution plan cannot be read: {error}; export the model again"
         ) from error

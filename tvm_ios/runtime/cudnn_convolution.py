@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from tvm_ios.core.stored_value import StoredValue
 
 __all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution", "CudnnOffload"]
 
@@ -88,25 +89,20 @@ class CudnnCall:
         return asdict(self)
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> CudnnCall:
+    def from_data(cls, data: StoredValue) -> CudnnCall:
         """Read what :meth:`to_data` gave.
 
         Raises
         ------
-        KeyError, TypeError
-            If a field is missing or unknown.
+        UnreadableValueError
+            If a field is missing or of another kind.
         """
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in data["convolution"].items()
-        }
-        found = data["algorithm"]
         return cls(
-            convolution=CudnnConvolution(**fields),
-            data=data["data"],
-            weight=data["weight"],
-            bias=data["bias"],
-            algorithm=None if found is None else CudnnAlgorithm(**found),
+            convolution=_convolution(data.field("convolution")),
+            data=data.field("data").whole(),
+            weight=data.field("weight").whole(),
+            bias=data.field("bias").or_none(StoredValue.whole),
+            algorithm=data.field("algorithm").or_none(_algorithm),
         )
 
 
@@ -116,6 +112,39 @@ class CudnnOffload:
 
     tf32: bool = False
     """Whether they may round float32 to TF32."""
+
+
+def _convolution(data: StoredValue) -> CudnnConvolution:
+    return CudnnConvolution(
+        input_shape=_shape(data.field("input_shape")),
+        weight_shape=_shape(data.field("weight_shape")),
+        strides=_pair(data.field("strides")),
+        padding=_pair(data.field("padding")),
+        dilation=_pair(data.field("dilation")),
+        groups=data.field("groups").whole(),
+        bias=data.field("bias").flag(),
+        relu=data.field("relu").flag(),
+        dtype=data.field("dtype").text(),
+        tf32=data.field("tf32").flag(),
+    )
+
+
+def _algorithm(data: StoredValue) -> CudnnAlgorithm:
+    return CudnnAlgorithm(
+        number=data.field("number").whole(),
+        device=data.field("device").text(),
+        version=data.field("version").whole(),
+    )
+
+
+def _shape(data: StoredValue) -> Shape:
+    first, second, third, fourth = (extent.whole() for extent in data.rows(4))
+    return first, second, third, fourth
+
+
+def _pair(data: StoredValue) -> Pair:
+    first, second = (value.whole() for value in data.rows(2))
+    return first, second
 
 
 def _by(extents: tuple[int, ...]) -> str:

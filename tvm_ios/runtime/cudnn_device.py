@@ -16,7 +16,8 @@ from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall, CudnnCo
 from tvm_ios.runtime.cudnn_descriptors import Descriptors, describe
 from tvm_ios.runtime.cudnn_library import Cudnn, load_cudnn
 from tvm_ios.runtime.cudnn_search import activates, find_algorithm
-from tvm_ios.runtime.plan import ExecutionPlan, Launch, dtype_bytes
+from tvm_ios.runtime.data_type import dtype_bytes
+from tvm_ios.runtime.plan import ExecutionPlan, Launch
 
 __all__ = ["CudnnDevice", "FactStore"]
 

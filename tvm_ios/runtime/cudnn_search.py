@@ -14,7 +14,7 @@ from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cudnn_convolution import CudnnConvolution
 from tvm_ios.runtime.cudnn_descriptors import Descriptors, math_of
 from tvm_ios.runtime.cudnn_library import AlgorithmTime, Cudnn
-from tvm_ios.runtime.plan import dtype_bytes
+from tvm_ios.runtime.data_type import dtype_bytes
 
 __all__ = ["FUSES_BIAS_ALONE", "activates", "find_algorithm"]
 

@@ -62,6 +62,6 @@ def read_footer(path: Path) -> ArtifactIdentity:
     (length,) = _LENGTH.unpack(body[-_LENGTH.size :])
     text = body[-_LENGTH.size - length : -_LENGTH.size]
     try:
-        return ArtifactIdentity.from_json(text.decode())
+        return ArtifactIdentity.from_json(text.decode(errors="replace"))
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.data_type import named_as_arrays
 
 __all__ = ["GraphOperator", "GraphTensor", "OperatorJson", "operator_alone", "read_graph_json"]
 
@@ -17,6 +18,7 @@ class GraphTensor:
 
     shape: tuple[int, ...]
     dtype: str
+    """As arrays name it: truth values are ``bool``, where the graph says ``uint1``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ def _read(data: dict[str, Any]) -> OperatorJson:
         operators.append(_read_operator(number, node, row))
     return OperatorJson(
         tensors=tuple(
-            GraphTensor(tuple(int(extent) for extent in shape), dtype)
+            GraphTensor(tuple(int(extent) for extent in shape), named_as_arrays(dtype))
             for shape, dtype in zip(shapes, dtypes, strict=True)
         ),
         operators=tuple(operators),

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, Self
 
-import numpy as np
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
+from tvm_ios.core.whole_number import as_whole, require_whole
 from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.input_value import input_value, output_tensor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions
@@ -105,8 +106,8 @@ class PlanModule:
             If there is no such input, or shape or data type differ.
         """
         for name, array in self._named(key, value, params):
-            number = self._find_input(name)
-            entry, checked = self.plan.inputs[number], self._checked(number, array)
+            entry = self.plan.inputs[self._find_input(name)]
+            checked = input_value(f"input {entry.name!r}", self.plan.tensors[entry.tensor], array)
             if entry.name in self._shared:
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._shared.discard(entry.name)
@@ -135,7 +136,7 @@ class PlanModule:
         ExecutionError
             If there is no such output, or its type or place does not fit.
         """
-        self._memory.replace(self._find_output(key), _as_ndarray(value, f"output {key}"))
+        self._memory.replace(output_tensor(self.plan, key), _as_ndarray(value, f"output {key}"))
 
     def run(self, **input_dict: Any) -> None:
         """Run once, after setting the inputs given.
@@ -145,8 +146,8 @@ class PlanModule:
         ExecutionError
             If an input is wrong, a kernel fails, or the module is closed.
         """
-        if input_dict:
-            self.set_input(**input_dict)
+        for name, value in input_dict.items():
+            self.set_input(name, value)  # by name: an input may itself be called key or value
         self._executor.run()
 
     def get_num_outputs(self) -> int:
@@ -163,17 +164,20 @@ class PlanModule:
         Raises
         ------
         ExecutionError
-            If there is no such input.
+            If there is no such input, or `out` is of another shape or data type.
         """
         array = self._memory.array(self.plan.inputs[self._find_input(index)].tensor)
-        return array if out is None else array.copyto(out)
+        return array if out is None else _copied(array, out, f"input {index!r}")
 
     def get_input_index(self, name: str) -> int:
         """Number of the input of this name; -1 if there is none."""
         return self._index.get(name, -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and data types of the inputs, parameters included, by name."""
+        """Shapes and data types of the inputs, parameters included, by name.
+
+        Truth values are ``bool``, as their arrays are; TVM's module says ``uint1``.
+        """
         tensors = {entry.name: self.plan.tensors[entry.tensor] for entry in self.plan.inputs}
         return (
             {name: tensor.shape for name, tensor in tensors.items()},
@@ -186,10 +190,10 @@ class PlanModule:
         Raises
         ------
         ExecutionError
-            If there is no such output.
+            If there is no such output, or `out` is of another shape or data type.
         """
-        array = self._memory.array(self._find_output(index))
-        return array if out is None else array.copyto(out)
+        array = self._memory.array(output_tensor(self.plan, index))
+        return array if out is None else _copied(array, out, f"output {index!r}")
 
     def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
         """Not offered: operators overlap, so there is no state after one of them.
@@ -210,9 +214,9 @@ class PlanModule:
         Raises
         ------
         ExecutionError
-            If the shape or data type of one differs.
+            If the bytes are something else, or the shape or data type of one differs.
         """
-        for name, array in tvm.runtime.load_param_dict(params_bytes).items():
+        for name, array in _saved_params(params_bytes).items():
             if name in self._index:
                 self.set_input(name, array)
 
@@ -222,9 +226,9 @@ class PlanModule:
         Raises
         ------
         ExecutionError
-            If the other module lacks one, or its type differs.
+            If the bytes are something else, the other module lacks one, or its type differs.
         """
-        for name in tvm.runtime.load_param_dict(params_bytes):
+        for name in _saved_params(params_bytes):
             if name in self._index:
                 self.set_input_zero_copy(name, other.get_input(name))
 
@@ -266,21 +270,28 @@ class PlanModule:
         ------
         ExecutionError
             If another function than ``run`` is asked for, or a run fails.
+        OptionError
+            If a number is none, or too small.
         """
         if func_name != "run":
             raise ExecutionError(f"benchmark of {func_name!r}: only 'run' can be timed")
+        repeat = require_whole("repeat", repeat, least=1)
+        number = require_whole("number", number, least=1)
+        least_ms = require_whole("min_repeat_ms", min_repeat_ms or 0, least=0)
+        cooldown_ms = require_whole("cooldown_interval_ms", cooldown_interval_ms, least=0)
+        repeats_to_cooldown = require_whole("repeats_to_cooldown", repeats_to_cooldown, least=1)
         self.run(**kwargs)
         timed = (lambda n: self._time_end_to_end(n, kwargs)) if end_to_end else self._time_runs
         results = []
         for index in range(repeat):
             elapsed_ns = timed(number)
-            while elapsed_ns < (min_repeat_ms or 0) * 1_000_000:
-                wanted = number * (min_repeat_ms or 0) * 1_000_000 // max(elapsed_ns, 1) + 1
+            while elapsed_ns < least_ms * 1_000_000:
+                wanted = number * least_ms * 1_000_000 // max(elapsed_ns, 1) + 1
                 number = max(wanted, number + 1)
                 elapsed_ns = timed(number)
             results.append(elapsed_ns / number / 1e9)
-            if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
-                time.sleep(cooldown_interval_ms / 1e3)
+            if cooldown_ms and (index + 1) % repeats_to_cooldown == 0:
+                time.sleep(cooldown_ms / 1e3)
         return BenchmarkResult(results)
 
     def time_ns(self, number: int) -> int:
@@ -290,8 +301,10 @@ class PlanModule:
         ------
         ExecutionError
             As :meth:`run`.
+        OptionError
+            If `number` is no whole number from 1 on.
         """
-        return self._executor.time_ns(number)
+        return self._executor.time_ns(require_whole("number", number, least=1))
 
     def trace(self) -> list[TraceEvent]:
         """Run and say who ran what, when, on which lane or stream; by start time.
@@ -340,39 +353,22 @@ class PlanModule:
     def _named(
         self, key: int | str | None, value: Any, params: Mapping[str, Any]
     ) -> list[tuple[int | str, Any]]:
+        if key is None and value is not None:
+            raise ExecutionError(
+                "a value was given for input None; give the name or the number of the input"
+            )
         first: list[tuple[int | str, Any]] = [] if key is None else [(key, value)]
         return first + list(params.items())
 
     def _find_input(self, key: int | str) -> int:
-        number = self._index.get(key, -1) if isinstance(key, str) else int(key)
-        if not 0 <= number < len(self.plan.inputs):
+        number = self._index.get(key) if isinstance(key, str) else as_whole(key)
+        if number is None or not 0 <= number < len(self.plan.inputs):
             wanted = [entry.name for entry in self.plan.inputs if entry.name not in self._params]
             raise ExecutionError(
                 f"no input {key!r}; the inputs are {', '.join(map(repr, wanted))}, and there are "
                 f"{len(self._params)} parameters"
             )
         return number
-
-    def _find_output(self, key: object) -> int:
-        if not isinstance(key, int) or not 0 <= key < len(self.plan.outputs):
-            raise ExecutionError(
-                f"no output {key!r}; outputs are numbered 0 to {len(self.plan.outputs) - 1}"
-            )
-        return self.plan.outputs[key]
-
-    def _checked(self, number: int, value: Any) -> Any:
-        """The value as an array of the right type."""
-        entry = self.plan.inputs[number]
-        tensor = self.plan.tensors[entry.tensor]
-        if isinstance(value, (bool, int, float, list, tuple)):
-            value = np.asarray(value, dtype=tensor.dtype)
-        array = value if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
-        if tuple(array.shape) != tensor.shape or str(array.dtype) != tensor.dtype:
-            raise ExecutionError(
-                f"input {entry.name!r} is {tensor.dtype}{tensor.shape}, but "
-                f"{array.dtype}{tuple(array.shape)} was given; convert it first"
-            )
-        return array
 
 
 class MultiStreamGraphModule(PlanModule):
@@ -419,6 +415,30 @@ class MultiStreamGraphModule(PlanModule):
     def ping_pong_ns(self) -> float:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
         return self._lane_executor.ping_pong_ns()
+
+
+def _saved_params(params_bytes: bytes | bytearray) -> dict[str, tvm.nd.NDArray]:
+    try:
+        return dict(tvm.runtime.load_param_dict(params_bytes))
+    except (tvm.TVMError, TypeError) as error:
+        size = f" of {len(params_bytes)} bytes" if isinstance(params_bytes, bytes) else ""
+        raise ExecutionError(
+            f"the {type(params_bytes).__name__}{size} given holds no parameters; give what "
+            "tvm.runtime.save_param_dict wrote"
+        ) from error
+
+
+def _copied(array: tvm.nd.NDArray, out: Any, where: str) -> tvm.nd.NDArray:
+    """The caller's array with the values of ours."""
+    given = type(out).__name__
+    if isinstance(out, tvm.nd.NDArray):
+        if (tuple(out.shape), out.dtype) == (tuple(array.shape), array.dtype):
+            return array.copyto(out)
+        given = f"{out.dtype}{tuple(out.shape)}"
+    raise ExecutionError(
+        f"{where} is {array.dtype}{tuple(array.shape)}, but out is {given}; give a tvm.nd.NDArray "
+        "of that shape and data type, as tvm.nd.empty makes it"
+    )
 
 
 def _as_ndarray(value: Any, where: str) -> tvm.nd.NDArray:

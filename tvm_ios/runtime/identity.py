@@ -7,8 +7,8 @@ import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from tvm_ios.core.stored_value import UnreadableValueError, parse_json
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.plan import PLAN_VERSION
 
@@ -114,13 +114,21 @@ class ArtifactIdentity:
             If the text is no such JSON, or comes from another plan version.
         """
         try:
-            data: dict[str, Any] = json.loads(text)
-            _require_version(data["plan_version"])
-            return cls(**{**data, "features": tuple(data["features"])})
-        except (ValueError, TypeError, KeyError) as error:
+            data = parse_json(text, "the identity")
+            plan_version = data.field("plan_version").whole()
+            _require_version(plan_version)
+            return cls(
+                plan_version=plan_version,
+                tvm_version=data.field("tvm_version").text(),
+                target=data.field("target").text(),
+                architecture=data.field("architecture").text(),
+                processor_model=data.field("processor_model").text(),
+                features=data.field("features").texts(),
+                lanes=data.field("lanes").whole(),
+            )
+        except UnreadableValueError as error:
             raise ArtifactError(
-                f"the identity of the file cannot be read: {type(error).__name__}: {error}; "
-                "export the model again"
+                f"the identity of the file cannot be read: {error}; export the model again"
             ) from error
 
     def require_fit(self, here: Processor, tvm_version: str, *, any_model: bool = False) -> None:

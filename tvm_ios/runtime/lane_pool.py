@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_ios.core.whole_number import require_whole, require_whole_fields
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.runtime.native_runtime import (
     NativePoison,
@@ -50,10 +51,7 @@ class LaneOptions:
     """Not 0: random delays before launches, claims and tasks (for tests)."""
 
     def __post_init__(self) -> None:
-        for name, least in (("tasks_per_lane", 1), ("spin_us", 0), ("jitter_seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise OptionError(f"{name} is {value!r}; give a whole number of {least} or more")
+        require_whole_fields(self, tasks_per_lane=1, spin_us=0, jitter_seed=0)
 
 
 class LaunchFailedError(Exception):
@@ -105,7 +103,7 @@ class LanePool:
     Raises
     ------
     OptionError
-        If there are more lanes than cores.
+        If `lanes` is no whole number from 1 to the number of cores, or `options` something else.
     """
 
     def __init__(
@@ -116,10 +114,11 @@ class LanePool:
         *,
         get_last_error: int = 0,
     ) -> None:
-        options = options or LaneOptions()
+        options = LaneOptions() if options is None else options
+        if not isinstance(options, LaneOptions):
+            raise OptionError(f"options is a {type(options).__name__}; give LaneOptions")
         cores = usable_cores()
-        if lanes < 1:
-            raise OptionError(f"lanes is {lanes}; give at least 1")
+        lanes = require_whole("lanes", lanes, least=1)
         if lanes > len(cores) and not options.oversubscribe:
             raise OptionError(
                 f"{lanes} lanes were asked for, but this process may use {len(cores)} cores; "

@@ -11,6 +11,7 @@ from operator import and_
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.data_type import dtype_bytes
 from tvm_ios.runtime.graph_json import OperatorJson, read_graph_json
 from tvm_ios.runtime.lanes import CORES, HandOver, assign_lanes
 from tvm_ios.runtime.memory import Lifetime, pack_buffers
@@ -23,7 +24,6 @@ from tvm_ios.runtime.plan import (
     Launch,
     PlanInput,
     Tensor,
-    dtype_bytes,
     launches_before,
 )
 from tvm_ios.runtime.views import Aliasing, resolve_views

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_outputs import MergeOutputs
+from tvm_ios.runtime.data_type import dtype_bytes
 from tvm_ios.runtime.graph_json import GraphOperator, GraphTensor, OperatorJson
 from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.plan import dtype_bytes
 from tvm_ios.runtime.views import resolve_views
 
 __all__ = ["MergeEffects", "View", "merge_effects"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import PlanError
 from tvm_ios.runtime.cudnn_convolution import CudnnCall
+from tvm_ios.runtime.data_type import dtype_bytes, named_as_arrays
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -28,32 +28,12 @@ __all__ = [
     "Launch",
     "PlanInput",
     "Tensor",
-    "dtype_bytes",
     "launches_before",
 ]
 
 PLAN_VERSION = 3
 ALIGNMENT_BYTES = 64
 """Generated kernels assume that every tensor begins on such a boundary."""
-
-_DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
-
-
-def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``.
-
-    Raises
-    ------
-    PlanError
-        If the name is not one of a number type.
-    """
-    match = _DTYPE.fullmatch(dtype)
-    if match is None or (match[1] != "bool" and not match[2]):
-        raise PlanError(
-            f"data type {dtype!r} cannot be placed in memory; "
-            "cast the tensor to a float, int, uint or bool type"
-        )
-    return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
 
 
 class BufferKind(Enum):
@@ -214,55 +194,30 @@ class ExecutionPlan:
         Raises
         ------
         PlanError
-            If the text is no JSON, of another version, or lacks a field.
+            If the text is no JSON, of another version, or lacks a field or has one of another kind.
         """
         try:
-            data: dict[str, Any] = json.loads(text)
-            if data["version"] != PLAN_VERSION:
+            data = parse_json(text, "the plan")
+            version = data.field("version").whole()
+            if version != PLAN_VERSION:
                 raise PlanError(
-                    f"execution plan has version {data['version']!r}, this tvm-ios reads version "
+                    f"execution plan has version {version!r}, this tvm-ios reads version "
                     f"{PLAN_VERSION}; export the model again with the installed version"
                 )
             return cls(
-                lanes=int(data["lanes"]),
-                arena_bytes=int(data["arena_bytes"]),
-                buffers=tuple(
-                    Buffer(kind=BufferKind(kind), size_bytes=size, arena_offset=offset)
-                    for kind, size, offset in data["buffers"]
-                ),
-                tensors=tuple(
-                    Tensor(buffer=buffer, byte_offset=offset, shape=tuple(shape), dtype=dtype)
-                    for buffer, offset, shape, dtype in data["tensors"]
-                ),
-                launches=tuple(
-                    Launch(
-                        operator=operator,
-                        operator_index=index,
-                        kernel=kernel,
-                        inputs=tuple(inputs),
-                        outputs=tuple(outputs),
-                        split=bool(split),
-                        cudnn=None if cudnn is None else CudnnCall.from_data(cudnn),
-                    )
-                    for operator, index, kernel, inputs, outputs, split, cudnn in data["launches"]
-                ),
-                groups=tuple(
-                    Group(
-                        stage=stage,
-                        position=position,
-                        launches=tuple(launches),
-                        dependencies=tuple(dependencies),
-                        lane=int(lane),
-                    )
-                    for stage, position, launches, dependencies, lane in data["groups"]
-                ),
-                inputs=tuple(PlanInput(name, tensor) for name, tensor in data["inputs"]),
-                outputs=tuple(data["outputs"]),
+                lanes=data.field("lanes").whole(),
+                arena_bytes=data.field("arena_bytes").whole(),
+                buffers=tuple(map(_buffer, data.field("buffers").rows())),
+                tensors=tuple(map(_tensor, data.field("tensors").rows())),
+                launches=tuple(map(_launch, data.field("launches").rows())),
+                groups=tuple(map(_group, data.field("groups").rows())),
+                inputs=tuple(map(_input, data.field("inputs").rows())),
+                outputs=data.field("outputs").wholes(),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except UnreadableValueError as error:
             raise PlanError(
-                f"not an execution plan: {type(error).__name__}: {error}; expected the JSON that "
-                "ExecutionPlan.to_json writes"
+                f"not an execution plan: {error}; expected the JSON that ExecutionPlan.to_json "
+                "writes"
             ) from error
 
     def as_text(self) -> str:
@@ -297,3 +252,51 @@ class ExecutionPlan:
             base += f"+{buffer.arena_offset}"
         shape = "x".join(map(str, tensor.shape)) or "scalar"
         return f"t{index} {tensor.dtype}[{shape}] at b{tensor.buffer}({base})+{tensor.byte_offset}"
+
+
+def _buffer(row: StoredValue) -> Buffer:
+    kind, size, offset = row.rows(3)
+    return Buffer(
+        kind=kind.member(BufferKind),
+        size_bytes=size.whole(),
+        arena_offset=offset.or_none(StoredValue.whole),
+    )
+
+
+def _tensor(row: StoredValue) -> Tensor:
+    buffer, offset, shape, dtype = row.rows(4)
+    return Tensor(
+        buffer=buffer.whole(),
+        byte_offset=offset.whole(),
+        shape=shape.wholes(),
+        dtype=named_as_arrays(dtype.text()),
+    )
+
+
+def _launch(row: StoredValue) -> Launch:
+    operator, index, kernel, inputs, outputs, split, cudnn = row.rows(7)
+    return Launch(
+        operator=operator.text(),
+        operator_index=index.whole(),
+        kernel=kernel.text(),
+        inputs=inputs.wholes(),
+        outputs=outputs.wholes(),
+        split=split.flag(),
+        cudnn=cudnn.or_none(CudnnCall.from_data),
+    )
+
+
+def _group(row: StoredValue) -> Group:
+    stage, position, launches, dependencies, lane = row.rows(5)
+    return Group(
+        stage=stage.whole(),
+        position=position.whole(),
+        launches=launches.wholes(),
+        dependencies=dependencies.wholes(),
+        lane=lane.whole(),
+    )
+
+
+def _input(row: StoredValue) -> PlanInput:
+    name, tensor = row.rows(2)
+    return PlanInput(name.text(), tensor.whole())

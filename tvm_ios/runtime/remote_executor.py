@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.data_type import numpy_dtype
+from tvm_ios.runtime.input_value import input_value, output_tensor
 from tvm_ios.runtime.lane_executor import dependency_order
 from tvm_ios.runtime.lane_pool import LaneOptions, LaunchFailedError
 from tvm_ios.runtime.plan import ExecutionPlan, PlanInput
@@ -49,7 +52,7 @@ class RemoteExecutor:
     ) -> None:
         self.plan = plan
         self._connection = kernels.connection
-        self._lanes = RemoteLanes(self._connection, lanes or plan.lanes, options)
+        self._lanes = RemoteLanes(self._connection, plan.lanes if lanes is None else lanes, options)
         self._addresses, memory = kernels.place(plan)
         calls = [(launch, not launch.split) for launch in plan.launches]
         self._launches = kernels.launches(plan, self._addresses, calls, memory)
@@ -72,32 +75,30 @@ class RemoteExecutor:
         Raises
         ------
         ExecutionError
-            If there is no such input, or its size differs.
+            If there is no such input, or shape or data type differ.
         CostError
             If the device is lost.
         """
         entry = self._find(name)
         tensor = self.plan.tensors[entry.tensor]
-        data = np.asarray(value, dtype=tensor.dtype).tobytes()
-        if len(data) != tensor.size_bytes:
-            raise ExecutionError(
-                f"input {name!r} is {tensor.dtype}{tensor.shape}, {tensor.size_bytes} bytes, but "
-                f"{len(data)} bytes were given"
-            )
-        self._connection.write(self._addresses[entry.tensor], data)
+        array = input_value(f"input {name!r}", tensor, value)
+        data = array.numpy() if isinstance(array, tvm.nd.NDArray) else array
+        self._connection.write(self._addresses[entry.tensor], data.tobytes())
 
     def get_output(self, index: int) -> np.ndarray:
         """An output by number, copied from the device.
 
         Raises
         ------
+        ExecutionError
+            If there is no such output.
         CostError
             If the device is lost.
         """
-        number = self.plan.outputs[index]
+        number = output_tensor(self.plan, index)
         tensor = self.plan.tensors[number]
         data = self._connection.read(self._addresses[number], tensor.size_bytes)
-        return np.frombuffer(data, dtype=tensor.dtype).reshape(tensor.shape)
+        return np.frombuffer(data, dtype=numpy_dtype(tensor.dtype)).reshape(tensor.shape)
 
     def run(self) -> None:
         """Run once.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
+from tvm_ios.core.whole_number import require_whole
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.runtime.lane_pool import LaneOptions, LaunchFailedError
 from tvm_ios.runtime.remote_connection import RemoteConnection, pack_rows
@@ -46,7 +47,8 @@ class RemoteLanes:
         self, connection: RemoteConnection, lanes: int, options: LaneOptions | None = None
     ) -> None:
         options = options or LaneOptions()
-        if not 1 <= lanes <= connection.cores:
+        lanes = require_whole("lanes", lanes, least=1)
+        if lanes > connection.cores:
             raise OptionError(
                 f"{lanes} lanes were asked for, but {connection.address.as_text()} has "
                 f"{connection.cores} cores; give 1 to {connection.cores}"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from tvm_ios.runtime.data_type import numpy_dtype
 from tvm_ios.runtime.plan import ExecutionPlan
 
 __all__ = ["sample_inputs", "sample_tensor"]
@@ -28,6 +29,11 @@ def sample_inputs(
         Names that are parameters.
     seed
         Equal seeds give equal values.
+
+    Raises
+    ------
+    ExecutionError
+        If an input has a data type that NumPy lacks, such as ``bfloat16``.
     """
     random = np.random.default_rng(seed)
     values = {}
@@ -36,9 +42,9 @@ def sample_inputs(
             continue
         tensor = plan.tensors[entry.tensor]
         if tensor.dtype.startswith("float"):
-            value = random.standard_normal(tensor.shape).astype(tensor.dtype)
+            value = random.standard_normal(tensor.shape).astype(numpy_dtype(tensor.dtype))
         else:
-            value = np.zeros(tensor.shape, tensor.dtype)
+            value = np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
         values[entry.name] = value
     return values
 
@@ -47,8 +53,13 @@ def sample_tensor(random: np.random.Generator, shape: tuple[int, ...], dtype: st
     """Values of a tensor inside a network: zeros, or floats that no few operators make denormal.
 
     Floats are multiples of 1/64 in [-1, 1].
+
+    Raises
+    ------
+    ExecutionError
+        If NumPy lacks the data type.
     """
     if not dtype.startswith("float"):
-        return np.zeros(shape, dtype)
+        return np.zeros(shape, numpy_dtype(dtype))
     drawn = random.integers(-64, 65, size=min(math.prod(shape), MOST_DRAWN)) / 64
-    return np.resize(drawn.astype(dtype), shape)
+    return np.resize(drawn.astype(numpy_dtype(dtype)), shape)

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
+from tvm_ios.runtime.data_type import dtype_bytes
 from tvm_ios.runtime.graph_json import GraphOperator, OperatorJson
 from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, dtype_bytes
+from tvm_ios.runtime.plan import ALIGNMENT_BYTES
 
 __all__ = ["Aliasing", "resolve_views"]
 

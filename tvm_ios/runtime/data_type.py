@@ -1,0 +1,56 @@
+"""Data types as TVM names them: how wide they are, and which of NumPy's they are. No TVM here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import ExecutionError, PlanError
+
+__all__ = ["dtype_bytes", "named_as_arrays", "numpy_dtype"]
+
+_DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``.
+
+    Raises
+    ------
+    PlanError
+        If the name is not one of a number type.
+    """
+    match = _DTYPE.fullmatch(dtype)
+    if match is None or (match[1] != "bool" and not match[2]):
+        raise PlanError(
+            f"data type {dtype!r} cannot be placed in memory; "
+            "cast the tensor to a float, int, uint or bool type"
+        )
+    return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
+
+
+def named_as_arrays(dtype: str) -> str:
+    """A data type by the name that arrays of TVM and of NumPy have for it.
+
+    TVM's graph calls truth values ``uint1``; arrays of them, a byte each, are ``bool`` everywhere.
+    """
+    return "bool" if dtype == "uint1" else dtype
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """NumPy's type for a data type of TVM.
+
+    Raises
+    ------
+    ExecutionError
+        If NumPy has none, as for ``bfloat16`` and ``float8``.
+    """
+    try:
+        return np.dtype(named_as_arrays(dtype))
+    except TypeError as error:
+        raise ExecutionError(
+            f"NumPy has no data type {dtype!r}, so no values of it can be made or read; give a "
+            "tvm.nd.NDArray of that type, or cast inside the model"
+        ) from error
