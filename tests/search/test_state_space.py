@@ -222,7 +222,7 @@ def test_mergeable_sets(graph):
         members = [block.convolutions[i] for i in chosen]
         if len(chosen) > 1 and independent and why_not_merge(members) is None:
             expected.append(mask)
-    assert mergeable_sets(block) == expected
+    assert mergeable_sets(block, SearchOptions()) == expected
 
 
 @pytest.mark.parametrize("kind", SPACES)
