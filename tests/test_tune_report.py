@@ -76,8 +76,9 @@ def test_kernels_padded_with_zeros_are_told_in_a_line(report: TuneReport) -> Non
     lines = replace(report, padded_merged_stages=1, padded_kernels=2).as_text().splitlines()
     (line,) = [line for line in lines if "NaN" in line]
     assert line == (
-        "merged stages that pad kernels with zeros: 1, padded convolutions in them: 2; an inf or "
-        "NaN in their input spreads as NaN (pad_merged_kernels=False merges equal kernels only)"
+        "merged stages that pad kernels with zeros: 1, padded convolutions in them: 2; around "
+        "an inf or NaN of their input they give NaN, which a ReLU may make 0 "
+        "(pad_merged_kernels=False merges equal kernels only)"
     )
 
 
