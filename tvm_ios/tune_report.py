@@ -149,8 +149,9 @@ class TuneReport:
             return ()
         return (
             f"merged stages that pad kernels with zeros: {self.padded_merged_stages}, padded "
-            f"convolutions in them: {self.padded_kernels}; around an inf or NaN of their input they give "
-            "NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal kernels only)",
+            f"convolutions in them: {self.padded_kernels}; around an inf or NaN of their input "
+            "they give NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal "
+            "kernels only)",
         )
 
     def to_json(self) -> str:
