@@ -217,6 +217,28 @@ def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_merges_that_pad_kernels_are_not_even_searched(net: Net, database: Path) -> None:
+    possible = {}
+    for padded in (True, False):
+        tuned = tvm_ios.tune(
+            net.mod,
+            net.params,
+            TARGET,
+            lanes=1,
+            strategies=["merge"],
+            pad_merged_kernels=padded,
+            database=database,
+            measure=MEASURE,
+            compare_options=COMPARE,
+        )
+        possible[padded] = tuned.report().stages_possible
+        assert padded or tuned.report().padded_kernels == 0
+    # Of the first level's 1x1, 3x3 and 1x1 all four sets may merge, or one; of the second's
+    # 3x3 and 1x1 both, or none.
+    assert possible[True] - possible[False] == 3 + 1
+
+
 def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]:
     convolutions = [operator.convolution for operator in graph.operators]
     first = next(convolution for convolution in convolutions if convolution is not None)
@@ -301,6 +323,7 @@ def test_a_time_budget_ends_the_search_with_an_answer(net: Net, tmp_path: Path) 
         ({"max_group_size": -1}, "max_group_size is -1"),
         ({"max_num_groups": -3}, "max_num_groups is -3"),
         ({"strategies": ()}, "strategies is empty"),
+        ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
         ({"strategies": ["parallel"]}, "'concurrent', 'merge'"),
         ({"endings": "all"}, "'complete' or 'published'"),
         ({"lanes": 0}, "lanes is 0"),

@@ -58,6 +58,8 @@ def test_options_are_taken_by_name_and_by_member() -> None:
     by_member = measured_search_options(strategies=[Strategy.MERGE], endings=EndingRule.PUBLISHED)
     assert by_name == by_member
     assert measured_search_options().strategies == frozenset(Strategy)
+    assert measured_search_options().pad_merged_kernels
+    assert not measured_search_options(pad_merged_kernels=False).pad_merged_kernels
 
 
 @pytest.mark.parametrize("budget", [0, -1.0, float("nan"), True, "soon"])

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import pytest
 
+import tvm_ios
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.search import SearchOptions, search_ios
 from tvm_ios.tune_report import Contestant, TuneReport
+
+TARGET = "llvm -opt-level=0"  # LLVM need not optimise what never runs
 
 
 @pytest.fixture
@@ -26,6 +34,8 @@ def report() -> TuneReport:
         stages=5,
         concurrent_stages=2,
         merged_stages=1,
+        padded_merged_stages=0,
+        padded_kernels=0,
         blocks=3,
         states=40,
         transitions=100,
@@ -59,6 +69,56 @@ def test_the_page_tells_every_fact(report: TuneReport) -> None:
     ):
         assert part in text
     assert lines[-2:] == ["note: one thing", "note: another"]
+
+
+def test_kernels_padded_with_zeros_are_told_in_a_line(report: TuneReport) -> None:
+    assert "NaN" not in report.as_text()
+    lines = replace(report, padded_merged_stages=1, padded_kernels=2).as_text().splitlines()
+    (line,) = [line for line in lines if "NaN" in line]
+    assert line == (
+        "merged stages that pad kernels with zeros: 1, padded convolutions in them: 2; around "
+        "an inf or NaN of their input they give NaN, which a ReLU may make 0 "
+        "(pad_merged_kernels=False merges equal kernels only)"
+    )
+
+
+def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(branching) -> None:
+    """Of the first level, two 1x1 kernels and a 3x3; and two of one size."""
+    mod, params = branching
+    plain = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1)
+    reported = {}
+    for padded in (True, False):
+        search = search_ios(
+            plain.graph,
+            MergesPay(),
+            SearchOptions(strategies=frozenset({Strategy.MERGE}), pad_merged_kernels=padded),
+        )
+        model = tvm_ios.compile_schedule(mod, params, TARGET, schedule=search.schedule, lanes=1)
+        report = TuneReport.of(
+            kept=Contestant.IOS,
+            reason="",
+            model=model,
+            coverage="",
+            counters=MeasureCounters(),
+            search=search,
+            comparison=Comparison(names=(), rounds=(), confidence=0.95, notes=()),
+            phase_s={},
+            notes=(),
+        )
+        reported[padded] = (
+            report.merged_stages,
+            report.padded_merged_stages,
+            report.padded_kernels,
+        )
+        assert ("pad kernels with zeros: 2" in report.as_text()) == padded
+    assert reported == {True: (2, 2, 3), False: (1, 0, 0)}
+
+
+class MergesPay:
+    """A merged stage costs what one operator does."""
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        return [10 for _ in stages]
 
 
 def test_json_holds_every_field_and_the_raw_rounds(report: TuneReport) -> None:

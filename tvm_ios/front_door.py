@@ -75,6 +75,7 @@ def tune(
     max_num_groups: int = 8,
     strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy),
     endings: EndingRule | str = EndingRule.COMPLETE,
+    pad_merged_kernels: bool = True,
     lanes: int | None = None,
     time_budget: float | None = None,
     database: ProfileDatabase | str | Path | None = None,
@@ -119,6 +120,10 @@ def tune(
         Kinds of stages to try: ``"concurrent"``, ``"merge"``, or both.
     endings
         Which concurrent stages exist: ``"complete"``, the definition, or ``"published"``.
+    pad_merged_kernels
+        Whether convolutions of different kernel sizes may merge. The smaller kernels are padded
+        with zeros, which make NaN of an inf or NaN of the input where the convolution alone does
+        not look at it; the report says where that was done.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device with an ``rpc_tracker``. On a GPU, streams; 8 where omitted.
@@ -135,8 +140,8 @@ def tune(
         Called with a :class:`~tvm_ios.progress.Progress` now and then.
     pad_channels
         Whether to try convolutions with output channels padded to whole vectors, where they fill
-        none, and to keep them if the network is faster. Sums are then taken in another order. Not
-        done on a GPU.
+        none, and to keep them if the network is faster. Sums are then taken in another order, and
+        an inf or NaN in a padded convolution's input spreads as NaN. Not done on a GPU.
     cudnn
         On a GPU, whether cuDNN may compute convolutions, with bias and ReLU. Each is priced with
         TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both.
@@ -197,12 +202,14 @@ def tune(
         max_group_size=max_group_size,
         max_num_groups=max_num_groups,
         endings=endings,
+        pad_merged_kernels=pad_merged_kernels,
     )
     require_time_budget(time_budget)
     request = TuningRequest.of(
         tuning,
         tuning_records,
         tuning_options,
+        pad_merged_kernels=pad_merged_kernels,
         trials=trials,
         early_stopping=early_stopping,
         rpc_tracker=rpc_tracker,

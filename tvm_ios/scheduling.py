@@ -61,6 +61,7 @@ def measured_search_options(
     max_group_size: int = 3,
     max_num_groups: int = 8,
     endings: EndingRule | str = EndingRule.COMPLETE,
+    pad_merged_kernels: bool = True,
 ) -> SearchOptions:
     """Search options fit for measured prices.
 
@@ -72,6 +73,8 @@ def measured_search_options(
         The paper's r and s; 0 means no limit.
     endings
         Which concurrent stages exist, by member or name.
+    pad_merged_kernels
+        Whether convolutions of different kernel sizes may merge.
 
     Raises
     ------
@@ -83,6 +86,7 @@ def measured_search_options(
         max_group_size=max_group_size,
         max_num_groups=max_num_groups,
         endings=_ending_rule(endings),
+        pad_merged_kernels=pad_merged_kernels,
         bound_margin_percent=BOUND_MARGIN_PERCENT,
         max_chain_size=MAX_CHAIN_SIZE,
     )

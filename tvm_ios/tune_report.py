@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.core.merge_rule import count_padded_kernels
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.measured import MeasureCounters
@@ -42,6 +43,10 @@ class TuneReport:
     concurrent_stages: int
     """Those with more than one group."""
     merged_stages: int
+    padded_merged_stages: int
+    """Merged stages with kernels of different sizes."""
+    padded_kernels: int
+    """Convolutions whose kernels are padded with zeros in them."""
     blocks: int
     states: int
     transitions: int
@@ -82,15 +87,22 @@ class TuneReport:
     ) -> TuneReport:
         """Gather the facts of a tuning that kept ``model``."""
         wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
-        merged = sum(stage.strategy is Strategy.MERGE for stage in wide)
+        merged = [stage for stage in wide if stage.strategy is Strategy.MERGE]
+        operators = model.graph.operators
+        padded = [
+            count_padded_kernels([operators[index].convolution for index in stage.operators])
+            for stage in merged
+        ]
         return cls(
             kept=kept,
             reason=reason,
             coverage=coverage,
             operators=len(model.graph),
             stages=len(model.schedule.stages),
-            concurrent_stages=len(wide) - merged,
-            merged_stages=merged,
+            concurrent_stages=len(wide) - len(merged),
+            merged_stages=len(merged),
+            padded_merged_stages=sum(count > 0 for count in padded),
+            padded_kernels=sum(padded),
             blocks=len(search.blocks),
             states=search.states,
             transitions=search.transitions,
@@ -120,6 +132,7 @@ class TuneReport:
             self.coverage,
             f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "
             f"concurrent, {self.merged_stages} merged",
+            *self._padding(),
             f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
             f"{self.stages_priced} of {self.stages_possible} possible stages priced "
             f"({self.measured} workloads measured, {self.from_database} in the profile database)",
@@ -129,6 +142,17 @@ class TuneReport:
             f"time: {phases}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _padding(self) -> tuple[str, ...]:
+        """What zeros in merged kernels do to inf and NaN, where there are any."""
+        if not self.padded_kernels:
+            return ()
+        return (
+            f"merged stages that pad kernels with zeros: {self.padded_merged_stages}, padded "
+            f"convolutions in them: {self.padded_kernels}; around an inf or NaN of their input "
+            "they give NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal "
+            "kernels only)",
+        )
 
     def to_json(self) -> str:
         """The same as JSON, raw rounds included."""

@@ -127,6 +127,19 @@ def test_only_right_merges_are_counted(capsys, tmp_path, first, second, merges):
     assert answer["parts"][0]["distinct_stages"] == 3 + merges
 
 
+@pytest.mark.parametrize(
+    ("second", "merges"), [(_conv(), True), (_conv(kernel=[1, 1], pad=[0, 0]), False)]
+)
+def test_merges_that_pad_kernels_can_be_left_out(capsys, tmp_path, second, merges):
+    problem = _write(tmp_path, _part([[], []], conv=[_conv(), second]))
+    answer = _answer(capsys, problem, "--no-pad-merged-kernels")
+    assert not answer["pad_merged_kernels"]
+    assert answer["parts"][0]["distinct_stages"] == 3 + merges
+    header = _solve(capsys, problem, "--no-pad-merged-kernels").splitlines()[0]
+    assert "complete endings, merged kernels of one size" in header
+    assert "merged kernels" not in _solve(capsys, problem)
+
+
 def test_no_parts_and_empty_parts(capsys, tmp_path):
     answer = _answer(capsys, _write(tmp_path))
     assert (answer["cost"], answer["parts"]) == (0, [])

@@ -94,6 +94,15 @@ def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
     assert not parsed("--config", path, "--no-cudnn").search.cudnn
 
 
+def test_padded_merges_are_a_flag_and_a_key(tmp_path):
+    path = tmp_path / "exact.toml"
+    path.write_text("[search]\npad_merged_kernels = false\n")
+    assert parsed().arguments()["pad_merged_kernels"]
+    assert not parsed("--no-pad-merged-kernels").arguments()["pad_merged_kernels"]
+    assert not parsed("--config", path).search.pad_merged_kernels
+    assert parsed("--config", path, "--pad-merged-kernels").search.pad_merged_kernels
+
+
 def test_names_of_tvmc_and_short_ones_are_the_same():
     words = ["--tuning", "autotvm", "--rpc-tracker", "localhost:9190"]
     assert parsed(*words, "--rpc-key", "cpu") == parsed(*words, "--key", "cpu")

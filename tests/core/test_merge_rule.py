@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Convolution
-from tvm_ios.core.merge_rule import merge_convolutions, why_not_merge
+from tvm_ios.core.merge_rule import count_padded_kernels, merge_convolutions, why_not_merge
 from tvm_ios.errors import ScheduleError
 
 
@@ -117,6 +118,41 @@ def test_what_may_merge_is_exact_and_what_may_not_cannot(members):
         assert_merge_is_exact(members)
     else:
         assert not (same_size and common_kernel_exists(members))
+
+
+@given(siblings(), st.booleans())
+def test_kernels_that_are_not_padded_are_equal(members, centred):
+    """And equal ones merge or not as they do where others may be padded."""
+    equal = len({member.kernel for member in members}) == 1
+    assert (count_padded_kernels(members) == 0) == equal
+    reason = why_not_merge(members, centred=centred, pad_kernels=False)
+    if equal:
+        assert reason == why_not_merge(members, centred=centred)
+    else:
+        assert reason
+
+
+@pytest.mark.parametrize(
+    ("kernels", "padded", "reason"),
+    [
+        ([(3, 3), (3, 3)], 0, None),
+        ([(1, 7), (1, 7)], 0, None),
+        ([(3, 3), (1, 1), (1, 1)], 2, "member 1 has a kernel of 1x1, .* with zeros to 3x3"),
+        ([(1, 7), (7, 1)], 2, "member 0 has a kernel of 1x7, .* with zeros to 7x7"),
+        ([(3, 3), (1, 3), (3, 3)], 1, "member 1 has a kernel of 1x3, .* with zeros to 3x3"),
+    ],
+)
+def test_any_kernel_that_is_smaller_on_an_axis_is_padded(kernels, padded, reason):
+    members = [
+        conv(kernel=(rows, columns), padding=(rows // 2, columns // 2) * 2)
+        for rows, columns in kernels
+    ]
+    assert why_not_merge(members) is None
+    assert count_padded_kernels(members) == padded
+    if reason is None:
+        assert why_not_merge(members, pad_kernels=False) is None
+    else:
+        assert re.match(reason, why_not_merge(members, pad_kernels=False))
 
 
 @given(siblings())

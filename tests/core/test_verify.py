@@ -137,6 +137,18 @@ def test_what_was_measured_of_operators(change, message):
         verify_schedule(replace(good, **change), GRAPH)
 
 
+def test_kernels_of_different_sizes_merge_only_where_they_may_be_padded():
+    wide = replace(CONV, kernel=(3, 3), padding=(1, 1, 1, 1))
+    operators = list(GRAPH.operators)
+    operators[2] = replace(operators[2], convolution=wide)
+    graph = OperatorGraph("net", tuple(operators))
+    schedule = schedule_of(*GOOD, graph=graph)
+    verify_schedule(schedule, graph)
+    with pytest.raises(ScheduleError, match=r"stage 1 .*rule 6.*member 0 has a kernel of 1x1"):
+        verify_schedule(schedule, graph, pad_merged_kernels=False)
+    verify_schedule(schedule_of(*GOOD), GRAPH, pad_merged_kernels=False)
+
+
 def test_another_graph():
     other = OperatorGraph("other", GRAPH.operators[:-1])
     with pytest.raises(ScheduleError, match="does not fit graph 'other'"):

@@ -41,6 +41,27 @@ class Case:
         module = tvm.IRModule.from_expr(relay.Function([data, *free], output))
         return relay.transform.InferType()(module), params
 
+    def siblings(self, sizes: Sequence[int]) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
+        """Square convolutions of one input, nothing behind them, and their parameters."""
+        data = relay.var("data", shape=(1, 16, 8, 8))
+        random = np.random.default_rng(0)
+        weights, outputs, params = [], [], {}
+        for position, size in enumerate(sizes):
+            shape = (16, 16, size, size)
+            weights.append(relay.var(f"w{position}", shape=shape))
+            params[f"w{position}"] = random.uniform(-0.2, 0.2, shape).astype("float32")
+            outputs.append(
+                relay.nn.conv2d(
+                    data,
+                    weights[-1],
+                    padding=(size // 2, size // 2),
+                    kernel_size=(size, size),
+                    channels=16,
+                )
+            )
+        function = relay.Function([data, *weights], relay.Tuple(outputs))
+        return relay.transform.InferType()(tvm.IRModule.from_expr(function)), params
+
     def data(self) -> np.ndarray:
         """Values for the input."""
         return np.random.default_rng(1).uniform(-1, 1, (1, 16, 8, 8)).astype("float32")
@@ -53,12 +74,18 @@ class Case:
 
     def run(self, module: tvm.IRModule, params: dict[str, Any] | None = None) -> np.ndarray:
         """The output under plain TVM."""
+        return self.outputs(module, params, self.data())[0]
+
+    def outputs(
+        self, module: tvm.IRModule, params: dict[str, Any] | None, data: np.ndarray
+    ) -> list[np.ndarray]:
+        """All outputs of some input under plain TVM."""
         with tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target=self.target, params=params)
         executor = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
-        executor.set_input("data", self.data())
+        executor.set_input("data", data)
         executor.run()
-        return executor.get_output(0).numpy()
+        return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
 
 
 class OperatorPrices:

@@ -75,6 +75,31 @@ def test_strategies_and_limits_reach_the_search(case, merging_prices):
     assert max(len(stage.groups) for stage in merging_prices.asked) == 2
 
 
+@pytest.mark.parametrize("padded", [True, False])
+def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
+    """A 1x1 and two 3x3 convolutions of one input, with an inf in it."""
+    module, params = case.siblings((1, 3, 3))
+    image = case.data()
+    image[0, 3, 4, 4] = np.inf
+    plain = case.outputs(module, params, image)
+    assert not any(np.isnan(output).any() for output in plain)
+    schedule = ScheduleOperators(
+        target=case.target,
+        params=params,
+        cost_model=merging_prices,
+        pad_merged_kernels=padded,
+    )
+    with tvm.transform.PassContext(opt_level=3):
+        after = schedule(module)
+    (merged,) = [s for s in read_schedule(after).stages if s.strategy is Strategy.MERGE]
+    assert len(merged.groups) == (3 if padded else 2)
+    outputs = case.outputs(after, None, image)
+    assert [bool(np.isnan(output).any()) for output in outputs] == [padded, False, False]
+    for ours, theirs in zip(outputs, plain, strict=True):
+        there = ~np.isnan(ours)
+        np.testing.assert_allclose(ours[there], theirs[there], rtol=1e-4, atol=1e-5)
+
+
 def test_chains_are_joined_where_they_are_asked_for(case, prices):
     module, params = case.network()
     graph = extract(PrepareModule(target=case.target, params=params)(module)).graph

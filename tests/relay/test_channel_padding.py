@@ -79,6 +79,22 @@ def test_concatenations_need_no_cut(nets):
     assert int(joined_call.checked_type.shape[1]) == 48
 
 
+def test_zero_channels_make_nan_of_inf(nets):
+    """Not in the padded convolution's own channels, but in a convolution that reads them."""
+    data = data_of()
+    first = nets.conv(data, "a", 12, (3, 3), (1, 1), activation=None)
+    last = nets.conv(relay.sigmoid(first), "b", 16, (1, 1), (0, 0), in_channels=12, activation=None)
+    module, params = nets.finish(relay.Tuple([first, last]), data)
+    padded, count = pad_channels(module, params, nets.target)
+    assert count == 1
+    image = nets.random_input(module)
+    image[0, 3, 4, 4] = np.inf
+    expected = nets.reference(module, params, image)
+    actual = nets.reference(padded, None, image)
+    assert [int(np.isnan(output).sum()) for output in expected] == [0, 0]
+    assert [int(np.isnan(output).sum()) for output in actual] == [0, 16 * 9]
+
+
 def test_a_result_with_gaps_is_cut_and_joined(nets):
     data = data_of()
     pieces = [nets.conv(data, name, 12, (1, 1), (0, 0)) for name in "ab"]

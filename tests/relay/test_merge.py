@@ -109,6 +109,33 @@ def test_plain_convolutions(nets, name):
     assert all(op.convolution.layout.startswith("NCHW/OIHW") for op in _convolutions(staged))
 
 
+@pytest.mark.parametrize(
+    ("kernels", "nans"),
+    [
+        # All within the 3x3 window of the inf but the pixel itself, in each of 16 channels.
+        ([((1, 1), (0, 0)), ((3, 3), (1, 1))], [16 * 8, 0]),
+        # All of 8x8 pixels from 1 on that 7x7 reaches, but those that the member reads itself.
+        ([((1, 7), (0, 3)), ((7, 1), (3, 0))], [16 * (49 - 7), 32 * (49 - 7)]),
+        ([((3, 3), (1, 1)), ((3, 3), (1, 1))], [0, 0]),
+    ],
+)
+def test_zeros_around_a_kernel_make_nan_of_inf(nets, kernels, nans):
+    """Kernels of one size are not padded, and keep what they had."""
+    module, params = parallel_convolutions(nets, kernels, activation=None)
+    prepared = prepare(module, params, nets.target)
+    graph = extract(prepared.module).graph
+    staged = build(rewrite(prepared.module, merged_schedule(graph)), nets.target)
+    data = nets.random_input(module)
+    data[0, 3, 4, 4] = np.inf
+    expected = nets.reference(module, params, data)
+    assert not any(np.isnan(output).any() for output in expected)
+    actual = nets.run(staged.factory, data)
+    assert [int(np.isnan(output).sum()) for output in actual] == nans
+    for ours, theirs in zip(actual, expected, strict=True):
+        there = ~np.isnan(ours)
+        np.testing.assert_allclose(ours[there], theirs[there], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_batches_are_copied(nets):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"], batch=2)

@@ -53,8 +53,8 @@ def graphs(draw, least=0, most=12):
     return OperatorGraph("g", tuple(operators))
 
 
-def contract(graph, most=3, *, keep_mergeable=False):
-    return contract_chains(graph, max_chain_size=most, keep_mergeable=keep_mergeable)
+def contract(graph, most=3, **options):
+    return contract_chains(graph, max_chain_size=most, **{"keep_mergeable": False, **options})
 
 
 class Digest:
@@ -146,6 +146,22 @@ def test_convolutions_that_could_merge_stay_apart():
     assert kept.members == ((0,), (1,), (2,), (3,), (4, 5, 6))
     assert kept.graph.operators[1].convolution == left
     assert kept.graph.operators[4].convolution is None
+
+
+def test_convolutions_that_merge_only_with_padding_stay_apart_only_where_that_is_allowed():
+    graph = OperatorGraph(
+        "g",
+        (
+            op("input"),
+            op("left", 0, convolution=CONV),
+            op("left-pool", 1),
+            op("right", 0, convolution=replace(CONV, kernel=(3, 3), padding=(1, 1, 1, 1))),
+            op("right-pool", 3),
+        ),
+    )
+    assert contract(graph, keep_mergeable=True).members == ((0,), (1,), (2,), (3,), (4,))
+    apart = contract(graph, keep_mergeable=True, pad_kernels=False)
+    assert apart.members == ((0,), (1, 2), (3, 4))
 
 
 def test_equal_chains_have_equal_workloads():

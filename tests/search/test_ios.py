@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.schedule import Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import CostError, GraphError, SearchError
 from tvm_ios.search import SearchOptions, search_ios, sequential_schedule
@@ -71,6 +73,64 @@ def test_barriers_run_alone(seed, barriers, lazy):
     verify_schedule(found.schedule, graph, max_group_size=3, max_num_groups=8)
     assert found.schedule.latency_ns == found.latency_ns <= found.sequential_ns
     assert found.latency_ns == sum(Longest().price(graph, found.schedule.stages))
+
+
+class MergesPay:
+    """Whatever may be merged is cheaper merged, the more of it at once the better."""
+
+    def price(self, graph, stages):
+        return [self._price(stage) for stage in stages]
+
+    @staticmethod
+    def _price(stage):
+        merged = stage.strategy is Strategy.MERGE
+        return 10 if merged else 10 * len(stage.operators)
+
+
+def siblings(kernels):
+    """Convolutions of one input, and something that reads all of them."""
+    operators = [
+        Operator(
+            name=f"conv{position}",
+            kind="conv2d",
+            predecessors=(),
+            workload="w",
+            convolution=Convolution(
+                operand="x",
+                plain_operand=True,
+                input_shape=(4, 8, 8),
+                out_channels=4,
+                kernel=kernel,
+                strides=(1, 1),
+                padding=(kernel[0] // 2, kernel[1] // 2) * 2,
+                epilogue="relu",
+            ),
+        )
+        for position, kernel in enumerate(kernels)
+    ]
+    last = Operator(name="last", kind="k", predecessors=tuple(range(len(kernels))), workload="w")
+    return OperatorGraph("siblings", (*operators, last))
+
+
+@given(
+    kernels=st.lists(st.sampled_from([(1, 1), (3, 3), (1, 7), (7, 1)]), min_size=2, max_size=6),
+    lazy=st.booleans(),
+    native=st.booleans(),
+    chain=st.sampled_from([1, 3]),
+)
+def test_kernels_that_may_not_be_padded_merge_with_their_equals(kernels, lazy, native, chain):
+    graph = siblings(kernels)
+    options = SearchOptions(
+        strategies=frozenset({Strategy.MERGE}), native=native, max_chain_size=chain
+    )
+    anyhow = search_ios(graph, MergesPay(), options, lazy=lazy)
+    assert anyhow.schedule.stages[0].operators == tuple(range(len(kernels)))
+    options = replace(options, pad_merged_kernels=False)
+    found = search_ios(graph, MergesPay(), options, lazy=lazy)
+    assert found.latency_ns == 10 * (len(set(kernels)) + 1)
+    for stage in found.schedule.stages[:-1]:
+        assert len({kernels[index] for index in stage.operators}) == 1
+    verify_schedule(found.schedule, graph, pad_merged_kernels=False)
 
 
 def test_the_empty_graph():

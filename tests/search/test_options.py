@@ -30,6 +30,7 @@ def test_defaults_are_the_papers():
         ({"bound_margin_percent": 101}, "bound_margin_percent is 101"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
+        ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
         ({"endings": "complete"}, "endings is 'complete'"),
     ],
 )

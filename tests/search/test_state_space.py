@@ -65,11 +65,18 @@ options = st.builds(
     max_group_size=st.integers(0, 4),
     max_num_groups=st.integers(0, 3),
     endings=st.sampled_from(EndingRule),
+    pad_merged_kernels=st.booleans(),
 )
 
 
 def _price(mask, merged, salt):
     return hash((mask, merged, salt)) % 1000
+
+
+def _may_merge(members, options):
+    return why_not_merge(members) is None and (
+        options.pad_merged_kernels or len({member.kernel for member in members}) == 1
+    )
 
 
 class _Reference:
@@ -93,7 +100,7 @@ class _Reference:
             for subset in range(1, 1 << len(sinks)):
                 chosen = [sinks[k] for k in bits_of(subset)]
                 members = [self.block.convolutions[i] for i in chosen]
-                if len(chosen) > 1 and why_not_merge(members) is None:
+                if len(chosen) > 1 and _may_merge(members, self.options):
                     yield mask_of(chosen), True
         if Strategy.CONCURRENT in self.options.strategies:
             limits = self.options.max_group_size, self.options.max_num_groups
@@ -210,8 +217,8 @@ def test_priced_only_is_the_best_of_what_is_priced(kind, graph, options, salt, d
     assert space.best_weight() >> WEIGHT_SHIFT == reference.value
 
 
-@given(graphs())
-def test_mergeable_sets(graph):
+@given(graphs(), options)
+def test_mergeable_sets(graph, options):
     block = make_block_graph(graph, range(len(graph)))
     expected = []
     for mask in range(1 << len(graph)):
@@ -220,9 +227,11 @@ def test_mergeable_sets(graph):
             block.descendants[a] >> b & 1 for a in chosen for b in chosen if a < b
         )
         members = [block.convolutions[i] for i in chosen]
-        if len(chosen) > 1 and independent and why_not_merge(members) is None:
+        if len(chosen) > 1 and independent and _may_merge(members, options):
             expected.append(mask)
-    assert mergeable_sets(block) == expected
+    assert mergeable_sets(block, options) == (
+        expected if Strategy.MERGE in options.strategies else []
+    )
 
 
 @pytest.mark.parametrize("kind", SPACES)

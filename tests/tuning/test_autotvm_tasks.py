@@ -101,3 +101,17 @@ def test_merged_convolutions_have_tasks_of_their_own():
     merged = {one.task.workload for one in extract_tasks(list(modules), TARGET)}
     assert merged
     assert not merged & alone
+
+
+def test_merges_that_the_search_may_not_choose_have_no_tasks(branching):
+    """Left and right are 1x1 and middle is 3x3; of the second level no two kernels are equal."""
+    built = build_model(*branching, TARGET)
+
+    def workloads(**options):
+        modules = merged_modules(built, **options)
+        return [one.task.workload for one in extract_tasks(list(modules), TARGET)]
+
+    kernels = sorted(workload[2][1][2:4] for workload in workloads())
+    assert kernels == [(3, 3), (3, 3)]
+    ((_, _, (_, shape, _), *_),) = workloads(pad_kernels=False)
+    assert shape[2:4] == (1, 1)

@@ -62,6 +62,10 @@ def test_tune_takes_the_arguments():
         ("[search]\nmax_group_size = -1\n", r"max_group_size is -1"),
         ("[search]\nmax_group_size = true\n", r"max_group_size is True"),
         ("[search]\npad_channels = 1\n", r"pad_channels is 1; give true or false"),
+        (
+            "[search]\npad_merged_kernels = 'no'\n",
+            r"pad_merged_kernels is 'no'; give true or false",
+        ),
         ("[search]\ntime_budget = 'long'\n", r"time_budget is 'long'; give a number"),
         ("[search]\ntime_budget = 0\n", r"time_budget is 0"),
         ("[search]\nstrategies = ['parallel']\n", r"'parallel'; choose from 'concurrent', 'merge'"),

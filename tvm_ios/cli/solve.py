@@ -79,6 +79,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="which concurrent stages exist: all by definition, or those of the published code",
     )
     parser.add_argument(
+        "--pad-merged-kernels",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether convolutions of different kernel sizes may merge (default: yes)",
+    )
+    parser.add_argument(
         "--lazy", action="store_true", help="price only stages that can win; same cost"
     )
     parser.add_argument("--no-native", action="store_true", help="do not use the compiled kernel")
@@ -126,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         endings=EndingRule(arguments.endings),
         # The recorded merge cost is that of the published merge, which centres its kernels.
         centred_merges=True,
+        pad_merged_kernels=arguments.pad_merged_kernels,
         native=not arguments.no_native,
     )
     try:
@@ -220,6 +227,7 @@ def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]
         "max_group_size": arguments.max_group_size,
         "max_num_groups": arguments.max_num_groups,
         "endings": arguments.endings,
+        "pad_merged_kernels": arguments.pad_merged_kernels,
         "prices": _source(solutions),
         "cost": sum(solution.result.latency_ns for solution in solutions),
         "sequential_cost": sum(solution.result.sequential_ns for solution in solutions),
@@ -267,10 +275,11 @@ def _stages(schedule: InterOpSchedule, positions: tuple[int, ...]) -> list[dict[
 
 def _table(answer: dict[str, Any]) -> str:
     limits = (f"{answer[name] or 'no limit'}" for name in ("max_group_size", "max_num_groups"))
+    merges = "" if answer["pad_merged_kernels"] else ", merged kernels of one size"
     source = [] if answer["prices"] == _RECORDED else [f"prices: {answer['prices']}"]
     lines = [
-        "{}: strategies {}, max group size {}, max groups {}, {} endings; costs in ns".format(
-            answer["problem"], answer["strategies"], *limits, answer["endings"]
+        "{}: strategies {}, max group size {}, max groups {}, {} endings{}; costs in ns".format(
+            answer["problem"], answer["strategies"], *limits, answer["endings"], merges
         ),
         *source,
         f"{'part':>5} {'sequential':>12} {'greedy':>12} {'ios':>12} {'stages':>6} {'states':>8} "

@@ -25,6 +25,7 @@ SEARCH = (
     "max_num_groups",
     "time_budget",
     "pad_channels",
+    "pad_merged_kernels",
     "cudnn",
     "tf32",
     "desired_layout",
@@ -142,6 +143,12 @@ def _add_search_options(group: Any) -> None:
         group,
         "--pad-channels",
         "whether to try convolutions with channels padded to whole vectors (default: yes)",
+    )
+    _add_switch(
+        group,
+        "--pad-merged-kernels",
+        "whether convolutions of different kernel sizes may merge; padded with zeros, the smaller "
+        "ones make NaN of an inf (default: yes)",
     )
     _add_switch(
         group,

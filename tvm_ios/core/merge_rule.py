@@ -8,6 +8,10 @@ For output row y and kernel row a a convolution reads input row ``y*stride - top
 A member lying ``offset`` rows inside the merged kernel reads ``y*stride - TOP + (a + offset) *
 dilation``. Both are the same row exactly if ``TOP - top == offset * dilation``, so paddings decide
 where a member lies. The published code puts every kernel in the middle instead.
+
+Zero times a finite number adds nothing, but zero times inf or NaN is NaN: around an inf of the
+input a padded kernel gives NaN where the member alone, which does not look there, gives a number.
+Kernels of one size are not padded.
 """
 
 from __future__ import annotations
@@ -18,7 +22,13 @@ from dataclasses import dataclass
 from tvm_ios.core.graph import Convolution
 from tvm_ios.errors import ScheduleError
 
-__all__ = ["MergedConvolution", "MergedMember", "merge_convolutions", "why_not_merge"]
+__all__ = [
+    "MergedConvolution",
+    "MergedMember",
+    "count_padded_kernels",
+    "merge_convolutions",
+    "why_not_merge",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +56,9 @@ class MergedConvolution:
     """In the order the members were given."""
 
 
-def why_not_merge(members: Sequence[Convolution | None], *, centred: bool = False) -> str | None:
+def why_not_merge(
+    members: Sequence[Convolution | None], *, centred: bool = False, pad_kernels: bool = True
+) -> str | None:
     """Why operators may not run as one convolution, or None if they may.
 
     Parameters
@@ -55,6 +67,8 @@ def why_not_merge(members: Sequence[Convolution | None], *, centred: bool = Fals
         Two or more convolutions; None stands for an operator that is none.
     centred
         Also refuse kernels that do not lie in the middle of the merged one.
+    pad_kernels
+        Whether a kernel may be smaller than the merged one, and so be padded with zeros.
     """
     if len(members) < 2:
         return f"a merge needs two operators or more, here are {len(members)}"
@@ -76,11 +90,12 @@ def why_not_merge(members: Sequence[Convolution | None], *, centred: bool = Fals
                 f"member 0 has {first.output_size}"
             )
     convolutions = [member for member in members if member is not None]
-    for axis, name in enumerate(("rows", "columns")):
-        reason = _why_not_on_axis(convolutions, axis, name, centred)
-        if reason:
-            return reason
-    return None
+    padded = None if pad_kernels else _why_padded(convolutions)
+    return (
+        padded
+        or _why_not_on_axis(convolutions, 0, "rows", centred)
+        or _why_not_on_axis(convolutions, 1, "columns", centred)
+    )
 
 
 def merge_convolutions(
@@ -104,7 +119,7 @@ def merge_convolutions(
     convolutions = [member for member in members if member is not None]
     first = convolutions[0]
     top, left = (max(member.padding[axis] for member in convolutions) for axis in (0, 1))
-    height, width = (max(member.kernel[axis] for member in convolutions) for axis in (0, 1))
+    height, width = _merged_kernel(convolutions)
     placed = []
     channel = 0
     for member in convolutions:
@@ -131,6 +146,29 @@ def merge_convolutions(
         ),
         members=tuple(placed),
     )
+
+
+def count_padded_kernels(members: Sequence[Convolution | None]) -> int:
+    """How many of some convolutions have a kernel smaller, on an axis, than their merged one."""
+    convolutions = [member for member in members if member is not None]
+    return sum(member.kernel != _merged_kernel(convolutions) for member in convolutions)
+
+
+def _merged_kernel(members: Sequence[Convolution]) -> tuple[int, int]:
+    height, width = (max(member.kernel[axis] for member in members) for axis in (0, 1))
+    return height, width
+
+
+def _why_padded(members: Sequence[Convolution]) -> str | None:
+    height, width = _merged_kernel(members)
+    for position, member in enumerate(members):
+        if member.kernel != (height, width):
+            rows, columns = member.kernel
+            return (
+                f"member {position} has a kernel of {rows}x{columns}, which would be padded with "
+                f"zeros to {height}x{width}"
+            )
+    return None
 
 
 def _why_not_on_axis(

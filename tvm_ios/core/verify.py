@@ -42,6 +42,7 @@ def verify_schedule(
     *,
     max_group_size: int = 0,
     max_num_groups: int = 0,
+    pad_merged_kernels: bool = True,
 ) -> None:
     """Check that a schedule computes its graph.
 
@@ -61,6 +62,8 @@ def verify_schedule(
         The schedule and the graph it is for.
     max_group_size, max_num_groups
         Limits on concurrent stages; 0 means no limit.
+    pad_merged_kernels
+        Whether a merge stage may have kernels of different sizes.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def verify_schedule(
         _require_order(graph, number, stage, predecessors, done)
         _require_independent(graph, number, stage)
         if stage.strategy is Strategy.MERGE:
-            _require_mergeable(graph, number, stage)
+            _require_mergeable(graph, number, stage, pad_merged_kernels)
         else:
             _require_limits(graph, number, stage, max_group_size, max_num_groups)
         _require_barriers_alone(graph, number, stage)
@@ -186,7 +189,9 @@ def _require_limits(
             )
 
 
-def _require_mergeable(graph: OperatorGraph, number: int, stage: Stage) -> None:
+def _require_mergeable(
+    graph: OperatorGraph, number: int, stage: Stage, pad_merged_kernels: bool
+) -> None:
     for position, group in enumerate(stage.groups):
         if len(group) != 1:
             raise ScheduleError(
@@ -194,7 +199,9 @@ def _require_mergeable(graph: OperatorGraph, number: int, stage: Stage) -> None:
                 f"operator a group, this one has {len(group)} from {_operator(graph, group[0])} on"
             )
     indices = [group[0] for group in stage.groups]
-    reason = why_not_merge([graph.operators[index].convolution for index in indices])
+    reason = why_not_merge(
+        [graph.operators[index].convolution for index in indices], pad_kernels=pad_merged_kernels
+    )
     if reason:
         members = ", ".join(_operator(graph, index) for index in indices)
         raise ScheduleError(

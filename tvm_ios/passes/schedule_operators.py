@@ -63,6 +63,9 @@ class _Options:
     """Kinds of stages to try, such as ``"concurrent"``; both where omitted."""
     endings: EndingRule | str = EndingRule.COMPLETE
     """Which concurrent stages exist."""
+    pad_merged_kernels: bool = True
+    """Whether convolutions of different kernel sizes may merge, the smaller kernels padded with
+    zeros, which make NaN of an inf or NaN of the input."""
     max_chain_size: int | None = None
     """Most operators that follow each other with no way round and are scheduled as one unit; where
     omitted, 3 with measured prices and 1 with a cost model."""
@@ -137,6 +140,7 @@ class ScheduleOperators(_Options):
             max_group_size=self.max_group_size,
             max_num_groups=self.max_num_groups,
             endings=self.endings,
+            pad_merged_kernels=self.pad_merged_kernels,
         )
         if self.max_chain_size is None:
             return options

@@ -4,7 +4,8 @@ TVM's CPU convolutions compute a block of channels at a time, and a block has to
 channels: 44 channels are computed 11 at a time, 154 are 14, where a vector holds 16. Here such a
 convolution gets output channels more, whose weights are zero, and every later operator carries them
 along until one needs the channels as they were. What is added is exact zeros times finite numbers,
-so results change by the order of summation at most.
+so results change by the order of summation at most. Where a padded convolution reads inf or NaN,
+the added channels are NaN, and so is what a later convolution makes of them.
 
 Where channels lie is followed through concatenations: the next convolution gathers its weights
 accordingly, and nothing is copied.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tvm_ios.core.endings import descendant_masks
 from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of, mask_of
 from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.search.options import SearchOptions
 
 __all__ = ["BlockGraph", "make_block_graph", "mergeable_sets"]
 
@@ -55,12 +57,15 @@ def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGra
     )
 
 
-def mergeable_sets(block: BlockGraph, *, centred: bool = False) -> list[int]:
+def mergeable_sets(block: BlockGraph, options: SearchOptions) -> list[int]:
     """Every set of two or more independent convolutions that may merge, ascending as numbers.
 
-    Only convolutions of one operand are combined, and only such as depend on one another in no
-    way, so there are at most as many sets as the block has states.
+    There is none where the options leave out merging. Only convolutions of one operand are
+    combined, and only such as depend on one another in no way, so there are at most as many sets as
+    the block has states.
     """
+    if Strategy.MERGE not in options.strategies:
+        return []
     siblings: dict[str, list[int]] = {}
     for index, convolution in enumerate(block.convolutions):
         if convolution is not None and why_not_merge([convolution, convolution]) is None:
@@ -69,7 +74,10 @@ def mergeable_sets(block: BlockGraph, *, centred: bool = False) -> list[int]:
     for members in siblings.values():
         for mask in _antichains(members, block):
             chosen = [block.convolutions[index] for index in bits_of(mask)]
-            if len(chosen) > 1 and why_not_merge(chosen, centred=centred) is None:
+            reason = why_not_merge(
+                chosen, centred=options.centred_merges, pad_kernels=options.pad_merged_kernels
+            )
+            if reason is None:
                 found.append(mask)
     return sorted(found)
 

@@ -72,7 +72,11 @@ class ChainPrices:
 
 
 def contract_chains(
-    graph: OperatorGraph, *, max_chain_size: int, keep_mergeable: bool
+    graph: OperatorGraph,
+    *,
+    max_chain_size: int,
+    keep_mergeable: bool,
+    pad_kernels: bool = True,
 ) -> Contraction:
     """Join operators that follow each other with no way round.
 
@@ -84,9 +88,11 @@ def contract_chains(
         Most operators in a unit.
     keep_mergeable
         Leave convolutions that could merge with another one by themselves.
+    pad_kernels
+        Whether they could where their kernels differ in size.
     """
     successors = graph.successor_masks()
-    fixed = _mergeable(graph) if keep_mergeable else frozenset()
+    fixed = _mergeable(graph, pad_kernels=pad_kernels) if keep_mergeable else frozenset()
     chains: list[list[int]] = []
     chain_of: list[int] = []
     for index, operator in enumerate(graph.operators):
@@ -127,7 +133,7 @@ def _unit(graph: OperatorGraph, chain: Sequence[int], chain_of: Sequence[int]) -
     )
 
 
-def _mergeable(graph: OperatorGraph) -> frozenset[int]:
+def _mergeable(graph: OperatorGraph, *, pad_kernels: bool) -> frozenset[int]:
     """Convolutions that may merge with another one of the graph."""
     by_operand: dict[str, list[int]] = {}
     for index, operator in enumerate(graph.operators):
@@ -138,6 +144,6 @@ def _mergeable(graph: OperatorGraph) -> frozenset[int]:
         for index in row:
             for other in row:
                 pair = [graph.operators[i].convolution for i in (index, other)]
-                if index != other and why_not_merge([c for c in pair if c is not None]) is None:
+                if index != other and why_not_merge(pair, pad_kernels=pad_kernels) is None:
                     found.add(index)
     return frozenset(found)

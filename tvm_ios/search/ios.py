@@ -89,6 +89,7 @@ def search_ios(
         graph,
         max_chain_size=options.max_chain_size if partition is None else 1,
         keep_mergeable=Strategy.MERGE in options.strategies,
+        pad_kernels=options.pad_merged_kernels,
     )
     units, prices = contraction.graph, cost_model
     if len(units) < len(graph):
@@ -107,6 +108,7 @@ def search_ios(
         units,
         max_group_size=options.max_group_size,
         max_num_groups=options.max_num_groups,
+        pad_merged_kernels=options.pad_merged_kernels,
     )
     described = cost_model.description if isinstance(cost_model, DescribedModel) else ""
     expanded = tuple(map(contraction.expand, stages))

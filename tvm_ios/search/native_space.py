@@ -57,11 +57,7 @@ class NativeStateSpace:
             raise SearchError("the compiled search needs a C compiler; use PythonStateSpace")
         self._library = library
         states = order_ideals(block.predecessors)
-        merges = (
-            mergeable_sets(block, centred=options.centred_merges)
-            if Strategy.MERGE in options.strategies
-            else []
-        )
+        merges = mergeable_sets(block, options)
         failed = c_int(0)
         self._space = library.tvm_ios_space_new(
             len(block),

@@ -31,6 +31,9 @@ class SearchOptions:
     """Which concurrent stages exist."""
     centred_merges: bool = False
     """Merge only kernels that lie in the middle of the merged one, as the published code does."""
+    pad_merged_kernels: bool = True
+    """Merge kernels of different sizes, too: zeros around the smaller ones make NaN of an inf or
+    NaN of the input, where the convolution alone does not look at it."""
     max_block_size: int = 64
     """Most operators in a schedule block; a longer one is split. The native kernel takes 64."""
     max_block_states: int = 10_000
@@ -53,6 +56,10 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
+        if not isinstance(self.pad_merged_kernels, bool):
+            raise OptionError(
+                f"pad_merged_kernels is {self.pad_merged_kernels!r}; give True or False"
+            )
         for name, least, most in (
             ("max_group_size", 0, None),
             ("max_num_groups", 0, None),

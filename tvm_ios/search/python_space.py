@@ -36,10 +36,7 @@ class PythonStateSpace:
         self._states = order_ideals(block.predecessors)
         self.num_states = len(self._states) - 1
         self.num_sinks = 0
-        merging = Strategy.MERGE in options.strategies
-        self.stage_masks: list[int] = (
-            mergeable_sets(block, centred=options.centred_merges) if merging else []
-        )
+        self.stage_masks: list[int] = mergeable_sets(block, options)
         self.num_merges = len(self.stage_masks)
         self._enumerate()
         self.num_transitions = len(self._stage_of)

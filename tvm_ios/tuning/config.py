@@ -48,6 +48,8 @@ class SearchLimits:
     """Seconds of search."""
     pad_channels: bool = True
     """Whether to try convolutions with channels padded to whole vectors."""
+    pad_merged_kernels: bool = True
+    """Whether convolutions of different kernel sizes may merge."""
     cudnn: bool = False
     """Whether cuDNN may compute convolutions on a GPU."""
     tf32: bool = False
@@ -65,6 +67,7 @@ class SearchLimits:
             max_group_size=self.max_group_size,
             max_num_groups=self.max_num_groups,
             endings=self.endings,
+            pad_merged_kernels=self.pad_merged_kernels,
         )
         if self.time_budget is not None and not self.time_budget > 0:
             raise OptionError(f"time_budget is {self.time_budget!r}; give seconds above 0")

@@ -66,6 +66,8 @@ class TuningRequest:
     """Logs that are applied; the first one is appended to. :func:`default_records_path` where
     there is none."""
     options: TuningOptions = field(default_factory=TuningOptions)
+    pad_merged_kernels: bool = True
+    """Whether merges of different kernel sizes are tuned, as the search may choose them."""
 
     def __post_init__(self) -> None:
         if self.backend is not None and self.backend not in BACKENDS:
@@ -86,6 +88,8 @@ class TuningRequest:
         backend: str | None,
         records: str | Path | Sequence[str | Path] | None,
         options: TuningOptions | None = None,
+        *,
+        pad_merged_kernels: bool = True,
         **changes: Any,
     ) -> TuningRequest | None:
         """From the arguments of ``tune``; None where no tuning is asked for.
@@ -112,7 +116,10 @@ class TuningRequest:
             else tuple(map(Path, records))
         )
         return cls(
-            backend=backend, records=paths, options=replace(options or TuningOptions(), **given)
+            backend=backend,
+            records=paths,
+            options=replace(options or TuningOptions(), **given),
+            pad_merged_kernels=pad_merged_kernels,
         )
 
 
@@ -182,7 +189,8 @@ def tuned_kernels(
     outcome = None
     if request.backend is not None:
         with clock.phase("tune"):
-            backend = _backend(request.backend, merged_modules(untuned))
+            merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
+            backend = _backend(request.backend, merged)
             outcome = backend.tune(
                 mod,
                 params or {},
@@ -227,8 +235,16 @@ def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBacken
     return kind(extra_modules=extra_modules)
 
 
-def merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
-    """The widest merges of convolutions that read one tensor: each needs a kernel of its own."""
+def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
+    """The widest merges of convolutions that read one tensor: each needs a kernel of its own.
+
+    Parameters
+    ----------
+    built
+        The model.
+    pad_kernels
+        As in :func:`tvm_ios.core.merge_rule.why_not_merge`.
+    """
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):
@@ -241,7 +257,7 @@ def merged_modules(built: BuiltModel) -> tuple[tvm.IRModule, ...]:
             members = left[:1]
             for index in left[1:]:
                 wider = [operators[member].convolution for member in (*members, index)]
-                if why_not_merge(wider) is None:
+                if why_not_merge(wider, pad_kernels=pad_kernels) is None:
                     members.append(index)
             left = [index for index in left if index not in members]
             key = tuple(operators[member].workload for member in members)
