@@ -97,18 +97,16 @@ class RecordsInForce:
 
     def as_text(self) -> str:
         """One line: how many, whose, and the first few without one."""
-        sources = [f"context {_NAMES[each]}" for each in self.contexts]
-        sources += [f"log {log.name}" for log in self.logs]
-        line = (
-            f"records in force: {len(self.applied)} of {len(self.kernels)} kernels "
-            f"({', '.join(sources)})"
-        )
+        named = [f"context {_NAMES[each]}" for each in self.contexts]
+        sources = ", ".join([*named, *(f"log {log.name}" for log in self.logs)])
+        if not self.kernels:
+            return f"records in force: none, no kernel is tunable ({sources})"
+        line = f"records in force: {len(self.applied)} of {len(self.kernels)} kernels ({sources})"
         if not self.missing:
             return line
-        named = "; ".join(self._named())
         more = len(self.missing) - MOST_NAMES
         rest = f"; and {more} more" if more > 0 else ""
-        return f"{line}; {len(self.missing)} without: {named}{rest}"
+        return f"{line}; {len(self.missing)} without: {'; '.join(self._named())}{rest}"
 
     def as_record(self) -> dict[str, Any]:
         """The same as JSON has it."""
