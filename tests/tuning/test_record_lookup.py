@@ -11,9 +11,11 @@ from tvm.ir.transform import PassContext
 
 import tvm_ios
 from tvm_ios.compiled import build_model
+from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.conversion import Conversion
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.search.baselines import make_schedule
 from tvm_ios.tuning.ansor import AnsorBackend
 from tvm_ios.tuning.ansor_tasks import extract_tasks as extract_ansor_tasks
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
@@ -120,6 +122,12 @@ def test_without_a_context_there_is_nothing_to_say(fork):
     model = tvm_ios.compile_schedule(*fork, TARGET)
     assert contexts_around() == ()
     assert model.records is None
+
+
+def test_what_a_fallback_context_hides_is_not_in_force(fork, lines, tmp_path):
+    log = write(tmp_path / "both.log", lines)
+    with autotvm.apply_history_best(str(log)), autotvm.FallbackContext():
+        assert tvm_ios.compile_schedule(*fork, TARGET).records is None
 
 
 def test_a_context_of_autotvm_is_in_force_where_it_has_the_workload(fork, lines, tmp_path):
@@ -235,6 +243,25 @@ def test_a_log_of_the_network_in_another_layout_is_told_of(fork, in_nhwc, tmp_pa
         in_another = tvm_ios.compile_schedule(*fork, TARGET).records
     assert in_its_layout.missing == ()
     assert of_convolutions(in_another) == dict.fromkeys("31", MissingReason.OTHER_LAYOUT)
+
+
+@pytest.mark.slow
+def test_a_merged_convolution_is_a_kernel_of_its_own(fork, lines, tmp_path):
+    log = write(tmp_path / "both.log", lines)
+    with autotvm.apply_history_best(str(log)):
+        graph = build_model(*fork, TARGET).graph
+        places = range(len(graph.operators))
+        pair = [place for place in places if graph.operators[place].convolution]
+        single = {place: Stage(((place,),)) for place in places if place not in pair}
+        merged = Stage(tuple((place,) for place in pair), Strategy.MERGE)
+        stages = [each for _, each in sorted([*single.items(), (min(pair), merged)])]
+        schedule = make_schedule(graph, tuple(stages), "test")
+        model = tvm_ios.compile_schedule(*fork, TARGET, schedule=schedule, lanes=1)
+        again = tvm_ios.compile_schedule(model.module, target=TARGET, lanes=1)
+    (kernel,) = model.records.kernels
+    assert kernel.operators == ("+".join(graph.operators[place].name for place in pair),)
+    assert kernel.found is MissingReason.NO_RECORD
+    assert again.records == model.records
 
 
 def test_asking_leaves_no_trace(fork, lines, tmp_path):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -171,8 +172,8 @@ def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, .
 
 
 def _lowering_of(function: relay.Function, target: tvm.target.Target) -> _Asked:
-    listening = quiet_lookups(), tvm_pipeline(), target, _AutoTvmListener(), _AnsorListener()
-    with listening[0], listening[1], listening[2], listening[3] as templates, listening[4] as ansor:
+    templates, ansor = _AutoTvmListener(), _AnsorListener()
+    with quiet_lookups(), tvm_pipeline(), target, templates, ansor:
         relay.backend.te_compiler.get().lower(function, target)
     answered = None
     if ansor.answered:
@@ -207,7 +208,7 @@ def _ansor_is_on() -> bool:
 
 
 def _entered(log_format: RecordFormat) -> Iterator[Any]:
-    """Contexts of one tuner that somebody entered, the innermost first."""
+    """Contexts of one tuner that TVM asks, the innermost first; a fallback passes nothing on."""
     contexts, fallback = {
         RecordFormat.AUTOTVM: (autotvm.task.DispatchContext, autotvm.FallbackContext),
         RecordFormat.AUTO_SCHEDULER: (
@@ -215,7 +216,7 @@ def _entered(log_format: RecordFormat) -> Iterator[Any]:
             auto_scheduler.dispatcher.FallbackContext,
         ),
     }[log_format]
-    return (each for each in dispatch_contexts(contexts) if not isinstance(each, fallback))
+    return takewhile(lambda each: not isinstance(each, fallback), dispatch_contexts(contexts))
 
 
 def _known_to_contexts(target: tvm.target.Target) -> Iterator[_Known]:

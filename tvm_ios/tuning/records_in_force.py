@@ -62,10 +62,11 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsInForce:
-    """Tunable kernels of one build, merges aside, under what was around it and given to it.
+    """Tunable kernels of one build, under the contexts around it and the logs given to it.
 
     A kernel is a fused function; it is tunable where it has a template of AutoTVM or, while
-    auto_scheduler is on, a reduction.
+    auto_scheduler is on, a reduction. ``tune`` counts kernels before its schedule merges any,
+    ``compile_schedule`` those that it compiles.
     """
 
     contexts: tuple[RecordFormat, ...]
