@@ -15,6 +15,8 @@ from tvm_ios.cost.comparison import CompareRound, Comparison
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.search import SearchOptions, search_ios
 from tvm_ios.tune_report import Contestant, TuneReport
+from tvm_ios.tuning.record_line import RecordFormat
+from tvm_ios.tuning.records_in_force import KernelRecord, MissingReason, RecordsInForce
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what never runs
 
@@ -127,3 +129,14 @@ def test_json_holds_every_field_and_the_raw_rounds(report: TuneReport) -> None:
     assert data["kept"] == "ios"
     assert data["phase_s"] == {"build": 1.25, "search": 3.5}
     assert Comparison.from_record(data["comparison"]) == report.comparison
+
+
+def test_records_in_force_are_a_line_of_the_page_and_part_of_the_json(report: TuneReport) -> None:
+    kernel = KernelRecord(
+        operators=("conv2d_0",), shapes="1x8 * 8x8", found=MissingReason.OTHER_TARGET
+    )
+    records = RecordsInForce(contexts=(RecordFormat.AUTOTVM,), logs=(), kernels=(kernel,))
+    told = replace(report, records=records)
+    assert records.as_text() in told.as_text().splitlines()
+    assert json.loads(told.to_json())["records"] == records.as_record()
+    assert "records in force" not in report.as_text()

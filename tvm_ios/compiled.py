@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
@@ -51,6 +51,9 @@ from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.targets import require_known_target
 from tvm_ios.tune_report import TuneReport
+
+if TYPE_CHECKING:
+    from tvm_ios.tuning.records_in_force import RecordsInForce
 
 __all__ = [
     "BuiltModel",
@@ -122,6 +125,8 @@ class CompiledModel:
     notes: tuple[str, ...] = ()
     """What a user should know of how the module was prepared."""
     tune_report: TuneReport | None = None
+    records: RecordsInForce | None = None
+    """Tuning records that its kernels have; None where nobody gave any."""
 
     @property
     def module(self) -> tvm.IRModule:

@@ -60,6 +60,7 @@ from tvm_ios.targets import (
 )
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.session import TuningRequest, tuned_kernels
 
@@ -286,10 +287,12 @@ def tune(
                 {who.value: models[who] for who in models}, options=compare_options, session=session
             )
             kept, reason = choose(comparison, {who: who.value for who in models})
+    records = records_around(built.kernels.staged) if tuned is None else tuned.records
+    model = replace(models[kept], records=records)
     report = TuneReport.of(
         kept=kept,
         reason=reason,
-        model=models[kept],
+        model=model,
         coverage=built.extraction.coverage.as_text(),
         counters=prices.counters,
         search=found,
@@ -307,7 +310,7 @@ def tune(
             *comparison.notes,
         ),
     )
-    return replace(models[kept], tune_report=report)
+    return replace(model, tune_report=report)
 
 
 def _measuring_device(
@@ -396,7 +399,8 @@ def compile_schedule(
                 "the module is partitioned already, so it has a schedule; "
                 "pass either the original module or no schedule"
             )
-        return lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+        return replace(model, records=records_around(model.kernels.staged))
     if conversion.changes:
         target = host_target() if target is None else target
         mod, params = converted_model(mod, params, target, conversion)
@@ -411,7 +415,8 @@ def compile_schedule(
             f"{error}, or compile with the layout and types it was found with; this is "
             f"{conversion.as_text()}"
         ) from error
-    return lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
+    model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
+    return replace(model, records=records_around(model.kernels.staged))
 
 
 def _distinct(

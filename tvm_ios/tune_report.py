@@ -16,6 +16,7 @@ from tvm_ios.search.result import SearchResult
 
 if TYPE_CHECKING:
     from tvm_ios.compiled import CompiledModel
+    from tvm_ios.tuning.records_in_force import RecordsInForce
 
 __all__ = ["Contestant", "TuneReport"]
 
@@ -69,6 +70,8 @@ class TuneReport:
     notes: tuple[str, ...]
     tuning: str = ""
     """The task table of kernel tuning; empty without any."""
+    records: RecordsInForce | None = None
+    """Tuning records of the kernels that were scheduled; None where nobody gave any."""
 
     @classmethod
     def of(
@@ -117,6 +120,7 @@ class TuneReport:
             phase_s=dict(phase_s),
             notes=notes,
             tuning=tuning,
+            records=model.records,
         )
 
     def as_text(self) -> str:
@@ -130,6 +134,7 @@ class TuneReport:
             *([self.tuning] if self.tuning else []),
             f"kept {self.kept.value}: {self.reason}",
             self.coverage,
+            *([] if self.records is None else [self.records.as_text()]),
             f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "
             f"concurrent, {self.merged_stages} merged",
             *self._padding(),
@@ -159,4 +164,5 @@ class TuneReport:
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         data["kept"] = self.kept.value
         data["comparison"] = self.comparison.as_record()
+        data["records"] = None if self.records is None else self.records.as_record()
         return json.dumps(data, indent=1)

@@ -32,7 +32,13 @@ def build(model, folder):
     from tvm_ios.runtime.lower import lower_plan
     from tvm_ios.search.baselines import greedy_schedule
 
-    tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
+    sources = []
+
+    def keep(source, _target):
+        sources.append(source)
+        return "none"
+
+    tvm._ffi.register_func("tvm_callback_cuda_compile", keep, override=True)
     with cached_libinfo():
         prepared = prepare(*network(model), "cuda -arch=sm_90")
         built = build_module(prepared.module, prepared.target, prepared.params)
@@ -42,11 +48,10 @@ def build(model, folder):
     library.export_library(
         str(folder / "kernels.so"), fcompile=cc.create_shared, addons=[str(compile_object(kernels))]
     )
-    source = "".join(each.get_source() for each in library.imported_modules)
     lines = [
         f"{name} {arguments.count(',') + 1}"
         for name, arguments in re.findall(
-            r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)", source
+            r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)", "".join(sources)
         )
     ]
     (folder / "arguments.txt").write_text("\n".join(dict.fromkeys(lines)))

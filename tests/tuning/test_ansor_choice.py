@@ -19,6 +19,8 @@ from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.ansor import AnsorBackend
 from tvm_ios.tuning.ansor_choice import operator_workloads, slower_workloads
 from tvm_ios.tuning.ansor_tasks import extract_tasks
+from tvm_ios.tuning.record_line import RecordFormat
+from tvm_ios.tuning.records_in_force import MissingReason
 from tvm_ios.tuning.session import FASTER_ONLY, TuningRequest, tuned_kernels
 
 TARGET = resolve_target(host_target())
@@ -97,6 +99,14 @@ def test_a_session_builds_without_them_too_and_says_so(branching, untuned, tasks
     notes = "\n".join(kernels.notes)
     assert "kernels are slower than TVM's own" in notes
     assert f"{FASTER_ONLY}: " in notes
+    found = {kernel.operators[0]: kernel.found for kernel in kernels.records.kernels}
+    convolutions = {each for name, each in found.items() if name.startswith("conv2d")}
+    if kernels.layout is None:
+        assert convolutions == {MissingReason.NOT_FASTER}
+    else:
+        assert MissingReason.SLOWER in convolutions <= {MissingReason.SLOWER, *RecordFormat}
+    others = {each for name, each in found.items() if not name.startswith("conv2d")}
+    assert others == {MissingReason.NO_RECORD}
 
 
 @pytest.mark.slow

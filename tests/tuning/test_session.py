@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tvm import autotvm
 from tvm.contrib import graph_executor
 
 import tvm_ios
@@ -15,6 +16,8 @@ from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.record_line import RecordFormat
+from tvm_ios.tuning.records_in_force import MissingReason
 from tvm_ios.tuning.session import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
@@ -85,6 +88,42 @@ def test_records_alone_are_used_without_tuning(fork, log, tmp_path, reference_bu
     np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
     assert model.report().tuning == ""
     assert log.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_report_tells_which_kernels_of_a_log_are_in_force(fork, log, tmp_path):
+    report = tune(fork, tmp_path, tuning_records=log).report()
+    # A race decides whether the records are used at all.
+    lost = any("so none are used" in note for note in report.notes)
+    found = MissingReason.NOT_FASTER if lost else RecordFormat.AUTOTVM
+    assert (report.records.contexts, report.records.logs) == ((), (log,))
+    assert [kernel.found for kernel in report.records.kernels] == [found, found]
+    assert f"{0 if lost else 2} of 2 kernels (log autotvm.log)" in report.as_text()
+
+
+@pytest.mark.slow
+def test_the_report_tells_of_a_context_around_the_call(fork, log, tmp_path):
+    with autotvm.apply_history_best(str(log)):
+        model = tune(fork, tmp_path)
+    assert model.records == model.report().records
+    assert "records in force: 2 of 2 kernels (context AutoTVM)\n" in model.report().as_text()
+
+
+@pytest.mark.slow
+def test_an_empty_log_is_told_of(fork, tmp_path):
+    empty = tmp_path / "empty.log"
+    empty.touch()
+    records = tune(fork, tmp_path, tuning_records=empty).report().records
+    assert [kernel.found for kernel in records.missing] == [MissingReason.NO_RECORD] * 2
+
+
+@pytest.mark.slow
+def test_a_context_goes_on_where_a_log_has_nothing(fork, log, tmp_path):
+    empty = tmp_path / "empty.log"
+    empty.touch()
+    with autotvm.apply_history_best(str(log)):
+        report = tune(fork, tmp_path, tuning_records=empty).report()
+    assert "2 of 2 kernels (context AutoTVM, log empty.log)" in report.as_text()
 
 
 @pytest.mark.slow

@@ -9,9 +9,11 @@ from functools import cache
 from typing import Any
 
 import tvm
+from tvm.contrib import nvcc
 from tvm.ir.transform import PassContext
 
 from tvm_ios.kernels.archive import pack_kernel
+from tvm_ios.kernels.cuda_source import HOOK as CUDA_HOOK
 from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.kernels.lowered import LoweredKernel
 
@@ -38,8 +40,8 @@ class CodeGeneration:
     config: tuple[tuple[str, str], ...]
     """What the PassContext says of passes on TIR, as JSON of TVM, sorted."""
     portable: bool
-    """Whether another process, or a later call, would do the same: not if passes of the user's own
-    or instruments that watch them are in the context."""
+    """Whether another process, or a later call, would do the same: not if passes of the user's own,
+    instruments that watch them, or hooks of CUDA's compiler are in force."""
 
     @classmethod
     def current(cls, target: tvm.target.Target) -> CodeGeneration:
@@ -56,7 +58,9 @@ class CodeGeneration:
             required=tuple(sorted(str(name) for name in context.required_pass)),
             disabled=tuple(sorted(str(name) for name in context.disabled_pass)),
             config=tuple(sorted((name, _text(value)) for name, value in config.items())),
-            portable=not len(context.instruments) and OWN_PASSES not in config,
+            portable=not len(context.instruments)
+            and OWN_PASSES not in config
+            and (target.kind.name != "cuda" or _cuda_is_untouched()),
         )
 
     def key(self, kernel: LoweredKernel) -> str:
@@ -70,6 +74,7 @@ class CodeGeneration:
             self.disabled,
             self.config,
             _compilers(),
+            _cuda_version() if json.loads(self.target)["kind"] == "cuda" else "",
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -149,6 +154,31 @@ def _plain(value: Any) -> Any:
 def _text(value: Any) -> str:
     """A value of the configuration as text that another process reads."""
     return str(tvm.ir.save_json(tvm.runtime.convert(value)))
+
+
+def _compile_callback() -> Any:
+    """The address of what compiles CUDA source now."""
+    found = tvm.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
+    return None if found is None else found.handle.value
+
+
+CUDA_COMPILER = _compile_callback()
+"""TVM's own, if nobody has put another one in its place before."""
+
+
+def _cuda_is_untouched() -> bool:
+    """Whether CUDA source goes the way it does in a process where nobody registered hooks."""
+    hook = tvm.get_global_func(CUDA_HOOK, allow_missing=True)
+    return hook is None and _compile_callback() == CUDA_COMPILER
+
+
+@cache
+def _cuda_version() -> str:
+    """Of the CUDA compiler; empty where there is none, since nothing is compiled then."""
+    try:
+        return str(nvcc.get_cuda_version())
+    except RuntimeError:
+        return ""
 
 
 @cache

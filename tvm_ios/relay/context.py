@@ -25,6 +25,7 @@ from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 __all__ = [
     "ANSOR_SWITCH",
     "applied_records_digest",
+    "dispatch_contexts",
     "offline_tophub",
     "pass_context",
     "reason_of",
@@ -127,16 +128,25 @@ def applied_records_digest() -> str:
     What is compiled later on, such as a merged convolution, depends on them.
     """
     parts = []
-    for current in (
-        autotvm.task.DispatchContext.current,
-        auto_scheduler.dispatcher.DispatchContext.current,
-    ):
-        context = current
-        while context is not None:
+    for kind in (autotvm.task.DispatchContext, auto_scheduler.dispatcher.DispatchContext):
+        for context in dispatch_contexts(kind):
             for key, best in getattr(context, "best_by_targetkey", {}).items():
                 parts += _choices(str(key), best)
-            context = getattr(context, "_old_ctx", None)
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16] if parts else ""
+
+
+def dispatch_contexts(kind: Any) -> Iterator[Any]:
+    """A tuner's dispatch contexts in force, the innermost first, TVM's fallback last.
+
+    Parameters
+    ----------
+    kind
+        ``DispatchContext`` of AutoTVM or of auto_scheduler.
+    """
+    context = kind.current
+    while context is not None:
+        yield context
+        context = getattr(context, "_old_ctx", None)
 
 
 def _choices(key: str, best: Any) -> list[str]:

@@ -28,7 +28,14 @@ from tvm_ios.relay import is_prepared, prepare
 from tvm_ios.relay.context import ANSOR_SWITCH, pass_context, reason_of, tvm_pipeline
 from tvm_ios.relay.pipeline import UNSHARER
 
-__all__ = ["KernelTask", "ansor_context", "extract_tasks", "hardware_params", "workloads_of"]
+__all__ = [
+    "KernelTask",
+    "ansor_context",
+    "extract_tasks",
+    "hardware_params",
+    "quiet_lookups",
+    "workloads_of",
+]
 
 LAYOUT_REWRITE = "AutoSchedulerLayoutRewrite"
 """The pass that lays weights out as the best records want them."""
@@ -65,14 +72,19 @@ class KernelTask:
 @contextmanager
 def ansor_context() -> Iterator[None]:
     """TVM asks Ansor for schedules, and the graph stays as it is; the caller's context goes on."""
+    with quiet_lookups(), pass_context(disabled=[LAYOUT_REWRITE], config={ANSOR_SWITCH: True}):
+        yield
+
+
+@contextmanager
+def quiet_lookups() -> Iterator[None]:
+    """AutoTVM and Ansor do not tell of workloads without a record, by the page; we count them."""
     logger, scope = logging.getLogger("auto_scheduler"), autotvm.GLOBAL_SCOPE
     level, silent = logger.level, scope.silent
-    # They tell of every workload without a record, by the page; the outcome's notes count them.
     logger.setLevel(logging.ERROR)
     scope.silent = True
     try:
-        with pass_context(disabled=[LAYOUT_REWRITE], config={ANSOR_SWITCH: True}):
-            yield
+        yield
     finally:
         logger.setLevel(level)
         scope.silent = silent

@@ -30,7 +30,9 @@ from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
+from tvm_ios.tuning.record_lookup import contexts_around, records_in_force
 from tvm_ios.tuning.records import RecordFormat, mend_records, read_records
+from tvm_ios.tuning.records_in_force import RecordsInForce
 
 __all__ = [
     "BACKENDS",
@@ -134,6 +136,8 @@ class TunedKernels:
     outcome: TuningOutcome | None
     """None where nothing was to be tuned."""
     notes: tuple[str, ...]
+    records: RecordsInForce
+    """Which kernels of :attr:`built` have a record; of a tuned build that lost, which had one."""
 
 
 def default_records_path(backend: str) -> Path:
@@ -202,6 +206,8 @@ def tuned_kernels(
     logs = [log for log in logs if log.exists()]
     variants = _variants(logs)
     builds = {UNTUNED: untuned}
+    contexts = contexts_around()
+    slower: frozenset[str] = frozenset()
 
     def build(name: str) -> None:
         with clock.phase("build tuned"), variants[name]():
@@ -224,9 +230,22 @@ def tuned_kernels(
     if best == UNTUNED:
         notes.append("no records make the network faster beyond the noise, so none are used")
     used = best != UNTUNED
+    # What lost is told of, unless records around the call are in force after all.
+    told = best if used or contexts or not variants else next(iter(variants))
+    with variants[told]() if told in variants else nullcontext():
+        records = records_in_force(
+            builds[told].kernels.staged,
+            contexts=contexts,
+            logs=logs if told in variants or not variants else (),
+            slower=slower,
+        )
     with variants[best]() if used else nullcontext():
         yield TunedKernels(
-            built=builds[best], layout=best if used else None, outcome=outcome, notes=tuple(notes)
+            built=builds[best],
+            layout=best if used else None,
+            outcome=outcome,
+            notes=tuple(notes),
+            records=records if told == best else records.not_used(),
         )
 
 
