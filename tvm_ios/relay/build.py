@@ -271,6 +271,6 @@ def require_match(
         if expected not in ("", found) or shape != [int(extent) for extent in first.shape]:
             raise ModelError(
                 f"operator {name!r} became node {node['name']!r} of shape {shape} and kernel "
-                f"{found}, expected {first} and kernel {expected}; a pass of the current PassContext "
-                "changed the fused module, so build without it"
+                f"{found}, expected {first} and kernel {expected}; a pass of the current "
+                "PassContext changed the fused module, so build without it"
             )
