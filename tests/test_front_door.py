@@ -123,7 +123,7 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
     assert "100.0%" in report.coverage
     assert report.stages_priced <= report.stages_possible
     assert report.measured > 0
-    assert set(report.phase_s) == {"build", "search", "compare"}
+    assert set(report.phase_s) == {"build", "search", "lower", "compare"}
     assert f"kept {report.kept.value}" in report.as_text()
     assert len(report.comparison.rounds) >= 6
 
@@ -208,7 +208,7 @@ def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -
         compare_options=COMPARE,
         progress=steps.append,
     )
-    assert {step.phase for step in steps} == {"build", "search", "compare"}
+    assert {step.phase for step in steps} == {"build", "search", "lower", "compare"}
     # The price decides in tune; here the merge is asked for.
     merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned.graph))
     compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=merged)
@@ -310,9 +310,13 @@ def test_a_time_budget_ends_the_search_with_an_answer(net: Net, tmp_path: Path) 
         time_budget=1e-6,
         database=tmp_path / "prices.sqlite",
         measure=MEASURE,
-        compare_options=COMPARE,
+        compare_options=replace(COMPARE, rounds=8),
     )
-    assert any("stopped early" in note for note in tuned.report().notes)
+    notes = "\n".join(tuned.report().notes)
+    assert "stopped early" in notes
+    assert "for time_budget=1e-06, the last race had 6 rounds of 8" in notes
+    assert "compiling and pricing single operators cannot be cut" in notes
+    assert len(tuned.report().comparison.rounds) == 6
     with tuned.executor() as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 

@@ -6,13 +6,9 @@ import pytest
 
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import CompareRound, Comparison
-from tvm_ios.errors import OptionError
-from tvm_ios.scheduling import (
-    choose,
-    measured_search_options,
-    require_time_budget,
-)
+from tvm_ios.scheduling import choose, measured_search_options, race_s
 from tvm_ios.tune_report import Contestant
 
 NAMES = {contestant: contestant.value for contestant in Contestant}
@@ -37,10 +33,13 @@ def raced(**times_ms: float) -> Comparison:
         ({"sequential": 2.0, "greedy": 1.0, "ios": 1.5}, Contestant.GREEDY),
         ({"sequential": 1.0, "greedy": 1.5, "ios": 2.0}, Contestant.SEQUENTIAL),
         ({"sequential": 1.0, "greedy": 1.0, "ios": 1.0}, Contestant.SEQUENTIAL),
+        ({"sequential": 2.0, "ios": 1.5, "ios, untuned kernels": 1.0}, Contestant.UNTUNED_IOS),
+        ({"sequential": 2.0, "ios": 1.0, "greedy, untuned kernels": 1.5}, Contestant.IOS),
     ],
 )
 def test_only_what_beats_sequential_order_is_kept(times_ms, kept) -> None:
-    chosen, reason = choose(raced(**times_ms), NAMES)
+    names = {contestant: name for contestant, name in NAMES.items() if name in times_ms}
+    chosen, reason = choose(raced(**times_ms), names)
     assert chosen is kept
     expected = "nothing is faster" if kept is Contestant.SEQUENTIAL else "times as fast"
     assert expected in reason
@@ -62,9 +61,7 @@ def test_options_are_taken_by_name_and_by_member() -> None:
     assert not measured_search_options(pad_merged_kernels=False).pad_merged_kernels
 
 
-@pytest.mark.parametrize("budget", [0, -1.0, float("nan"), True, "soon"])
-def test_a_time_budget_is_some_seconds(budget) -> None:
-    require_time_budget(None)
-    require_time_budget(0.5)
-    with pytest.raises(OptionError, match="time_budget is"):
-        require_time_budget(budget)
+def test_the_length_of_a_race_is_known_before() -> None:
+    options = CompareOptions(rounds=10, warmup=1, number=1, min_repeat_ms=5.0)
+    assert race_s(20_000_000, options) == pytest.approx(4 * 10 * 0.040)
+    assert race_s(1_000_000, options) == pytest.approx(4 * 10 * 0.006)

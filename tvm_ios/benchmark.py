@@ -33,7 +33,7 @@ from tvm_ios.pricing import open_database
 from tvm_ios.progress import StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
-from tvm_ios.scheduling import require_time_budget
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.targets import require_lanes
 
 __all__ = [
@@ -66,7 +66,7 @@ def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> No
     """Measure networks one after another; a record is written as soon as its network is done."""
     factories = [(name, by_name(name)) for name in networks]
     require_lanes(settings.lanes)
-    require_time_budget(settings.time_budget)
+    TimeBudget(settings.time_budget)
     options = CompareOptions(rounds=settings.rounds)
     open_database(settings.database)
     try:

@@ -21,9 +21,12 @@ from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.runtime.measuring import MeasuringDevice, idle_lanes_help, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["ChosenBuild", "build_for_schedule", "build_padded_or_not", "choose_build"]
 
+SHARE_OF_BUILDING = 4
+"""A second build, a race and the search after it take so many times as long as the first build."""
 AS_IT_IS, PADDED = "channels as they are", "padded channels"
 
 
@@ -50,6 +53,7 @@ def build_padded_or_not(
     lanes: int,
     pad: bool = True,
     compare_options: CompareOptions | None = None,
+    budget: TimeBudget | None = None,
     device: MeasuringDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
@@ -68,6 +72,8 @@ def build_padded_or_not(
         False leaves channels as they are.
     compare_options
         How the builds are timed.
+    budget
+        Of the whole call; what is left of it has to allow as much again as building took, and more.
     device
         Where they are timed; this machine where omitted.
 
@@ -76,13 +82,19 @@ def build_padded_or_not(
     ModelError, OptionError
         As :func:`tvm_ios.compiled.build_model`.
     """
+    budget = budget or TimeBudget()
+    begin_s = budget.spent_s
     with clock.phase("build"):
         built = build_model(mod, params, target, name=name)
+    build_s = budget.spent_s - begin_s
     as_it_is = ChosenBuild(mod=mod, params=params, built=built)
     if not pad:
         return as_it_is
     padded_mod, padded = pad_channels(mod, params, built.prepared.target)
     if not padded:
+        return as_it_is
+    if not budget.allows(SHARE_OF_BUILDING * build_s):
+        budget.cut(f"padding the channels of {padded} convolutions was not tried")
         return as_it_is
     with clock.phase("build padded"):
         padded_built = build_model(padded_mod, None, built.prepared.target, name=name)
@@ -161,7 +173,7 @@ def choose_build(
         for (name, count), text in runs.items()
     }
     with session_on(device) as session:
-        comparison = race(models, options=options, session=session)
+        comparison = race(models, options=options, until_decided=True, session=session)
     fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [

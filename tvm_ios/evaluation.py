@@ -18,7 +18,7 @@ import tvm
 
 from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
@@ -31,17 +31,14 @@ from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor, ask_for_threads
 from tvm_ios.runtime.trace import TraceEvent
 from tvm_ios.scheduling import (
-    baseline_schedules,
     choose,
+    find_schedules,
     measured_search_options,
     race,
-    require_time_budget,
-    resumable,
-    search_schedule,
-    settle_splits,
 )
 from tvm_ios.search.result import SearchResult
 from tvm_ios.stage_kernels import RelayStageRunner
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.targets import require_lanes
 from tvm_ios.tune_report import Contestant
 
@@ -53,9 +50,7 @@ __all__ = [
     "STOCK_LANES",
     "STOCK_ONE",
     "Evaluation",
-    "SearchedSchedules",
     "evaluate",
-    "search_all",
 ]
 
 STOCK_ONE = "TVM, 1 thread"
@@ -122,53 +117,6 @@ class Evaluation:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedSchedules:
-    """Every schedule of one network that is compared, and how the searched ones were found."""
-
-    schedules: Mapping[str, InterOpSchedule]
-    """By contestant."""
-    searches: Mapping[str, SearchResult]
-    stage_prices_ns: tuple[int, ...]
-    """What each stage of :data:`IOS` was priced at."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader ought to know of the searches."""
-        return tuple(
-            dict.fromkeys(note for found in self.searches.values() for note in found.notes)
-        )
-
-
-def search_all(
-    prices: KernelPrices, clock: PhaseClock, *, time_budget: float | None = None
-) -> SearchedSchedules:
-    """Sequential and greedy order, and an IOS schedule for each set of strategies.
-
-    Parameters
-    ----------
-    prices
-        Prices of the network's stages.
-    clock
-        Told how far the searches are.
-    time_budget
-        Seconds for each of the searches.
-    """
-    searches: dict[str, SearchResult] = {}
-    with resumable(prices):
-        settle_splits(prices)
-        schedules = {NAMES[who]: made for who, made in baseline_schedules(prices).items()}
-        for contestant, strategies in IOS_STRATEGIES.items():
-            limits = measured_search_options(strategies=strategies)
-            found = search_schedule(prices, limits, clock, time_budget=time_budget)
-            searches[contestant] = found
-            schedules[contestant] = prices.annotate(found.schedule)
-        stage_prices_ns = tuple(prices.price(prices.graph, schedules[IOS].stages))
-    return SearchedSchedules(
-        schedules=schedules, searches=searches, stage_prices_ns=stage_prices_ns
-    )
-
-
 def evaluate(
     mod: tvm.IRModule,
     params: Mapping[str, Any],
@@ -206,7 +154,7 @@ def evaluate(
         As :func:`tvm_ios.tune`.
     """
     require_lanes(lanes)
-    require_time_budget(time_budget)
+    TimeBudget(time_budget)
     opened = open_database(database)
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
@@ -218,7 +166,12 @@ def evaluate(
             plain = build_model(mod, params, target, name=name, sink=False)
     with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened)
-        searched = search_all(prices, clock, time_budget=time_budget)
+        limits = {
+            contestant: measured_search_options(strategies=strategies)
+            for contestant, strategies in IOS_STRATEGIES.items()
+        }
+        searched = find_schedules(prices, limits, clock, time_budget=time_budget)
+        stage_prices_ns = tuple(prices.price(prices.graph, searched.schedules[IOS].stages))
     with clock.phase("lower"):
         models = {
             contestant: lower_schedule(built, schedule, lanes=lanes)
@@ -234,7 +187,7 @@ def evaluate(
         searches=searched.searches,
         counters=prices.counters,
         comparison=comparison,
-        stage_prices_ns=searched.stage_prices_ns,
+        stage_prices_ns=stage_prices_ns,
         trace=trace,
         phase_s=clock.phase_s,
         notes=(

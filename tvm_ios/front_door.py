@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.comparison import LEAST_ROUNDS
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
@@ -38,20 +39,20 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
-from tvm_ios.runtime.measuring import MeasuringDevice, session_on
+from tvm_ios.runtime.measuring import MeasuringDevice, MeasuringSession, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.scheduling import (
-    baseline_schedules,
+    FoundSchedules,
     choose,
+    find_schedules,
     measured_search_options,
     race,
-    require_time_budget,
-    resumable,
-    search_schedule,
-    settle_splits,
+    race_s,
 )
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.stage_kernels import RelayStageRunner
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.targets import (
     gpu_of,
     require_cudnn,
@@ -129,8 +130,9 @@ def tune(
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device with an ``rpc_tracker``. On a GPU, streams; 8 where omitted.
     time_budget
-        Seconds of search, once the operators are priced, after which the best schedule found so
-        far is taken.
+        Seconds of the whole call. Preparing, compiling and pricing single operators are done in
+        any case; tuning of kernels, padded channels, the search and the races take what is left,
+        and the report says what was cut.
     database
         A profile database or its file; where omitted, ``profiles.sqlite`` in the cache folder.
     measure
@@ -205,7 +207,7 @@ def tune(
         endings=endings,
         pad_merged_kernels=pad_merged_kernels,
     )
-    require_time_budget(time_budget)
+    budget = TimeBudget(time_budget)
     request = TuningRequest.of(
         tuning,
         tuning_records,
@@ -244,73 +246,157 @@ def tune(
         lanes=chosen_lanes,
         pad=pad_channels and not isinstance(device, GpuDevice) and not conversion.changes,
         compare_options=compare_options,
+        budget=budget,
         device=device,
     )
-    built = chosen.built
+    step = _Step(
+        lanes=chosen_lanes,
+        database=opened,
+        options=options,
+        measure=measure,
+        compare=compare_options or CompareOptions(),
+        device=device,
+        clock=clock,
+        budget=budget,
+    )
+    tuned = None
     with ExitStack() as stack:
-        tuned = None
-        if request is not None:
-            tuned = stack.enter_context(
-                tuned_kernels(
-                    built,
-                    chosen.mod,
-                    chosen.params,
-                    request,
-                    clock,
-                    lanes=chosen_lanes,
-                    compare_options=compare_options,
-                    device=device,
-                )
-            )
-            built = tuned.built
-        built = replace(built, offload=offload)
         session = stack.enter_context(session_on(device))
-        with (
-            RelayStageRunner(built, lanes=chosen_lanes, session=session, database=opened) as runner,
-            clock.phase("search"),
-        ):
-            prices = KernelPrices(runner, database=opened, options=measure)
-            with resumable(prices):
-                settle_splits(prices)
-                found = search_schedule(prices, options, clock, time_budget=time_budget)
-            schedules = baseline_schedules(prices)
-            schedules[Contestant.IOS] = prices.annotate(found.schedule)
+        if request is None:
+            main = step.schedule(replace(chosen.built, offload=offload), session)
+        else:
+            # The records are in force inside, and must not be for the untuned kernels below.
+            with tuned_kernels(
+                chosen.built,
+                chosen.mod,
+                chosen.params,
+                request,
+                clock,
+                lanes=chosen_lanes,
+                compare_options=compare_options,
+                budget=budget,
+                device=device,
+            ) as tuned:
+                main = step.schedule(replace(tuned.built, offload=offload), session)
+        models = dict(main.models)
+        if tuned is not None and tuned.layout is not None:
+            models |= step.untuned(replace(chosen.built, offload=offload), main, session)
         with clock.phase("compare"):
-            models = _distinct(built, schedules, lanes=chosen_lanes)
-            if offload is not None and isinstance(session, GpuSession):
-                cudnn_there = session.cudnn(opened)
-                models = {
-                    who: replace(model, plan=cudnn_there.complete(model.plan))
-                    for who, model in models.items()
-                }
             comparison = race(
-                {who.value: models[who] for who in models}, options=compare_options, session=session
+                {who.value: model for who, model in models.items()},
+                options=step.race_options(main.found.sequential_ns, len(models)),
+                until_decided=True,
+                session=session,
             )
             kept, reason = choose(comparison, {who: who.value for who in models})
-    records = records_around(built.kernels.staged) if tuned is None else tuned.records
+    if tuned is None:
+        records = records_around(main.built.kernels.staged)
+    else:
+        records = tuned.records.not_used() if kept in UNTUNED else tuned.records
     model = replace(models[kept], records=records)
     report = TuneReport.of(
         kept=kept,
         reason=reason,
         model=model,
-        coverage=built.extraction.coverage.as_text(),
-        counters=prices.counters,
-        search=found,
+        coverage=main.built.extraction.coverage.as_text(),
+        counters=main.prices.counters,
+        search=main.found.searches[Contestant.IOS.value],
         comparison=comparison,
         phase_s=clock.phase_s,
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
-            *built.prepared.notes,
+            *main.built.prepared.notes,
             *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),
             *(() if device is None else (f"priced and raced on {device.as_text()}",)),
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
-            *found.notes,
-            *prices.notes,
+            *main.found.notes,
+            *main.prices.notes,
             *comparison.notes,
+            *budget.notes,
         ),
     )
     return replace(model, tune_report=report)
+
+
+UNTUNED = {
+    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
+    Contestant.IOS: Contestant.UNTUNED_IOS,
+}
+"""What schedules are called whose kernels are not the tuned ones that most others run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scheduled:
+    """A build with its schedules found, and compiled for the race."""
+
+    built: BuiltModel
+    prices: KernelPrices
+    found: FoundSchedules
+    models: Mapping[Contestant, CompiledModel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """How builds are scheduled within one call of ``tune``."""
+
+    lanes: int
+    database: ProfileDatabase
+    options: SearchOptions
+    measure: MeasureOptions | None
+    compare: CompareOptions
+    device: MeasuringDevice | None
+    clock: PhaseClock
+    budget: TimeBudget
+
+    def schedule(self, built: BuiltModel, session: MeasuringSession | None) -> _Scheduled:
+        """Price a build, search its schedules, and compile them, under the records in force."""
+        with (
+            RelayStageRunner(
+                built, lanes=self.lanes, session=session, database=self.database
+            ) as runner,
+            self.clock.phase("search"),
+        ):
+            prices = KernelPrices(runner, database=self.database, options=self.measure)
+            limits = {Contestant.IOS.value: self.options}
+            found = find_schedules(prices, limits, self.clock, budget=self.budget)
+        with self.clock.phase("lower"):
+            models = {
+                Contestant(name): lower_schedule(built, schedule, lanes=self.lanes)
+                for name, schedule in found.without_repetitions().items()
+            }
+            if built.offload is not None and isinstance(session, GpuSession):
+                cudnn = session.cudnn(self.database)
+                models = {
+                    who: replace(model, plan=cudnn.complete(model.plan))
+                    for who, model in models.items()
+                }
+        return _Scheduled(built=built, prices=prices, found=found, models=models)
+
+    def untuned(
+        self, built: BuiltModel, tuned: _Scheduled, session: MeasuringSession | None
+    ) -> dict[Contestant, CompiledModel]:
+        """What has to be beaten besides sequential order: the best schedules of untuned kernels.
+
+        Their sequential order lost to that of the tuned kernels before.
+        """
+        needed_s = 2 * race_s(tuned.found.sequential_ns, self.compare)
+        if not self.budget.allows(needed_s):
+            self.budget.cut("schedules of untuned kernels were not found, and so not compared")
+            return {}
+        models = self.schedule(built, session).models
+        return {UNTUNED[who]: model for who, model in models.items() if who in UNTUNED}
+
+    def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
+        """As many rounds as there is time for."""
+        whole_s = race_s(sequential_ns, self.compare) * contestants / 4
+        if self.budget.allows(whole_s):
+            return self.compare
+        share = max(0.0, self.budget.left_s) / whole_s
+        rounds = max(LEAST_ROUNDS, int(share * self.compare.rounds))
+        if rounds < self.compare.rounds:
+            self.budget.cut(f"the last race had {rounds} rounds of {self.compare.rounds}")
+        return replace(self.compare, rounds=min(rounds, self.compare.rounds))
 
 
 def _measuring_device(
@@ -417,15 +503,3 @@ def compile_schedule(
         ) from error
     model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
     return replace(model, records=records_around(model.kernels.staged))
-
-
-def _distinct(
-    built: BuiltModel, schedules: Mapping[Contestant, InterOpSchedule], *, lanes: int
-) -> dict[Contestant, CompiledModel]:
-    """The schedules, lowered; one that equals sequential order need not race against it."""
-    in_order = schedules[Contestant.SEQUENTIAL].stages
-    return {
-        who: lower_schedule(built, schedule, lanes=lanes)
-        for who, schedule in schedules.items()
-        if who is Contestant.SEQUENTIAL or schedule.stages != in_order
-    }

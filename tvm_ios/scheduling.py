@@ -6,11 +6,9 @@ of the next, so no schedule is believed before it has been timed against sequent
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tvm_ios.compiled import CompiledModel, lower_schedule
 from tvm_ios.core.endings import EndingRule
@@ -32,14 +30,16 @@ from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tune_report import Contestant
 
 __all__ = [
-    "baseline_schedules",
+    "FoundSchedules",
     "choose",
+    "find_schedules",
     "measured_search_options",
     "race",
-    "require_time_budget",
+    "race_s",
     "resumable",
     "search_schedule",
     "settle_splits",
@@ -92,12 +92,92 @@ def measured_search_options(
     )
 
 
-def baseline_schedules(prices: KernelPrices) -> dict[Contestant, InterOpSchedule]:
-    """Sequential and greedy order of a model whose operators are priced."""
-    return {
-        Contestant.SEQUENTIAL: prices.annotate(sequential_schedule(prices.graph)),
-        Contestant.GREEDY: prices.annotate(greedy_schedule(prices.graph)),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSchedules:
+    """Schedules of one build, found with measured prices."""
+
+    schedules: Mapping[str, InterOpSchedule]
+    """By contestant: sequential and greedy order, then one of each search."""
+    searches: Mapping[str, SearchResult]
+    """What each search did."""
+    sequential_ns: int
+    """Sum of the prices of all operators, in nanoseconds: about what a run takes."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader ought to know of the searches."""
+        return tuple(
+            dict.fromkeys(note for found in self.searches.values() for note in found.notes)
+        )
+
+    def without_repetitions(self) -> dict[str, InterOpSchedule]:
+        """By contestant; one with the stages of sequential order need not race against it."""
+        first, *others = self.schedules
+        in_order = self.schedules[first].stages
+        return {first: self.schedules[first]} | {
+            name: self.schedules[name] for name in others if self.schedules[name].stages != in_order
+        }
+
+
+def find_schedules(
+    prices: KernelPrices,
+    limits: Mapping[str, SearchOptions],
+    clock: PhaseClock | None = None,
+    *,
+    time_budget: float | None = None,
+    budget: TimeBudget | None = None,
+) -> FoundSchedules:
+    """Price a build's operators, settle which of them are split, and search its schedules.
+
+    After Ctrl-C all prices so far are kept, and a note on the exception says how to go on.
+
+    Parameters
+    ----------
+    prices
+        Prices of the build's stages.
+    limits
+        A search for each entry, by contestant.
+    clock
+        Told how far the searches are.
+    time_budget
+        Seconds for each of the searches, after which the best schedule so far is taken.
+    budget
+        Of the whole call, in place of ``time_budget``; time for a race is set aside.
+    """
+    searches: dict[str, SearchResult] = {}
+    with resumable(prices):
+        settle_splits(prices)
+        reserve_s = 0.0 if budget is None else race_s(sum(prices.operator_ns))
+        for name, options in limits.items():
+            left = TimeBudget(time_budget) if budget is None else budget
+            searches[name] = search_schedule(
+                prices, options, clock, budget=left, reserve_s=reserve_s
+            )
+    schedules = {
+        Contestant.SEQUENTIAL.value: sequential_schedule(prices.graph),
+        Contestant.GREEDY.value: greedy_schedule(prices.graph),
+        **{name: found.schedule for name, found in searches.items()},
     }
+    return FoundSchedules(
+        schedules={name: prices.annotate(schedule) for name, schedule in schedules.items()},
+        searches=searches,
+        sequential_ns=sum(prices.operator_ns),
+    )
+
+
+def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:
+    """About how many seconds a race of four contestants takes, all rounds and warm-up counted.
+
+    Parameters
+    ----------
+    sequential_ns
+        Nanoseconds of one run.
+    options
+        How they are timed.
+    """
+    chosen = options or CompareOptions()
+    sample_s = max(sequential_ns / 1e9 * chosen.number, chosen.min_repeat_ms / 1e3)
+    return 4 * chosen.rounds * (sample_s + chosen.warmup * sequential_ns / 1e9)
 
 
 def settle_splits(prices: KernelPrices) -> None:
@@ -148,7 +228,8 @@ def search_schedule(
     options: SearchOptions,
     clock: PhaseClock | None = None,
     *,
-    time_budget: float | None = None,
+    budget: TimeBudget,
+    reserve_s: float = 0.0,
 ) -> SearchResult:
     """Search with measured prices, telling the clock how far it is.
 
@@ -160,10 +241,11 @@ def search_schedule(
         Limits and rules.
     clock
         Told after every batch of prices.
-    time_budget
-        Seconds after which the best schedule found so far is taken.
+    budget
+        When it is spent, the best schedule found so far is taken.
+    reserve_s
+        Seconds of it to leave for what comes after.
     """
-    deadline = math.inf if time_budget is None else time.monotonic() + time_budget
 
     def report(step: SearchProgress) -> None:
         if clock is not None:
@@ -179,7 +261,7 @@ def search_schedule(
         prices,
         options,
         progress=report,
-        should_stop=lambda: time.monotonic() > deadline,
+        should_stop=lambda: not budget.allows(reserve_s),
     )
 
 
@@ -188,6 +270,7 @@ def race(
     others: Mapping[str, TimedRuns] | None = None,
     *,
     options: CompareOptions | None = None,
+    until_decided: bool = False,
     session: MeasuringSession | None = None,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
@@ -200,6 +283,8 @@ def race(
         More contestants by name, their inputs set; timed before the models in a round.
     options
         How they are timed.
+    until_decided
+        Whether it may end once it is known which one is the fastest.
     session
         The device the models run on; this machine where omitted.
     """
@@ -215,7 +300,12 @@ def race(
                 executor.set_input(name, value)
         timed = {name: executor.time_ns for name, executor in executors.items()}
         ping_pong_ns = next(iter(executors.values())).ping_pong_ns
-        return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
+        return compare(
+            {**(others or {}), **timed},
+            options=options,
+            until_decided=until_decided,
+            ping_pong_ns=ping_pong_ns,
+        )
 
 
 def _executor(model: CompiledModel, session: MeasuringSession | None) -> _Executor:
@@ -263,23 +353,6 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
         f"{speedup.ratio:.3f} times as fast as sequential order "
         f"({speedup.low:.3f} to {speedup.high:.3f})"
     )
-
-
-def require_time_budget(time_budget: float | None) -> None:
-    """Refuse a time budget that is no positive number of seconds.
-
-    Raises
-    ------
-    OptionError
-        If it is not.
-    """
-    if time_budget is None:
-        return
-    number = isinstance(time_budget, int | float) and not isinstance(time_budget, bool)
-    if not number or not time_budget > 0:
-        raise OptionError(
-            f"time_budget is {time_budget!r}; give seconds above 0, or None for no limit"
-        )
 
 
 def _strategies(strategies: Iterable[Strategy | str] | Strategy | str) -> frozenset[Strategy]:

@@ -27,6 +27,9 @@ class Contestant(Enum):
     SEQUENTIAL = "sequential"
     GREEDY = "greedy"
     IOS = "ios"
+    UNTUNED_GREEDY = "greedy, untuned kernels"
+    """Where kernels were tuned: what the same call would have found without that."""
+    UNTUNED_IOS = "ios, untuned kernels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from tvm_ios.benchmark import (
 )
 from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
-from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
@@ -36,15 +35,7 @@ from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor
-from tvm_ios.scheduling import (
-    baseline_schedules,
-    choose,
-    measured_search_options,
-    race,
-    resumable,
-    search_schedule,
-    settle_splits,
-)
+from tvm_ios.scheduling import choose, find_schedules, measured_search_options, race
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
@@ -60,6 +51,8 @@ __all__ = [
 ]
 
 UNTUNED, TUNED = "untuned", "tuned"
+OWN_KERNELS = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
+"""What there is for one set of kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +66,7 @@ class TunedEvaluation:
 
     def kept(self, kernels: str) -> str:
         """What ``tune`` would keep on untuned or tuned kernels."""
-        names = {who: corner(kernels, who) for who in Contestant}
+        names = {who: corner(kernels, who) for who in OWN_KERNELS}
         return names[choose(self.comparison, names)[0]]
 
     def as_text(self) -> str:
@@ -123,10 +116,14 @@ def evaluate_tuned(
 
     def schedule(kernels: str, built: BuiltModel) -> None:
         with clock.phase(f"search {kernels}"):
-            schedules, found_notes = _schedules(built, lanes, database, clock, time_budget)
-            notes.extend(found_notes)
-            for who, made in schedules.items():
-                models[corner(kernels, who)] = lower_schedule(built, made, lanes=lanes)
+            with RelayStageRunner(built, lanes=lanes) as runner:
+                prices = KernelPrices(runner, database=open_database(database))
+                limits = {Contestant.IOS.value: measured_search_options()}
+                found = find_schedules(prices, limits, clock, time_budget=time_budget)
+            notes.extend((*found.notes, *prices.notes))
+            for who, made in found.schedules.items():
+                name = corner(kernels, Contestant(who))
+                models[name] = lower_schedule(built, made, lanes=lanes)
 
     schedule(UNTUNED, untuned)
     with ExitStack() as stack:
@@ -155,25 +152,6 @@ def evaluate_tuned(
 def corner(kernels: str, who: Contestant) -> str:
     """What a contestant is called: kernels untuned or tuned, and the order they run in."""
     return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
-
-
-def _schedules(
-    built: BuiltModel,
-    lanes: int,
-    database: Path | None,
-    clock: PhaseClock,
-    time_budget: float | None,
-) -> tuple[dict[Contestant, InterOpSchedule], tuple[str, ...]]:
-    with RelayStageRunner(built, lanes=lanes) as runner:
-        prices = KernelPrices(runner, database=open_database(database))
-        with resumable(prices):
-            settle_splits(prices)
-            found = search_schedule(
-                prices, measured_search_options(), clock, time_budget=time_budget
-            )
-        schedules = baseline_schedules(prices)
-        schedules[Contestant.IOS] = prices.annotate(found.schedule)
-    return schedules, (*found.notes, *prices.notes)
 
 
 def _compare(

@@ -27,7 +27,10 @@ TIMES_NS = {"base": 1e6, "same": 1e6, "quick": 0.8e6, "late": 1.1e6}
 
 
 def race(
-    *names: str, options: CompareOptions | None = None, **machine: Any
+    *names: str,
+    options: CompareOptions | None = None,
+    until_decided: bool = False,
+    **machine: Any,
 ) -> tuple[Comparison, FakeStageRunner]:
     runner = FakeStageRunner(
         lambda graph, stage: TIMES_NS[graph.operators[stage.operators[0]].workload], **machine
@@ -41,6 +44,7 @@ def race(
     comparison = compare(
         {name: timer(name) for name in names},
         options=options,
+        until_decided=until_decided,
         ping_pong_ns=runner.ping_pong_ns,
         clock_ns=runner.clock_ns,
         sleep_s=runner.sleep_s,
@@ -189,3 +193,27 @@ def test_unknown_and_missing_contestants_are_refused() -> None:
 def test_senseless_options_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         CompareOptions(**values)
+
+
+def test_a_race_ends_as_soon_as_the_fastest_is_known() -> None:
+    clear, _ = race("base", "quick", "late", until_decided=True, noise=0.02, seed=1)
+    assert len(clear.rounds) == 10
+    assert clear.speedup("quick", over="base").verdict is Verdict.WINS
+    equal, _ = race("base", "same", until_decided=True, noise=0.001, seed=1)
+    assert len(equal.rounds) == 10  # alike within a hundredth
+    assert equal.speedup("same", over="base").verdict is Verdict.TIES
+    unclear, _ = race("base", "same", until_decided=True, noise=0.1, seed=1)
+    assert len(unclear.rounds) == 25
+    told, _ = race("base", "quick", noise=0.02, seed=1)
+    assert len(told.rounds) == 25  # benchmarks take them all
+
+
+def test_early_ends_rarely_fool_anybody() -> None:
+    fooled = sum(
+        race("base", "same", until_decided=True, noise=0.05, seed=seed)[0]
+        .speedup("same", over="base")
+        .verdict
+        is not Verdict.TIES
+        for seed in range(200)
+    )
+    assert fooled <= 2 * 0.065 * 200

@@ -14,6 +14,7 @@ from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.relay.context import applied_records_digest
+from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.record_line import RecordFormat
@@ -44,7 +45,6 @@ def tune(network, tmp_path, **arguments):
         lanes=1,
         database=tmp_path / "prices.sqlite",
         compare_options=BRIEF,
-        time_budget=5,
         **arguments,
     )
 
@@ -79,6 +79,24 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(
     assert report.tuning in report.as_text()
     assert any(note.startswith("tuned kernels, ") for note in report.notes)
     assert {"tune", "build tuned", "check tuned"} <= report.phase_s.keys()
+
+
+@pytest.mark.slow
+def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
+    fork, log, tmp_path, monkeypatch, reference_build
+):
+    def always_tuned(builds, **_):
+        return list(builds)[-1], []
+
+    monkeypatch.setattr("tvm_ios.tuning.session.choose_build", always_tuned)
+    model = tune(fork, tmp_path, tuning_records=[log])
+    report = model.report()
+    # With one lane a concurrent schedule is sequential order in another guise, and races too.
+    assert "greedy, untuned kernels" in report.comparison.names
+    untuned = report.kept in (Contestant.UNTUNED_GREEDY, Contestant.UNTUNED_IOS)
+    found = MissingReason.NOT_FASTER if untuned else RecordFormat.AUTOTVM
+    assert [kernel.found for kernel in report.records.kernels] == [found, found]
+    np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -22,6 +22,14 @@ from tvm_ios.errors import CostError, OptionError
 
 __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict", "compare"]
 
+EARLY_LOOKS = (10, 15, 20)
+"""Rounds after which a race may end."""
+EARLY_CONFIDENCE = 0.995
+"""Of the intervals then. Who looks several times is fooled more often than who looks once: three
+looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
+INDIFFERENT = 0.01
+"""Nobody takes more rounds to tell contestants apart that differ by less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
@@ -58,6 +66,7 @@ def compare(
     contestants: Mapping[str, TimedRuns],
     *,
     options: CompareOptions | None = None,
+    until_decided: bool = False,
     ping_pong_ns: Callable[[], float] | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     sleep_s: Callable[[float], None] = time.sleep,
@@ -71,6 +80,8 @@ def compare(
         nanoseconds.
     options
         How they are timed.
+    until_decided
+        Whether to end before all rounds are taken, once it is known which one is the fastest.
     ping_pong_ns
         Takes a core-to-core ping-pong; without it no round is known to be slow.
     clock_ns, sleep_s
@@ -94,7 +105,8 @@ def compare(
     for cell in cells:
         cell.time_ns(1)
         timed_sample(cell, options.min_repeat_ms * 1e6)
-    rounds = _take_rounds(cells, options, watch)
+    decided = partial(_is_decided, names) if until_decided else None
+    rounds = _take_rounds(cells, options, watch, decided)
     return Comparison(
         names=names,
         rounds=tuple(rounds),
@@ -103,8 +115,16 @@ def compare(
     )
 
 
+def _is_decided(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> bool:
+    so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
+    return so_far.is_decided(indifference=INDIFFERENT)
+
+
 def _take_rounds(
-    cells: Sequence[Cell], options: CompareOptions, watch: ModeWatch
+    cells: Sequence[Cell],
+    options: CompareOptions,
+    watch: ModeWatch,
+    decided: Callable[[Sequence[CompareRound]], bool] | None,
 ) -> list[CompareRound]:
     rounds: list[CompareRound] = []
     counted = 0
@@ -116,7 +136,10 @@ def _take_rounds(
         rounds.append(
             CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
         )
-        counted += not (round_.slow and patient)
+        counts = not (round_.slow and patient)
+        counted += counts
+        if counts and decided is not None and counted in EARLY_LOOKS and decided(rounds):
+            break
     return rounds
 
 

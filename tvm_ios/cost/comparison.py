@@ -99,6 +99,25 @@ class Comparison:
         ratios = [round_.run_ns[second] / round_.run_ns[first] for round_ in self.used_rounds]
         return speedup_of(ratios, contestant=contestant, over=over, confidence=self.confidence)
 
+    def is_decided(self, *, indifference: float = 0.0) -> bool:
+        """Whether more rounds would hardly change which contestant is the fastest.
+
+        It is where the fastest one so far beats every other one, or is as fast as that one within
+        ``indifference``, each time with the whole interval of :attr:`confidence`.
+
+        Parameters
+        ----------
+        indifference
+            Difference, as a fraction, that is not worth knowing the sign of.
+        """
+        best = min(self.names, key=self.median_ns)
+        found = [self.speedup(best, over=name) for name in self.names if name != best]
+        return all(
+            each.verdict is Verdict.WINS
+            or (each.low >= 1 - indifference and each.high <= 1 + indifference)
+            for each in found
+        )
+
     def as_record(self) -> dict[str, Any]:
         """Plain data for JSON: names, all rounds, notes."""
         return {

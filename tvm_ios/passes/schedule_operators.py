@@ -28,7 +28,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.runtime.device import is_gpu_target
-from tvm_ios.scheduling import measured_search_options, settle_splits
+from tvm_ios.scheduling import find_schedules, measured_search_options
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -121,9 +121,8 @@ class ScheduleOperators(_Options):
             )
             return search_ios(extraction.graph, self.cost_model, exact).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
-            settle_splits(prices)
-            found = search_ios(prices.graph, prices, self.search_options())
-            return prices.annotate(found.schedule)
+            found = find_schedules(prices, {scheduler.value: self.search_options()})
+            return found.schedules[scheduler.value]
 
     def chosen_scheduler(self) -> Scheduler:
         """The scheduler, from its value or itself."""

@@ -6,6 +6,7 @@ one, both in sequential order on our lanes, interleaved. It is used only where i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.runtime.measuring import MeasuringDevice
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
@@ -45,6 +47,8 @@ __all__ = [
 
 BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED = "untuned"
+TUNERS_SHARE = 0.6
+"""Of the time that is left when tuning begins; builds, searches and races need the rest."""
 WITHOUT_TUNING = frozenset({"rpc_tracker", "rpc_key"})
 """Options that say where stages are priced, too."""
 FASTER_ONLY = f"{ANSOR}, faster kernels only"
@@ -155,6 +159,7 @@ def tuned_kernels(
     *,
     lanes: int,
     compare_options: CompareOptions | None = None,
+    budget: TimeBudget | None = None,
     device: MeasuringDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
@@ -173,6 +178,8 @@ def tuned_kernels(
         Lanes the network is timed on.
     compare_options
         How it is timed.
+    budget
+        Of the whole call; tuners get a share of what is left of it.
     device
         Where it is timed; this machine where omitted.
 
@@ -200,7 +207,7 @@ def tuned_kernels(
                 params or {},
                 target,
                 logs[0],
-                request.options,
+                _within(request.options, budget or TimeBudget()),
                 lambda step: clock.say(step.detail, done=step.done),
             )
     logs = [log for log in logs if log.exists()]
@@ -247,6 +254,15 @@ def tuned_kernels(
             notes=tuple(notes),
             records=records if told == best else records.not_used(),
         )
+
+
+def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
+    """The options, with no more time than the whole call has to spare."""
+    if math.isinf(budget.left_s):
+        return options
+    spare_s = max(1.0, TUNERS_SHARE * budget.left_s)
+    given_s = options.time_budget_s
+    return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 
 
 def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBackend:
