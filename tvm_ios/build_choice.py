@@ -97,7 +97,7 @@ def build_padded_or_not(
         budget.cut(f"padding the channels of {padded} convolutions was not tried")
         return as_it_is
     with clock.phase("build padded"):
-        padded_built = build_model(padded_mod, None, built.prepared.target, name=name)
+        padded_built = build_model(padded_mod, None, built.prepared.target, name=name, like=built)
     with clock.phase("check padded"):
         builds = {AS_IT_IS: built, PADDED: padded_built}
         best, notes = choose_build(builds, lanes=lanes, options=compare_options, device=device)
@@ -127,7 +127,7 @@ def build_for_schedule(
         return built
     padded_mod, padded = pad_channels(mod, params, built.prepared.target)
     if padded:
-        padded_built = build_model(padded_mod, None, built.prepared.target)
+        padded_built = build_model(padded_mod, None, built.prepared.target, like=built)
         if schedule.graph_fingerprint == padded_built.graph.fingerprint():
             return padded_built
     return built

@@ -232,6 +232,7 @@ def build_model(
     *,
     name: str = "main",
     sink: bool = True,
+    like: BuiltModel | None = None,
 ) -> BuiltModel:
     """Prepare a model and compile its kernels once, every operator a stage of its own.
 
@@ -248,6 +249,8 @@ def build_model(
         Name of the operator graph, for pictures and reports.
     sink
         As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would.
+    like
+        A build under the same tuning records, most of whose kernels are in this one, too.
 
     Raises
     ------
@@ -259,7 +262,8 @@ def build_model(
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
         require_known_target(prepared.target)
-        staged = build(prepared.module, prepared.target, prepared.params)
+        known = None if like is None else like.kernels.staged.lowered
+        staged = build(prepared.module, prepared.target, prepared.params, known=known)
     return BuiltModel(prepared, ModelKernels(staged), name)
 
 
@@ -282,7 +286,14 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
         stage.strategy is Strategy.MERGE and len(stage.operators) > 1 for stage in schedule.stages
     ):
         with cached_libinfo():
-            kernels = ModelKernels(build(partition(), built.prepared.target, built.prepared.params))
+            kernels = ModelKernels(
+                build(
+                    partition(),
+                    built.prepared.target,
+                    built.prepared.params,
+                    known=kernels.staged.lowered,
+                )
+            )
         placements = kernels.staged.placements
     else:
         placements = placements_for(built.extraction, schedule)

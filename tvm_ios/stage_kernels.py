@@ -213,7 +213,8 @@ class RelayStageRunner:
         if key not in self._merged:
             module = merge_stage_module(self.built.extraction, members)
             with cached_libinfo():
-                merged = ModelKernels(build(module, self.built.prepared.target))
+                known = self.built.kernels.staged.lowered
+                merged = ModelKernels(build(module, self.built.prepared.target, known=known))
             convolution, *slices = merged.staged.placements
             sliced = stage_outputs(self.built.extraction, members).sliced
             views = [convolution.view] + [

@@ -65,13 +65,19 @@ class StagedBuild:
     it with the module around it."""
     kernel_counts: KernelCounts
     """How many kernels were compiled for it, and how many were known."""
+    lowered: Mapping[str, LoweredKernel]
+    """The kernels before code generation, by the digest of their function."""
     extraction: Extraction
     """The operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
 
 
 def build(
-    module: tvm.IRModule, target: Any, params: Mapping[str, tvm.nd.NDArray] | None = None
+    module: tvm.IRModule,
+    target: Any,
+    params: Mapping[str, tvm.nd.NDArray] | None = None,
+    *,
+    known: Mapping[str, LoweredKernel] | None = None,
 ) -> StagedBuild:
     """Compile with TVM, under the caller's PassContext and tuning records.
 
@@ -83,6 +89,8 @@ def build(
         What the module was prepared for.
     params
         Parameters that are still inputs; None where all are bound.
+    known
+        :attr:`StagedBuild.lowered` of an earlier build, under the same PassContext and records.
 
     Raises
     ------
@@ -108,7 +116,7 @@ def build(
         unsplit, costs_ns = frozenset(), {}
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
-    kernels = _compile_kernels(extraction, chosen)
+    kernels = _compile_kernels(extraction, chosen, known)
     factory = _compile(declare_kernels(extraction.module, kernels.symbols), chosen, params)
     import_kernels(factory.lib, kernels.archives)
     graph_json = factory.get_graph_json()
@@ -128,8 +136,12 @@ def build(
             for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
         ),
         operator_names=names,
-        kernel_codes=tuple(kernels.codes.get(_digest(call), "") for call in extraction.calls),
+        kernel_codes=tuple(
+            kernels.lowered[digest].code if digest in kernels.lowered else ""
+            for digest in map(_digest, extraction.calls)
+        ),
         kernel_counts=kernels.counts,
+        lowered=kernels.lowered,
         extraction=extraction,
         target=chosen,
     )
@@ -175,25 +187,29 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
 class _Kernels:
     """The compiled kernels of a module, by the digest of their function or by symbol."""
 
+    lowered: dict[str, LoweredKernel]
     symbols: dict[str, str]
-    codes: dict[str, str]
     archives: dict[str, bytes]
     counts: KernelCounts
 
 
-def _compile_kernels(extraction: Extraction, target: tvm.target.Target) -> _Kernels:
+def _compile_kernels(
+    extraction: Extraction,
+    target: tvm.target.Target,
+    known: Mapping[str, LoweredKernel] | None,
+) -> _Kernels:
     """Compile each distinct function once; one that an earlier build compiled is known."""
     lowered: dict[str, LoweredKernel] = {}
     with tvm_pipeline(), KernelCompiler(target) as compiler, _explained(target):
-        for digest, kernel in lower_kernels(extraction.calls, target):
+        for digest, kernel in lower_kernels(extraction.calls, target, known):
             lowered[digest] = kernel
             compiler.add(kernel)
         require_float32_kernels(extraction.module, lowered.values(), target)
         archives = compiler.archives()
         counts = compiler.counts
     return _Kernels(
+        lowered=lowered,
         symbols={digest: kernel.symbol for digest, kernel in lowered.items()},
-        codes={digest: kernel.code for digest, kernel in lowered.items()},
         archives=archives,
         counts=counts,
     )

@@ -7,7 +7,7 @@ writes the graph as ever, and leaves the kernel to whoever provides its symbol.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import tvm
@@ -28,7 +28,9 @@ NUMBER = re.compile(r"_\d+$")
 
 
 def lower_kernels(
-    calls: Sequence[relay.Call], target: tvm.target.Target
+    calls: Sequence[relay.Call],
+    target: tvm.target.Target,
+    known: Mapping[str, LoweredKernel] | None = None,
 ) -> Iterator[tuple[str, LoweredKernel]]:
     """Lower each distinct function among calls, under the PassContext and records in force.
 
@@ -41,22 +43,28 @@ def lower_kernels(
         Kernel calls of a fused, typed module.
     target
         What for.
+    known
+        Kernels that were lowered before, under the same records and PassContext, by digest.
 
     Yields
     ------
     digest, kernel
         The digest is that of the function, see :func:`~tvm_ios.relay.primitive.kernel_digest`.
     """
-    known: set[str] = set()
+    earlier = known or {}
+    seen: set[str] = set()
     with _empty_compiler() as compiler:
         for call in calls:
             function = local_function(call)
             if function is None or not _stands_alone(call, function):
                 continue
             digest = kernel_digest(function)
-            if digest in known:
+            if digest in seen:
                 continue
-            known.add(digest)
+            seen.add(digest)
+            if digest in earlier:
+                yield digest, earlier[digest]
+                continue
             # TVM remembers functions, but not the records they were lowered with.
             compiler.clear()
             lowered = compiler.lower(function, target, "default")
