@@ -15,6 +15,7 @@ from tvm_ios.build_choice import build_for_schedule, build_padded_or_not, choose
 from tvm_ios.compiled import build_model
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ScheduleError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
@@ -95,6 +96,23 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
         assert 12 in blocks
 
 
+@pytest.mark.parametrize("padded_ns", [100, 90, 110])
+def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
+    database = ProfileDatabase(tmp_path / "prices.sqlite")
+    clocked({"channels as they are": 100, "padded channels": padded_ns})
+    first = build_padded_or_not(*narrow, TARGET, PhaseClock(), lanes=1, database=database)
+    clock = PhaseClock()
+    again = build_padded_or_not(*narrow, TARGET, clock, lanes=1, database=database)
+    assert set(clock.phase_s) == {"build"}
+    assert again.padded == first.padded == (2 if padded_ns < 100 else 0)
+    assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
+    assert again.notes[0].startswith(f"{first.notes[0]} (raced on 2")
+    for changed in ({"lanes": 2}, {"database": None}):
+        clock = PhaseClock()
+        build_padded_or_not(*narrow, TARGET, clock, **{"lanes": 1, "database": database} | changed)
+        assert "check padded" in clock.phase_s
+
+
 def test_without_narrow_convolutions_nothing_is_timed(narrow):
     mod, params = narrow
     clock = PhaseClock(None)
@@ -111,16 +129,16 @@ def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(narrow
     builds = dict.fromkeys(("first", "second", "third"), built)
     for times_ns, kept in (((50, 40, 30), "third"), ((50, 40, 45), "second"), ((1, 1, 2), "first")):
         clocked(dict(zip(builds, times_ns, strict=True)))
-        name, notes = choose_build(builds, lanes=1)
-        assert name == kept
-        assert [note.split(":")[0] for note in notes] == ["second", "third"]
+        choice = choose_build(builds, lanes=1)
+        assert choice.kept == kept
+        assert [note.split(":")[0] for note in choice.notes] == ["second", "third"]
 
 
 def test_builds_are_really_timed(narrow):
     built = build_model(*narrow, TARGET)
-    name, notes = choose_build({"one": built, "other": built}, lanes=2, options=SOON)
-    assert name in ("one", "other")
-    assert "times as fast in sequential order as one" in notes[0]
+    choice = choose_build({"one": built, "other": built}, lanes=2, options=SOON)
+    assert choice.kept in ("one", "other")
+    assert "times as fast in sequential order as one" in choice.notes[0]
 
 
 @pytest.mark.slow

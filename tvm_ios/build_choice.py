@@ -7,23 +7,35 @@ timed, and the first build stays unless another one is faster beyond the noise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 
 from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.compare import INDIFFERENT, CompareOptions
 from tvm_ios.cost.comparison import Verdict
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
+from tvm_ios.host import host_target
+from tvm_ios.pricing import profile_context
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.relay.context import model_digest
+from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.runtime.measuring import MeasuringDevice, idle_lanes_help, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["ChosenBuild", "build_for_schedule", "build_padded_or_not", "choose_build"]
+__all__ = [
+    "ChosenBuild",
+    "build_for_schedule",
+    "build_padded_or_not",
+    "choose_build",
+    "known_choices",
+]
 
 SHARE_OF_BUILDING = 4
 """A second build, a race and the search after it take so many times as long as the first build."""
@@ -54,6 +66,7 @@ def build_padded_or_not(
     pad: bool = True,
     compare_options: CompareOptions | None = None,
     budget: TimeBudget | None = None,
+    database: ProfileDatabase | None = None,
     device: MeasuringDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
@@ -74,6 +87,8 @@ def build_padded_or_not(
         How the builds are timed.
     budget
         Of the whole call; what is left of it has to allow as much again as building took, and more.
+    database
+        Where it is kept which build was faster; a build that lost before is not made again.
     device
         Where they are timed; this machine where omitted.
 
@@ -84,10 +99,21 @@ def build_padded_or_not(
     """
     budget = budget or TimeBudget()
     begin_s = budget.spent_s
+    chosen_target = resolve_target(target if target is not None else host_target())
+    choices = known_choices(database, chosen_target, lanes, device)
+    question = f"padded channels of {model_digest(mod, params)}" if pad else ""
+    known = choices.known(question, (AS_IT_IS, PADDED)) if pad else None
+    if known is not None and known.kept == PADDED:
+        padded_mod, padded = pad_channels(mod, params, chosen_target)
+        with clock.phase("build"):
+            built = build_model(padded_mod, None, chosen_target, name=name)
+        return _padded(padded_mod, padded, built, known)
     with clock.phase("build"):
         built = build_model(mod, params, target, name=name)
     build_s = budget.spent_s - begin_s
     as_it_is = ChosenBuild(mod=mod, params=params, built=built)
+    if known is not None:
+        return replace(as_it_is, notes=known.notes)
     if not pad:
         return as_it_is
     padded_mod, padded = pad_channels(mod, params, built.prepared.target)
@@ -100,12 +126,29 @@ def build_padded_or_not(
         padded_built = build_model(padded_mod, None, built.prepared.target, name=name, like=built)
     with clock.phase("check padded"):
         builds = {AS_IT_IS: built, PADDED: padded_built}
-        best, notes = choose_build(builds, lanes=lanes, options=compare_options, device=device)
-    if best == AS_IT_IS:
-        return ChosenBuild(mod=mod, params=params, built=built, notes=tuple(notes))
-    notes.append(f"the output channels of {padded} convolutions were padded to whole vectors")
+        choice = choose_build(builds, lanes=lanes, options=compare_options, device=device)
+        choices.keep(question, choice)
+    if choice.kept == AS_IT_IS:
+        return replace(as_it_is, notes=choice.notes)
+    return _padded(padded_mod, padded, padded_built, choice)
+
+
+def known_choices(
+    database: ProfileDatabase | None,
+    target: tvm.target.Target,
+    lanes: int,
+    device: MeasuringDevice | None,
+) -> KnownChoices:
+    """Choices between builds that were made under the records in force, as prices are kept."""
+    return KnownChoices(database, profile_context(target, lanes, device))
+
+
+def _padded(
+    module: tvm.IRModule, count: int, built: BuiltModel, choice: BuildChoice
+) -> ChosenBuild:
+    told = f"the output channels of {count} convolutions were padded to whole vectors"
     return ChosenBuild(
-        mod=padded_mod, params=None, built=padded_built, padded=padded, notes=tuple(notes)
+        mod=module, params=None, built=built, padded=count, notes=(*choice.notes, told)
     )
 
 
@@ -139,7 +182,7 @@ def choose_build(
     lanes: int,
     options: CompareOptions | None = None,
     device: MeasuringDevice | None = None,
-) -> tuple[str, list[str]]:
+) -> BuildChoice:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
@@ -155,11 +198,6 @@ def choose_build(
         How they are timed.
     device
         Where they are timed; this machine where omitted.
-
-    Returns
-    -------
-    name, notes
-        The notes say how fast the others are, for people.
     """
     base, *others = builds
     runs = {
@@ -183,7 +221,9 @@ def choose_build(
     ]
     best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
-    return kept, notes
+    fair = not any(round_.slow for round_ in comparison.used_rounds)
+    certain = fair and comparison.is_decided(indifference=INDIFFERENT)
+    return BuildChoice(kept=kept, notes=tuple(notes), certain=certain)
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:

@@ -247,6 +247,7 @@ def tune(
         pad=pad_channels and not isinstance(device, GpuDevice) and not conversion.changes,
         compare_options=compare_options,
         budget=budget,
+        database=opened,
         device=device,
     )
     step = _Step(
@@ -275,6 +276,7 @@ def tune(
                 lanes=chosen_lanes,
                 compare_options=compare_options,
                 budget=budget,
+                database=opened,
                 device=device,
             ) as tuned:
                 main = step.schedule(replace(tuned.built, offload=offload), session)

@@ -11,6 +11,7 @@ from tvm.contrib import graph_executor
 import tvm_ios
 from tvm_ios.compiled import build_model
 from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.relay.context import applied_records_digest
@@ -23,6 +24,7 @@ from tvm_ios.tuning.session import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 QUICK = TuningOptions(number=1, repeat=1, min_repeat_ms=0)
+UNTUNED = (Contestant.UNTUNED_GREEDY, Contestant.UNTUNED_IOS)
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
 
@@ -86,17 +88,36 @@ def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
     fork, log, tmp_path, monkeypatch, reference_build
 ):
     def always_tuned(builds, **_):
-        return list(builds)[-1], []
+        return BuildChoice(kept=list(builds)[-1], notes=(), certain=True)
 
     monkeypatch.setattr("tvm_ios.tuning.session.choose_build", always_tuned)
     model = tune(fork, tmp_path, tuning_records=[log])
     report = model.report()
     # With one lane a concurrent schedule is sequential order in another guise, and races too.
     assert "greedy, untuned kernels" in report.comparison.names
-    untuned = report.kept in (Contestant.UNTUNED_GREEDY, Contestant.UNTUNED_IOS)
+    untuned = report.kept in UNTUNED
     found = MissingReason.NOT_FASTER if untuned else RecordFormat.AUTOTVM
     assert [kernel.found for kernel in report.records.kernels] == [found, found]
     np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [0, -1])
+def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept):
+    def choose(builds, **_):
+        return BuildChoice(kept=list(builds)[kept], notes=("a: 1.0",), certain=True)
+
+    monkeypatch.setattr("tvm_ios.tuning.session.choose_build", choose)
+    first = tune(fork, tmp_path, tuning_records=[log]).report()
+    again = tune(fork, tmp_path, tuning_records=[log]).report()
+    assert "check tuned" not in again.phase_s
+    assert any(note.startswith("tuned kernels, a: 1.0 (raced on 2") for note in again.notes)
+    assert len(again.records.kernels) == len(first.records.kernels) == 2
+    used = [kernel.applied for kernel in again.records.kernels]
+    assert any(used) == (kept == -1 and again.kept not in UNTUNED)
+    log_again = tmp_path / "longer.log"
+    log_again.write_text(log.read_text() + log.read_text().splitlines()[0] + "\n")
+    assert "check tuned" in tune(fork, tmp_path, tuning_records=[log_again]).report().phase_s
 
 
 @pytest.mark.slow

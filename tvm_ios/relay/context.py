@@ -26,6 +26,7 @@ __all__ = [
     "ANSOR_SWITCH",
     "applied_records_digest",
     "dispatch_contexts",
+    "model_digest",
     "offline_tophub",
     "pass_context",
     "reason_of",
@@ -147,6 +148,23 @@ def dispatch_contexts(kind: Any) -> Iterator[Any]:
     while context is not None:
         yield context
         context = getattr(context, "_old_ctx", None)
+
+
+def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
+    """Digest of what a model's kernels depend on: code, shapes of parameters, PassContext.
+
+    The values of parameters do not count, those of constants do; the same in every process.
+    """
+    context = PassContext.current()
+    shapes = {name: f"{array.dtype} {array.shape}" for name, array in (params or {}).items()}
+    parts = (
+        int(tvm.ir.structural_hash(mod)) & (2**64 - 1),
+        sorted((str(name), shape) for name, shape in shapes.items()),
+        int(context.opt_level),
+        *(sorted(map(str, names)) for names in (context.required_pass, context.disabled_pass)),
+        sorted((str(name), str(value)) for name, value in context.config.items()),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _choices(key: str, best: Any) -> list[str]:

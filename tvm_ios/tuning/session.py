@@ -6,6 +6,7 @@ one, both in sequential order on our lanes, interleaved. It is used only where i
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,13 +17,15 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.build_choice import choose_build
+from tvm_ios.build_choice import choose_build, known_choices
 from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.c_compiler import cache_directory
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
+from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.runtime.measuring import MeasuringDevice
 from tvm_ios.support.time_budget import TimeBudget
@@ -160,6 +163,7 @@ def tuned_kernels(
     lanes: int,
     compare_options: CompareOptions | None = None,
     budget: TimeBudget | None = None,
+    database: ProfileDatabase | None = None,
     device: MeasuringDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
@@ -180,6 +184,9 @@ def tuned_kernels(
         How it is timed.
     budget
         Of the whole call; tuners get a share of what is left of it.
+    database
+        Where it is kept which way to apply the records was the fastest; builds that lost before
+        are not made again.
     device
         Where it is timed; this machine where omitted.
 
@@ -189,20 +196,12 @@ def tuned_kernels(
         If a tuner, a tracker or a log is missing or unfit.
     """
     target = untuned.prepared.target
-    notes: list[str] = []
-    logs = list(request.records)
-    if not logs and request.backend is not None:
-        logs = [default_records_path(request.backend)]
-    for log in logs:
-        moved = mend_records(log)
-        if moved:
-            notes.append(f"{moved} unreadable lines of {log} were moved to {log}.rejected")
+    logs, notes = _mended_logs(request)
     outcome = None
     if request.backend is not None:
         with clock.phase("tune"):
             merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
-            backend = _backend(request.backend, merged)
-            outcome = backend.tune(
+            outcome = _backend(request.backend, merged).tune(
                 mod,
                 params or {},
                 target,
@@ -214,31 +213,42 @@ def tuned_kernels(
     variants = _variants(logs)
     builds = {UNTUNED: untuned}
     contexts = contexts_around()
-    slower: frozenset[str] = frozenset()
 
     def build(name: str) -> None:
         with clock.phase("build tuned"), variants[name]():
             builds[name] = build_model(mod, params, target, name=untuned.name)
 
-    for name in tuple(variants):
-        build(name)
-    if ANSOR in builds:
+    choices = known_choices(database, target, lanes, device)
+    question = f"records of {model_digest(mod, params)}: {_digest_of(logs)}"
+    choice = choices.known(question, (UNTUNED, *variants, FASTER_ONLY))
+    if choice is None:
+        for name in tuple(variants):
+            build(name)
         with clock.phase("check tuned"):
-            slower = slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
-        if slower:
-            notes.append(
-                f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own"
+            slower = (
+                slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
+                if ANSOR in builds
+                else frozenset[str]()
             )
+        if slower:
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
-    with clock.phase("check tuned"):
-        best, found = choose_build(builds, lanes=lanes, options=compare_options, device=device)
-    notes += [f"tuned kernels, {note}" for note in found]
+        with clock.phase("check tuned"):
+            raced = choose_build(builds, lanes=lanes, options=compare_options, device=device)
+        choice = replace(raced, left_out=tuple(sorted(slower)))
+        choices.keep(question, choice)
+    best, slower = choice.kept, frozenset(choice.left_out)
+    if slower:
+        variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
+        notes.append(f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own")
+    notes += [f"tuned kernels, {note}" for note in choice.notes]
     if best == UNTUNED:
         notes.append("no records make the network faster beyond the noise, so none are used")
     used = best != UNTUNED
     # What lost is told of, unless records around the call are in force after all.
     told = best if used or contexts or not variants else next(iter(variants))
+    if told not in builds:
+        build(told)
     with variants[told]() if told in variants else nullcontext():
         records = records_in_force(
             builds[told].kernels.staged,
@@ -254,6 +264,28 @@ def tuned_kernels(
             notes=tuple(notes),
             records=records if told == best else records.not_used(),
         )
+
+
+def _mended_logs(request: TuningRequest) -> tuple[list[Path], list[str]]:
+    """The logs of a request, rid of lines that cannot be read, and what was done to them."""
+    logs = list(request.records)
+    if not logs and request.backend is not None:
+        logs = [default_records_path(request.backend)]
+    moved = {log: mend_records(log) for log in logs}
+    notes = [
+        f"{count} unreadable lines of {log} were moved to {log}.rejected"
+        for log, count in moved.items()
+        if count
+    ]
+    return logs, notes
+
+
+def _digest_of(logs: Sequence[Path]) -> str:
+    """Digest of the content of logs, in order."""
+    digest = hashlib.sha256()
+    for log in logs:
+        digest.update(hashlib.sha256(log.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:

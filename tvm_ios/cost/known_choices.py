@@ -1,0 +1,80 @@
+"""Choices between builds of a network, kept like prices: raced once, under what they depend on.
+
+A choice is a fact of the profile database, under the same context as prices. It says which build
+is worth making, so that a later call makes no other. What ends a call is raced every time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.errors import DatabaseError
+
+__all__ = ["BuildChoice", "KnownChoices"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildChoice:
+    """Which of several builds is used."""
+
+    kept: str
+    """Its name."""
+    notes: tuple[str, ...]
+    """How fast the others are, for people."""
+    certain: bool
+    """Whether another race would hardly end otherwise."""
+    left_out: tuple[str, ...] = ()
+    """Kernels that were found to be better without their tuning record, by workload."""
+
+
+class KnownChoices:
+    """Choices that were made before, and are kept for later.
+
+    Parameters
+    ----------
+    database
+        Where they lie; None remembers nothing.
+    context
+        What they depend on besides the question.
+    """
+
+    def __init__(self, database: ProfileDatabase | None, context: ProfileContext) -> None:
+        self._database = database
+        self._subject = f"build choices {context.digest()}"
+
+    def known(self, question: str, names: tuple[str, ...]) -> BuildChoice | None:
+        """The choice of this question, if its answer is among the names; else None."""
+        if self._database is None:
+            return None
+        try:
+            text = self._database.get_facts(self._subject, [question]).get(question)
+            data: Any = None if text is None else json.loads(text)
+            choice = None if data is None else _read(data)
+        except (DatabaseError, ValueError, TypeError, KeyError):
+            return None
+        return choice if choice is not None and choice.kept in names else None
+
+    def keep(self, question: str, choice: BuildChoice) -> None:
+        """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
+        if self._database is None or not choice.certain:
+            return
+        when = time.strftime("%Y-%m-%d")
+        text = json.dumps(asdict(choice) | {"raced": when}, sort_keys=True)
+        with suppress(DatabaseError):
+            self._database.put_facts(self._subject, {question: text})
+
+
+def _read(data: dict[str, Any]) -> BuildChoice:
+    notes, left_out = data["notes"], data["left_out"]
+    return BuildChoice(
+        kept=str(data["kept"]),
+        notes=tuple(f"{note} (raced on {data['raced']})" for note in notes),
+        certain=True,
+        left_out=tuple(map(str, left_out)),
+    )
