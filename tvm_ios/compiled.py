@@ -352,7 +352,7 @@ def _plan(
         calls = staged.extraction.calls
         placements = with_cudnn_calls(placements, calls, names, offload, chosen)
     plan = lower_plan(
-        staged.graph_json,
+        staged.graph,
         placements,
         lanes=lanes,
         operator_names=names,

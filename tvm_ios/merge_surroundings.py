@@ -13,7 +13,6 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
-from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
 
 __all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
@@ -51,7 +50,7 @@ class MergeSurroundings:
 
     def __init__(self, staged: StagedBuild) -> None:
         self._extraction = staged.extraction
-        self._graph = read_graph_json(staged.graph_json)
+        self._graph = staged.graph
         self._views = [placement.view for placement in staged.placements]
         self._known: dict[tuple[int, ...], MergeEffects] = {}
 

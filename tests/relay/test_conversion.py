@@ -164,7 +164,7 @@ def test_merged_convolutions_are_right(nets, conversion):
     staged = build(partitioned, TARGET)
     (actual,) = nets.run(staged.factory, image())
     assert error_of(actual) < TOLERANCES[conversion]
-    plan = lower_plan(staged.graph_json, staged.placements, lanes=2)
+    plan = lower_plan(staged.graph, staged.placements, lanes=2)
     verify_plan(plan)
     assert not any("slice" in name or name == "concatenate_1" for name in staged.operator_names)
 
@@ -270,7 +270,7 @@ def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
     for module in (converted.module, rewrite(extraction.module, merged(extraction))):
         staged = build(module, GPU)
         staged.factory.get_lib().export_library(str(tmp_path / "kernels.so"))
-        verify_plan(lower_plan(staged.graph_json, staged.placements, lanes=2))
+        verify_plan(lower_plan(staged.graph, staged.placements, lanes=2))
     with tvm_pipeline():
         on_tensor_cores = [
             kernel.stem

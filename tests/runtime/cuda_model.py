@@ -60,7 +60,7 @@ def build(model, folder):
     placements = placements_for(built.extraction, greedy_schedule(built.extraction.graph))
     for lanes in range(1, 5):
         names = built.operator_names
-        plan = lower_plan(built.graph_json, placements, lanes=lanes, operator_names=names)
+        plan = lower_plan(built.graph, placements, lanes=lanes, operator_names=names)
         (folder / f"plan{lanes}.json").write_text(plan.to_json())
     return {}
 

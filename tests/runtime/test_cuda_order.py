@@ -131,9 +131,9 @@ def test_timing_only_adds_events():
 
 
 @given(seed=st.integers(0, 2**32), lanes=st.integers(1, 5))
-def test_every_wait_is_needed_and_none_is_missing(random_json, seed, lanes):
-    graph_json, placements = random_json(random.Random(seed))
-    plan = lower_plan(graph_json, placements, lanes=lanes)
+def test_every_wait_is_needed_and_none_is_missing(random_graph, seed, lanes):
+    graph, placements = random_graph(random.Random(seed))
+    plan = lower_plan(graph, placements, lanes=lanes)
     check(plan)
     # Lanes of any kind are legal.
     chooser = random.Random(seed)

@@ -12,8 +12,8 @@ from tvm_ios.runtime.lower import lower_plan
 
 
 @given(seed=st.integers(0, 10**9))
-def test_random_orders_keep_dependencies(random_json, seed):
-    plan = lower_plan(*random_json(random.Random(seed)), lanes=1)
+def test_random_orders_keep_dependencies(random_graph, seed):
+    plan = lower_plan(*random_graph(random.Random(seed)), lanes=1)
     order = random_order(plan, seed)
     assert sorted(order) == list(range(len(plan.launches)))
     position = {launch: index for index, launch in enumerate(order)}

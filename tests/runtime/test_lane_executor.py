@@ -69,7 +69,7 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     built, library = load_built(seed, size, opt_level)
     chooser = random.Random(schedule)
     lanes = chooser.choice((1, 2, 2, 3, 4))
-    plan = lower_plan(built.graph_json, place_built(built, schedule), lanes=lanes)
+    plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
     memory = memory_for(plan, built)
     executor = LaneExecutor(
         plan,
@@ -113,7 +113,7 @@ def test_bit_equal_to_stock_on_many_graphs(load_built, place_built, seed, size, 
 def small(load_built, place_built):
     """A loaded module, its plan for two lanes, and its memory."""
     built, library = load_built(_QUICK[2], 12, 2)
-    plan = lower_plan(built.graph_json, place_built(built, 5), lanes=2)
+    plan = lower_plan(built.graph, place_built(built, 5), lanes=2)
     return built, library, plan, memory_for(plan, built)
 
 

@@ -21,11 +21,13 @@ from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.conversion import require_float32_kernels
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.graph_json import read_graph_json
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import declare_kernels, lower_kernels
 from tvm_ios.relay.pipeline import only_from_fusion
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
+from tvm_ios.runtime.kernel_graph import KernelGraph
 from tvm_ios.runtime.placement import Placement
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
@@ -54,6 +56,9 @@ class StagedBuild:
 
     factory: GraphExecutorFactoryModule
     graph_json: str
+    """What TVM's own executors take."""
+    graph: KernelGraph
+    """The same, for ours."""
     params: dict[str, tvm.nd.NDArray]
     """Constants of the model, by their names in the graph JSON."""
     placements: tuple[Placement, ...]
@@ -116,6 +121,7 @@ def build(
     return StagedBuild(
         factory=factory,
         graph_json=graph_json,
+        graph=read_graph_json(graph_json),
         params=dict(factory.get_params()),
         placements=tuple(
             Placement(
@@ -271,6 +277,6 @@ def require_match(
         if expected not in ("", found) or shape != [int(extent) for extent in first.shape]:
             raise ModelError(
                 f"operator {name!r} became node {node['name']!r} of shape {shape} and kernel "
-                f"{found}, expected {first} and kernel {expected}; a pass of the current PassContext "
-                "changed the fused module, so build without it"
+                f"{found}, expected {first} and kernel {expected}; a pass of the current "
+                "PassContext changed the fused module, so build without it"
             )
