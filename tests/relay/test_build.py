@@ -13,7 +13,9 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.relay.build import build, placements_for, require_match
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.placement import SliceView
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
 
@@ -131,15 +133,22 @@ def test_kernels_prepared_at_a_lower_level_are_not_altered_by_the_build(nets):
 def test_a_graph_that_does_not_match_is_refused(nets, staged):
     extraction = nets.extraction()
     names = staged.operator_names
-    require_match(staged.graph_json, extraction, names)
+    symbols = {
+        kernel_digest(call.op): operator.kernel
+        for call, operator in zip(
+            extraction.calls, read_graph_json(staged.graph_json).operators, strict=True
+        )
+        if operator.kernel is not None
+    }
+    require_match(staged.graph_json, extraction, names, symbols)
     graph = json.loads(staged.graph_json)
     node = next(node for node in graph["nodes"] if "conv2d" in node["name"])
-    node["attrs"]["hash"] = "0123456789abcdef"
+    node["attrs"]["func_name"] = "0123456789abcdef"
     with pytest.raises(ModelError, match="operator 'conv2d_0' became node .*0123456789abcdef"):
-        require_match(json.dumps(graph), extraction, names)
+        require_match(json.dumps(graph), extraction, names, symbols)
     graph["nodes"].remove(node)
     with pytest.raises(ModelError, match="8 kernels for 9 operators"):
-        require_match(json.dumps(graph), extraction, names)
+        require_match(json.dumps(graph), extraction, names, symbols)
 
 
 def test_a_wrong_label_does_not_reach_the_build(nets):

@@ -6,6 +6,7 @@ writes the graph as ever, and leaves the kernel to whoever provides its symbol.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,8 @@ __all__ = ["declare_kernels", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
 """Of a function that TVM runs no kernel for."""
+NUMBER = re.compile(r"_\d+$")
+"""What TVM puts behind a name that it has given before in this process."""
 
 
 def lower_kernels(
@@ -54,14 +57,13 @@ def lower_kernels(
             if digest in known:
                 continue
             known.add(digest)
-            # TVM numbers equal names and remembers functions, but not the records they were
-            # lowered with: each one is lowered by a compiler that knows nothing.
+            # TVM remembers functions, but not the records they were lowered with.
             compiler.clear()
             lowered = compiler.lower(function, target, "default")
             if len(lowered.funcs.functions) != 1:
                 continue  # several parts that call each other keep the names they know
-            name = str(lowered.prim_fn_var.name_hint)
-            yield digest, LoweredKernel(name, lowered.funcs[lowered.prim_fn_var], digest)
+            stem = NUMBER.sub("", str(lowered.prim_fn_var.name_hint))
+            yield digest, LoweredKernel(stem, lowered.funcs[lowered.prim_fn_var], digest)
 
 
 def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:
