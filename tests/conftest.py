@@ -31,9 +31,9 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tvm_ios.cost.machine_mode import ModeWatch
 from tvm_ios.host.processor import default_lanes
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.merge_effects import View
-from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.merge_effects import View
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 
 # Both are read when TVM or the compile cache is first used, so they are set before any test module
 # is imported. A user's cache and profile database must not decide what a test sees. Workers of

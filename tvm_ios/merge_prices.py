@@ -15,7 +15,7 @@ from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.kernel_identity import UNSPLIT
 from tvm_ios.merge_surroundings import APART, MergeSurroundings, is_merge, with_slices
-from tvm_ios.runtime.merge_effects import MergeEffects
+from tvm_ios.plan.merge_effects import MergeEffects
 
 __all__ = ["KernelChoice", "MergePrices"]
 

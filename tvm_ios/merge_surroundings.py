@@ -1,6 +1,6 @@
 """What a merge stage does to the prices of the operators around it: which are paid, which saved.
 
-Between effects on the plan (:mod:`tvm_ios.runtime.merge_effects`) and prices: it says what has to
+Between effects on the plan (:mod:`tvm_ios.plan.merge_effects`) and prices: it says what has to
 be measured under which name, and measures nothing.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
-from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
 
 __all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
 

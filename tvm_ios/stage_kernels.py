@@ -19,14 +19,14 @@ from tvm_ios.cudnn_pricing import CudnnKernels, runs_by_cudnn
 from tvm_ios.host import cached_libinfo, read_clocks
 from tvm_ios.kernel_identity import UNSPLIT
 from tvm_ios.merge_surroundings import APART, COPIED, is_merge
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lanes import assign_lanes
+from tvm_ios.plan.merge_effects import View
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
 from tvm_ios.runtime.cuda_stages import CudaStageRunner
 from tvm_ios.runtime.gpu_session import GpuSession
-from tvm_ios.runtime.kernel_graph import KernelGraph
-from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.measuring import MeasuringSession, idle_lanes_help
-from tvm_ios.runtime.merge_effects import View
 from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.stage_runner import NativeStageRunner

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relay.graph_json import read_graph_json
-from tvm_ios.runtime.kernel_graph import GraphTensor
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from tvm import relay
 
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten, read_schedule, with_attributes
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 

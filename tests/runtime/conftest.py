@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ios.runtime.kernel_graph import KernelGraph
-from tvm_ios.runtime.placement import ConcatView, Placement
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.placement import ConcatView, Placement
 
 SCENARIO_S = 1200
 """Longest time for a scenario under the stand-in for CUDA."""
@@ -163,8 +163,8 @@ def exported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[BuiltModule, Path]:
     """One built module and its exported file, for two lanes."""
+    from tvm_ios.plan.lower import lower_plan
     from tvm_ios.runtime.artifact import export_artifact
-    from tvm_ios.runtime.lower import lower_plan
 
     built = build_random(seed=12, size=12, opt_level=2)
     plan = lower_plan(built.graph, place_built(built, 1), lanes=2)

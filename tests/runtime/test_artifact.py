@@ -13,10 +13,10 @@ import pytest
 import tvm
 
 from tvm_ios.errors import ArtifactError, OptionError, PlanError
+from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.artifact import export_artifact, load
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.lane_pool import usable_cores
-from tvm_ios.runtime.lower import lower_plan
 
 
 def assert_outputs(module, expected):

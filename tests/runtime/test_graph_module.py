@@ -10,10 +10,10 @@ import tvm
 from tvm.contrib import graph_executor
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.graph_json import read_graph_json
 from tvm_ios.runtime.artifact import export_artifact, load
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement
 
 
 @pytest.fixture

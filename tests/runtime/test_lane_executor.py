@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.executor import ReferenceExecutor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions, usable_cores
-from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.plan_memory import PlanMemory
 

@@ -9,9 +9,9 @@ import pytest
 
 from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.errors import CostError, ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, Tensor
 from tvm_ios.runtime import native_runtime, remote_connection, remote_kernels
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, Tensor
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_executor import RemoteExecutor

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.sample_inputs import MOST_DRAWN, sample_inputs, sample_tensor
 
 

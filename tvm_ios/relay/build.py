@@ -17,6 +17,8 @@ from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.kernels import KernelCompiler, KernelCounts, LoweredKernel, import_kernels
 from tvm_ios.kernels.cuda_source import mended_cuda_source
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.conversion import require_float32_kernels
 from tvm_ios.relay.dataflow import local_function
@@ -27,8 +29,6 @@ from tvm_ios.relay.kernels import declare_kernels, lower_kernels
 from tvm_ios.relay.pipeline import only_from_fusion
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
-from tvm_ios.runtime.kernel_graph import KernelGraph
-from tvm_ios.runtime.placement import Placement
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.data_type import named_as_arrays
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.data_type import named_as_arrays
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 
 __all__ = ["read_graph_json"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, call_failed
 from tvm_ios.runtime.cuda_errors import read_tvm_error
 from tvm_ios.runtime.cuda_native import (
@@ -11,9 +13,7 @@ from tvm_ios.runtime.cuda_native import (
     WORKSPACE_CALLS,
     Outcome,
 )
-from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.cudnn_library import Cudnn
-from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.tvm_abi import last_error_text
 
 __all__ = ["explain"]

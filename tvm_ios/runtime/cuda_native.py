@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from tvm_ios.core.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.plan.stream_order import StreamProgram
 from tvm_ios.runtime.cuda_driver import CudaDriver
-from tvm_ios.runtime.cuda_order import StreamProgram
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import address_of
 from tvm_ios.runtime.tvm_abi import TvmFunction

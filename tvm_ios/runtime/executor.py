@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
 from tvm_ios.runtime.tvm_abi import array_at
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from ctypes import c_int32, c_int64, c_void_p
 from dataclasses import dataclass, replace
 
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
 from tvm_ios.runtime.native_runtime import NativeLaunch
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
 from tvm_ios.runtime.tvm_abi import TENSOR_CODE, DLTensor
 
 __all__ = [

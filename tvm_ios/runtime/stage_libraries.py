@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tvm_ios.errors import CostError, ExecutionError
-from tvm_ios.runtime.kernel_graph import KernelGraph
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
+from tvm_ios.plan.plan import ExecutionPlan
 
 __all__ = ["LibraryStageRunner", "StageLibrary"]
 

@@ -15,11 +15,11 @@ import numpy as np
 import tvm
 
 from tvm_ios.errors import CostError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.sample_inputs import sample_tensor
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.tvm_abi import TvmFunction

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement, SliceView
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
-from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement, SliceView
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
 
 
 def expected_contents(graph: KernelGraph, placements: list[Placement]) -> list[list[object]]:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.kernel_graph import GraphOperator, KernelGraph
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import GraphOperator, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 
 __all__ = ["Aliasing", "resolve_views"]
 

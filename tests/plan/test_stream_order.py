@@ -8,15 +8,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.runtime.cuda_order import (
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import ExecutionPlan, Group, Launch, launches_before
+from tvm_ios.plan.stream_order import (
     CALLER,
     Step,
     StepKind,
     order_on_streams,
     with_timing,
 )
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import ExecutionPlan, Group, Launch, launches_before
 
 
 def plan_of(*groups):

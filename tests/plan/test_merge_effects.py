@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
-from tvm_ios.runtime.placement import ConcatView
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
+from tvm_ios.plan.placement import ConcatView
 
 A, B, C, POOL, JOIN, END = range(6)
 """Operators: three convolutions and a pooling of tensor 0, what joins some, and what reads that."""

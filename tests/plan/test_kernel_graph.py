@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 
 
 @pytest.fixture

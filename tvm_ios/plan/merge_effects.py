@@ -5,7 +5,7 @@ The slices of a merged convolution lie in the buffer of that convolution, so a c
 them and others needs its kernel. One that the merged convolution is needs none at any batch size.
 
 Nothing is guessed: the graph with the merge in it goes through the same decisions as a plan's
-(:mod:`tvm_ios.runtime.views`). No TVM here, and nothing is compiled.
+(:mod:`tvm_ios.plan.views`). No TVM here, and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.views import resolve_views
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.views import resolve_views
 
 __all__ = ["MergeEffects", "View", "merge_effects"]
 

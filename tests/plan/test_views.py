@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.kernel_graph import GraphOperator, GraphTensor, KernelGraph
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.views import resolve_views
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.views import resolve_views
 
 
 def graph(sizes, operators, outputs):

@@ -11,12 +11,12 @@ from operator import and_
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.kernel_graph import KernelGraph
-from tvm_ios.runtime.lanes import CORES, HandOver, assign_lanes
-from tvm_ios.runtime.memory import Lifetime, pack_buffers
-from tvm_ios.runtime.placement import Placement
-from tvm_ios.runtime.plan import (
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lanes import CORES, HandOver, assign_lanes
+from tvm_ios.plan.memory import Lifetime, pack_buffers
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import (
     Buffer,
     BufferKind,
     ExecutionPlan,
@@ -26,7 +26,7 @@ from tvm_ios.runtime.plan import (
     Tensor,
     launches_before,
 )
-from tvm_ios.runtime.views import Aliasing, resolve_views
+from tvm_ios.plan.views import Aliasing, resolve_views
 
 __all__ = ["lower_plan"]
 
@@ -64,7 +64,7 @@ def lower_plan(
     reuse
         False gives every buffer bytes of its own.
     hand_over
-        What it takes from one lane to another; :data:`~tvm_ios.runtime.lanes.STREAMS` on a GPU.
+        What it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
 
     Raises
     ------

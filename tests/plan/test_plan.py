@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan
 
 
 @given(seed=st.integers(0, 10**9))
