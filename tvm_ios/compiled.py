@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
@@ -278,9 +278,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     partition = cache(partial(rewrite_extraction, built.extraction, schedule))
     kernels = built.kernels
     placements: Sequence[Placement]
-    if any(
-        stage.strategy is Strategy.MERGE and len(stage.operators) > 1 for stage in schedule.stages
-    ):
+    if any(stage.is_merge for stage in schedule.stages):
         with cached_libinfo():
             kernels = ModelKernels(build(partition(), built.prepared.target, built.prepared.params))
         placements = kernels.staged.placements

@@ -10,22 +10,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
 
-__all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
+__all__ = ["APART", "COPIED", "MergeSurroundings", "with_slices"]
 
 APART = "@apart"
 """Is in the workload of an operator that is priced with its kernel, though it is a view."""
 COPIED, PIECE = "@copied", "@piece"
 """End the workload of a member of a merge stage whose slice needs a kernel, or needs none."""
-
-
-def is_merge(stage: Stage) -> bool:
-    """Whether a stage needs a kernel of its own."""
-    return stage.strategy is Strategy.MERGE and len(stage.operators) > 1
 
 
 def with_slices(graph: OperatorGraph, copied: Collection[int]) -> OperatorGraph:

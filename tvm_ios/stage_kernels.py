@@ -18,7 +18,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cudnn_pricing import CudnnKernels, runs_by_cudnn
 from tvm_ios.host import cached_libinfo, read_clocks
 from tvm_ios.kernel_identity import UNSPLIT
-from tvm_ios.merge_surroundings import APART, COPIED, is_merge
+from tvm_ios.merge_surroundings import APART, COPIED
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lanes import assign_lanes
 from tvm_ios.plan.merge_effects import View
@@ -160,7 +160,7 @@ class RelayStageRunner:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
         costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
         copies = self._rates.copies(sum(costs_ns))
-        if is_merge(stage):
+        if stage.is_merge:
             made = self._merged_library(graph, stage)
             all_by_cudnn = all(runs_by_cudnn(graph, index) for index in stage.operators)
             library = made.cudnn_library if all_by_cudnn else made.library
