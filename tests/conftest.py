@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,7 +20,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tvm_ios.cost.machine_mode import ModeWatch
 from tvm_ios.host.processor import default_lanes
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.merge_effects import View
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 
 # Both are read when TVM or the compile cache is first used, so they are set before any test module
 # is imported. A user's cache and profile database must not decide what a test sees. Workers of
@@ -383,3 +388,96 @@ def _wait_for(tracker: RpcDevice, refusal: str | None) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.2)
+
+
+# ---- Graphs of kernels, to be planned ----
+
+
+def _random_placements(
+    graph: KernelGraph, chooser: random.Random, views: Sequence[View] | None = None
+) -> list[Placement]:
+    """Any valid partition: each operator joins its predecessors' group, or a later stage."""
+    placements: list[Placement] = []
+    widths: dict[int, int] = {}
+    writer: dict[int, int] = {}
+    for index, operator in enumerate(graph.operators):
+        reads = sorted({writer[tensor] for tensor in operator.inputs if tensor in writer})
+        writer.update(dict.fromkeys(operator.outputs, index))
+        before = [placements[reader] for reader in reads]
+        last = max((placement.stage for placement in before), default=-1)
+        groups = {placement.group for placement in before if placement.stage == last}
+        if len(groups) == 1 and chooser.random() < 0.4:
+            placements.append(Placement(stage=last, group=groups.pop()))
+            continue
+        stage = last + chooser.choice((1, 1, 1, 2, 4))
+        width = widths.setdefault(stage, 0)
+        group = chooser.randrange(width + 1) if chooser.random() < 0.3 else width
+        widths[stage] = max(width, group + 1)
+        placements.append(Placement(stage=stage, group=group))
+    if views is None:
+        return placements
+    return [replace(place, view=view) for place, view in zip(placements, views, strict=True)]
+
+
+def _random_graph(chooser: random.Random) -> tuple[KernelGraph, list[Placement]]:
+    sizes: list[int] = []  # of each tensor, in float32
+    inputs: list[int] = []
+    operators: list[GraphOperator] = []
+    views: list[View] = []
+
+    def tensors(lengths: list[int]) -> tuple[int, ...]:
+        sizes.extend(lengths)
+        return tuple(range(len(sizes) - len(lengths), len(sizes)))
+
+    def add(kernel: str | None, reads: list[int], lengths: list[int], view: View = None) -> None:
+        operators.append(
+            GraphOperator(
+                name=f"n{len(inputs) + len(operators)}",
+                kernel=kernel,
+                inputs=tuple(reads),
+                outputs=tensors(lengths),
+                flatten=chooser.random() < 1 / 6,
+            )
+        )
+        views.append(view)
+
+    for _ in range(chooser.randrange(1, 3)):
+        inputs.extend(tensors([16 * chooser.randrange(1, 9)]))
+    for number in range(chooser.randrange(1, 24)):
+        kind = chooser.random()
+        recent = range(max(0, len(sizes) - 8), len(sizes))
+        reads = chooser.sample(recent, min(len(recent), chooser.randrange(1, 4)))
+        size = sizes[reads[0]]
+        if kind < 0.12:
+            add(None, reads[:1], [size])
+        elif kind < 0.3 and size >= 32:
+            begin = chooser.randrange(0, size // 2, chooser.choice((8, 16)))
+            add(f"slice{number}", reads[:1], [size // 2], SliceView(4 * begin))
+        elif kind < 0.5:
+            parts = [sizes[tensor] for tensor in reads]
+            begins = accumulate(parts[:-1], initial=0)
+            view = ConcatView(tuple(4 * begin for begin in begins))
+            add(f"concat{number}", reads, [sum(parts)], view)
+        else:
+            count = chooser.choice((1, 1, 1, 2))
+            add(f"kernel{number}", reads, [chooser.randrange(1, 200) for _ in range(count)])
+    outputs = {len(sizes) - 1, *chooser.sample(range(len(sizes)), chooser.randrange(3) % 2)}
+    graph = KernelGraph(
+        tensors=tuple(GraphTensor((1, size), "float32") for size in sizes),
+        operators=tuple(operators),
+        inputs=tuple((f"n{number}", tensor) for number, tensor in enumerate(inputs)),
+        outputs=tuple(sorted(outputs)),
+    )
+    return graph, _random_placements(graph, chooser, views)
+
+
+@pytest.fixture(scope="session")
+def placements_of() -> Callable[..., list[Placement]]:
+    """A random valid placement of the operators of a graph of kernels."""
+    return _random_placements
+
+
+@pytest.fixture(scope="session")
+def random_graph() -> Callable[[random.Random], tuple[KernelGraph, list[Placement]]]:
+    """Random graphs with reshapes, slices, concatenations, several outputs and heads."""
+    return _random_graph

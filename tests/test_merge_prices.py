@@ -17,7 +17,7 @@ from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.merge_surroundings import COPIED, MergeSurroundings, is_merge, with_slices
+from tvm_ios.merge_surroundings import COPIED, MergeSurroundings, with_slices
 from tvm_ios.models import squeezenet
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.search.baselines import sequential_schedule
@@ -293,9 +293,3 @@ def test_the_slices_are_in_the_name_of_a_merge():
     assert len({o.workload for o in (*graph.operators, *marked.operators)}) > len(
         {o.workload for o in graph.operators}
     )
-
-
-def test_one_operator_is_no_merge():
-    assert not is_merge(Stage(((1,),), Strategy.MERGE))
-    assert not is_merge(Stage(((1,), (2,))))
-    assert is_merge(Stage(((1,), (2,)), Strategy.MERGE))

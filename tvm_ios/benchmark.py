@@ -14,7 +14,6 @@ from pathlib import Path
 
 import tvm
 
-from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.errors import ArtifactError
 from tvm_ios.evaluation import (
@@ -204,10 +203,7 @@ def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> Benchm
         "kept": found.kept,
         "operators": len(ios.graph),
         "stages": len(ios.schedule.stages),
-        "merged stages": sum(
-            stage.strategy is Strategy.MERGE and len(stage.groups) > 1
-            for stage in ios.schedule.stages
-        ),
+        "merged stages": sum(stage.is_merge for stage in ios.schedule.stages),
         "stages possible": search.distinct_stages,
         "stages priced": search.priced,
         "predicted ms": f"{search.latency_ns / 1e6:.4f}",

@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.plan.lanes import CORES, STREAMS
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay import (
     Extraction,
     PreparedModule,
@@ -43,12 +48,7 @@ from tvm_ios.runtime.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
-from tvm_ios.runtime.lanes import CORES, STREAMS
-from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.placement import Placement
-from tvm_ios.runtime.plan import ExecutionPlan
-from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.targets import require_known_target
 from tvm_ios.tune_report import TuneReport
 
@@ -282,9 +282,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     partition = cache(partial(rewrite_extraction, built.extraction, schedule))
     kernels = built.kernels
     placements: Sequence[Placement]
-    if any(
-        stage.strategy is Strategy.MERGE and len(stage.operators) > 1 for stage in schedule.stages
-    ):
+    if any(stage.is_merge for stage in schedule.stages):
         with cached_libinfo():
             kernels = ModelKernels(
                 build(
@@ -363,7 +361,7 @@ def _plan(
         calls = staged.extraction.calls
         placements = with_cudnn_calls(placements, calls, names, offload, chosen)
     plan = lower_plan(
-        staged.graph_json,
+        staged.graph,
         placements,
         lanes=lanes,
         operator_names=names,

@@ -24,12 +24,12 @@ from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor, ask_for_threads
-from tvm_ios.runtime.trace import TraceEvent
 from tvm_ios.scheduling import (
     choose,
     find_schedules,

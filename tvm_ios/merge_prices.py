@@ -14,8 +14,8 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.kernel_identity import UNSPLIT
-from tvm_ios.merge_surroundings import APART, MergeSurroundings, is_merge, with_slices
-from tvm_ios.runtime.merge_effects import MergeEffects
+from tvm_ios.merge_surroundings import APART, MergeSurroundings, with_slices
+from tvm_ios.plan.merge_effects import MergeEffects
 
 __all__ = ["KernelChoice", "MergePrices"]
 
@@ -99,10 +99,10 @@ class MergePrices:
         price_ns
             The price of this stage.
         """
-        if not is_merge(stage) and len(stage.operators) > 1:
+        if not stage.is_merge and len(stage.operators) > 1:
             return price_ns  # only merges are cheaper by what is around them
         wholes = self._surroundings.could_be_whole(stage.operators[0])
-        if not is_merge(stage):
+        if not stage.is_merge:
             return price_ns - self._kernels_ns(kernels.chosen, wholes)
         if wholes and self._effects(stage).copied:
             return 0
@@ -117,7 +117,7 @@ class MergePrices:
 
     def _can_use_cudnn(self, stage: Stage) -> bool:
         """What computes each member computes all."""
-        return is_merge(stage) and self._able >= set(stage.operators)
+        return stage.is_merge and self._able >= set(stage.operators)
 
     def _around_ns(self, kernels: KernelChoice, stage: Stage) -> int:
         """What a merge stage adds to the prices of other operators."""

@@ -1,6 +1,6 @@
 """What a merge stage does to the prices of the operators around it: which are paid, which saved.
 
-Between effects on the plan (:mod:`tvm_ios.runtime.merge_effects`) and prices: it says what has to
+Between effects on the plan (:mod:`tvm_ios.plan.merge_effects`) and prices: it says what has to
 be measured under which name, and measures nothing.
 """
 
@@ -10,23 +10,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
-from tvm_ios.runtime.graph_json import read_graph_json
-from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
 
-__all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
+__all__ = ["APART", "COPIED", "MergeSurroundings", "with_slices"]
 
 APART = "@apart"
 """Is in the workload of an operator that is priced with its kernel, though it is a view."""
 COPIED, PIECE = "@copied", "@piece"
 """End the workload of a member of a merge stage whose slice needs a kernel, or needs none."""
-
-
-def is_merge(stage: Stage) -> bool:
-    """Whether a stage needs a kernel of its own."""
-    return stage.strategy is Strategy.MERGE and len(stage.operators) > 1
 
 
 def with_slices(graph: OperatorGraph, copied: Collection[int]) -> OperatorGraph:
@@ -51,7 +44,7 @@ class MergeSurroundings:
 
     def __init__(self, staged: StagedBuild) -> None:
         self._extraction = staged.extraction
-        self._graph = read_graph_json(staged.graph_json)
+        self._graph = staged.graph
         self._views = [placement.view for placement in staged.placements]
         self._known: dict[tuple[int, ...], MergeEffects] = {}
 

@@ -24,7 +24,6 @@ from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo, processor_name
 from tvm_ios.kernel_identity import with_kernel_identity, without_help
 from tvm_ios.merge_prices import KernelChoice, MergePrices
-from tvm_ios.merge_surroundings import is_merge
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import PreparedModule
@@ -152,7 +151,7 @@ class KernelPrices:
         """The schedule with what was found of single operators."""
         cudnn = self.cudnn
         if cudnn is not None:
-            alone = {i for s in schedule.stages if not is_merge(s) for i in s.operators}
+            alone = {i for s in schedule.stages if not s.is_merge for i in s.operators}
             merged = {
                 index
                 for stage in schedule.stages
@@ -178,9 +177,9 @@ class KernelPrices:
                 f"kernels were built for ({self.graph.fingerprint()}); build and price the same "
                 "module"
             )
-        plain = [stage for stage in stages if not is_merge(stage)]
+        plain = [stage for stage in stages if not stage.is_merge]
         prices = dict(zip(plain, self._measured.price(self._kernels.chosen, plain), strict=True))
-        merges = [stage for stage in stages if is_merge(stage)]
+        merges = [stage for stage in stages if stage.is_merge]
         prices |= self._merges.price(self._kernels, merges)
         return [prices[stage] for stage in stages]
 

@@ -6,7 +6,6 @@ merge stage needs a kernel the module does not have: it is built when it is firs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,15 +18,15 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cudnn_pricing import CudnnKernels, runs_by_cudnn
 from tvm_ios.host import cached_libinfo, read_clocks
 from tvm_ios.kernel_identity import UNSPLIT
-from tvm_ios.merge_surroundings import APART, COPIED, is_merge
+from tvm_ios.merge_surroundings import APART, COPIED
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lanes import assign_lanes
+from tvm_ios.plan.merge_effects import View
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
 from tvm_ios.runtime.cuda_stages import CudaStageRunner
 from tvm_ios.runtime.gpu_session import GpuSession
-from tvm_ios.runtime.graph_json import operator_alone
-from tvm_ios.runtime.lanes import assign_lanes
 from tvm_ios.runtime.measuring import MeasuringSession, idle_lanes_help
-from tvm_ios.runtime.merge_effects import View
 from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.stage_runner import NativeStageRunner
@@ -161,7 +160,7 @@ class RelayStageRunner:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
         costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
         copies = self._rates.copies(sum(costs_ns))
-        if is_merge(stage):
+        if stage.is_merge:
             made = self._merged_library(graph, stage)
             all_by_cudnn = all(runs_by_cudnn(graph, index) for index in stage.operators)
             library = made.cudnn_library if all_by_cudnn else made.library
@@ -198,8 +197,8 @@ class RelayStageRunner:
             return self._base_library, index
         if index not in self._apart:
             kernels = self.built.kernels
-            graph_json = operator_alone(kernels.staged.graph_json, index)
-            self._apart[index] = self._add(kernels, graph_json, [None])
+            alone = kernels.staged.graph.alone(index)
+            self._apart[index] = self._add(kernels, alone, [None])
         return self._apart[index], 0
 
     def _merged_library(self, graph: OperatorGraph, stage: Stage) -> _Merged:
@@ -221,7 +220,8 @@ class RelayStageRunner:
                 None if graph.operators[member].workload.endswith(COPIED) else slice_.view
                 for member, slice_ in zip(sliced, slices, strict=True)
             ]
-            library = self._add(merged, _without_outputs(merged.staged.graph_json), views)
+            # Inside a network the slices of the merged convolution are views; outputs cannot be.
+            library = self._add(merged, merged.staged.graph.without_outputs(), views)
             cudnn_library = library
             if self.cudnn is not None:
                 cudnn_library, _ = self.cudnn.add(library, merged.staged.extraction.calls)
@@ -242,7 +242,7 @@ class RelayStageRunner:
     def _add(
         self,
         kernels: ModelKernels,
-        graph_json: str | None = None,
+        graph: KernelGraph | None = None,
         views: Sequence[View] | None = None,
     ) -> int:
         staged = kernels.staged
@@ -251,14 +251,4 @@ class RelayStageRunner:
         path = kernels.path
         if isinstance(self.session, RemoteSession):
             path = self.session.export(staged.factory)
-        return self._native.add_library(path, graph_json or staged.graph_json, staged.params, views)
-
-
-def _without_outputs(graph_json: str) -> str:
-    """The graph of a merged stage with its input for an output.
-
-    Inside a network the slices of the merged convolution are views, which outputs cannot be.
-    """
-    graph = json.loads(graph_json)
-    graph["heads"] = [[graph["arg_nodes"][0], 0, 0]]
-    return json.dumps(graph)
+        return self._native.add_library(path, graph or staged.graph, staged.params, views)

@@ -9,7 +9,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.core.merge_rule import count_padded_kernels
-from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.search.result import SearchResult
@@ -93,7 +92,7 @@ class TuneReport:
     ) -> TuneReport:
         """Gather the facts of a tuning that kept ``model``."""
         wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
-        merged = [stage for stage in wide if stage.strategy is Strategy.MERGE]
+        merged = [stage for stage in wide if stage.is_merge]
         operators = model.graph.operators
         padded = [
             count_padded_kernels([operators[index].convolution for index in stage.operators])

@@ -186,3 +186,9 @@ def test_another_graph_is_refused():
     replace(SCHEDULE, graph_fingerprint=graph.fingerprint()).require_graph(graph)
     with pytest.raises(ScheduleError, match="'net'.*does not fit graph 'g'.*search again"):
         SCHEDULE.require_graph(graph)
+
+
+def test_a_merge_is_of_several_operators():
+    assert Stage(((1,), (2,)), Strategy.MERGE).is_merge
+    assert not Stage(((1,),), Strategy.MERGE).is_merge
+    assert not Stage(((1,), (2,))).is_merge

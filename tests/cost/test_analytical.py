@@ -11,10 +11,10 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.analytical import AnalyticalGpuCost, Kernels, Launching
 from tvm_ios.cost.gpu import GPU
 from tvm_ios.cost.gpu_work import KernelWork
+from tvm_ios.cost.protocol import DescribedModel, LowerBoundModel
 from tvm_ios.errors import CostError, OptionError, ScheduleError
 from tvm_ios.search.baselines import make_schedule, sequential_schedule
-from tvm_ios.search.ios import DescribedModel, search_ios
-from tvm_ios.search.lazy import LowerBoundModel
+from tvm_ios.search.ios import search_ios
 
 CONV = Convolution(
     operand="stem",

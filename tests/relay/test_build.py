@@ -11,12 +11,11 @@ from tvm.ir.instrument import PassTimingInstrument
 
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build, placements_for, require_match
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.runtime.graph_json import read_graph_json
-from tvm_ios.runtime.placement import SliceView
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
 
 
@@ -135,9 +134,7 @@ def test_a_graph_that_does_not_match_is_refused(nets, staged):
     names = staged.operator_names
     symbols = {
         kernel_digest(call.op): operator.kernel
-        for call, operator in zip(
-            extraction.calls, read_graph_json(staged.graph_json).operators, strict=True
-        )
+        for call, operator in zip(extraction.calls, staged.graph.operators, strict=True)
         if operator.kernel is not None
     }
     require_match(staged.graph_json, extraction, names, symbols)

@@ -15,6 +15,8 @@ from tvm.contrib import graph_executor
 import tvm_ios
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED, Conversion
@@ -22,8 +24,6 @@ from tvm_ios.relay.extract import extract
 from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.search.baselines import sequential_schedule
 
 NHWC = Conversion(desired_layout="NHWC")
@@ -164,7 +164,7 @@ def test_merged_convolutions_are_right(nets, conversion):
     staged = build(partitioned, TARGET)
     (actual,) = nets.run(staged.factory, image())
     assert error_of(actual) < TOLERANCES[conversion]
-    plan = lower_plan(staged.graph_json, staged.placements, lanes=2)
+    plan = lower_plan(staged.graph, staged.placements, lanes=2)
     verify_plan(plan)
     assert not any("slice" in name or name == "concatenate_1" for name in staged.operator_names)
 
@@ -270,7 +270,7 @@ def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
     for module in (converted.module, rewrite(extraction.module, merged(extraction))):
         staged = build(module, GPU)
         staged.factory.get_lib().export_library(str(tmp_path / "kernels.so"))
-        verify_plan(lower_plan(staged.graph_json, staged.placements, lanes=2))
+        verify_plan(lower_plan(staged.graph, staged.placements, lanes=2))
     with tvm_pipeline():
         on_tensor_cores = [
             kernel.stem

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tvm import relay
 
+from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.cudnn_calls import match_cudnn_call, with_cudnn_calls
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.cudnn_convolution import CudnnOffload
-from tvm_ios.runtime.placement import Placement
 
 DATA = (2, 12, 9, 7)
 

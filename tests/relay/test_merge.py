@@ -11,13 +11,13 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import ScheduleError
+from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build
 from tvm_ios.relay.conversion import AS_IT_IS, Conversion
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.runtime.placement import SliceView
 
 CASES = {
     "1x1 and 3x3": [((1, 1), (0, 0)), ((3, 3), (1, 1))],

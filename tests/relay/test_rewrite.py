@@ -9,14 +9,13 @@ from tvm import relay
 
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten, read_schedule, with_attributes
-from tvm_ios.runtime.graph_json import read_graph_json
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
@@ -95,7 +94,7 @@ def test_plain_tvm_runs_the_module(nets, partitioned, name):
 def test_equal_kernels_are_still_compiled_once(nets, partitioned):
     _, module = partitioned["groups"]
     base, staged = (
-        [operator.kernel for operator in read_graph_json(built.graph_json).operators]
+        [operator.kernel for operator in built.graph.operators]
         for built in (build(nets.prepared().module, nets.target), build(module, nets.target))
     )
     assert len(set(staged)) == len(set(base)) < len(base)
@@ -174,7 +173,7 @@ def test_the_merged_convolution_is_the_concatenation(nets, batch):
     staged = build(partitioned, nets.target)
     for outputs in (nets.stock(partitioned, None, data), nets.run(staged.factory, data)):
         np.testing.assert_allclose(outputs[0], expected, rtol=1e-4, atol=1e-5)
-    plan = lower_plan(staged.graph_json, staged.placements, lanes=2)
+    plan = lower_plan(staged.graph, staged.placements, lanes=2)
     verify_plan(plan)
     assert len(plan.launches) == len(extraction.calls) - 2
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tvm import relay
 
+from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.views import view_of
-from tvm_ios.runtime.placement import ConcatView, SliceView
 
 
 def slice_of(nets, shape, **attributes):

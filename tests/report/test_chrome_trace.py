@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.chrome_trace import chrome_trace, write_chrome_trace
-from tvm_ios.runtime.trace import TraceEvent
 
 EVENTS = [
     TraceEvent(operator="add", stage=1, group=0, lane=1, start_ns=2500, end_ns=4000),

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,125 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.placement import ConcatView, Placement
 
 SCENARIO_S = 1200
 """Longest time for a scenario under the stand-in for CUDA."""
-RandomJson = Callable[[random.Random], "tuple[str, list[Placement]]"]
-
-
-def _random_placements(
-    predecessors: Sequence[Sequence[int]], chooser: random.Random
-) -> list[Placement]:
-    """Any valid partition: each operator joins its predecessors' group, or a later stage."""
-    placements: list[Placement] = []
-    widths: dict[int, int] = {}
-    for reads in predecessors:
-        before = [placements[index] for index in reads]
-        last = max((placement.stage for placement in before), default=-1)
-        groups = {placement.group for placement in before if placement.stage == last}
-        if len(groups) == 1 and chooser.random() < 0.4:
-            placements.append(Placement(stage=last, group=groups.pop()))
-            continue
-        stage = last + chooser.choice((1, 1, 1, 2, 4))
-        width = widths.setdefault(stage, 0)
-        group = chooser.randrange(width + 1) if chooser.random() < 0.3 else width
-        widths[stage] = max(width, group + 1)
-        placements.append(Placement(stage=stage, group=group))
-    return placements
-
-
-def _with_views(
-    placements: Sequence[Placement], views: Sequence[SliceView | ConcatView | None]
-) -> list[Placement]:
-    return [
-        Placement(stage=placement.stage, group=placement.group, view=view)
-        for placement, view in zip(placements, views, strict=True)
-    ]
-
-
-def _operator_predecessors(graph: dict[str, Any]) -> list[list[int]]:
-    number: dict[int, int] = {}
-    rows = []
-    for node_number, node in enumerate(graph["nodes"]):
-        if node["op"] == "tvm_op":
-            rows.append(sorted({number[e[0]] for e in node["inputs"] if e[0] in number}))
-            number[node_number] = len(number)
-    return rows
-
-
-@pytest.fixture(scope="session")
-def placements_of() -> Callable[[str, random.Random], list[Placement]]:
-    """A random valid placement of the operators of a graph JSON."""
-
-    def make(graph_json: str, chooser: random.Random) -> list[Placement]:
-        return _random_placements(_operator_predecessors(json.loads(graph_json)), chooser)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def random_json() -> RandomJson:
-    """Random graph JSON with reshapes, slices, concatenations, several outputs and heads."""
-
-    def make(chooser: random.Random) -> tuple[str, list[Placement]]:
-        nodes: list[dict[str, Any]] = []
-        shapes: list[list[int]] = []
-        row = [0]
-        views: list[SliceView | ConcatView | None] = []
-        entries: list[tuple[int, int]] = []
-
-        def add(op: str, inputs: list[int], outputs: list[int], kernel: str = "") -> None:
-            number = len(nodes)
-            attrs = {
-                "func_name": kernel,
-                "num_outputs": str(len(outputs)),
-                "num_inputs": str(len(inputs)),
-                "flatten_data": chooser.choice("000001"),
-            }
-            node = {"op": op, "name": f"n{number}", "inputs": [[*entries[i], 0] for i in inputs]}
-            nodes.append(node | ({"attrs": attrs} if op == "tvm_op" else {}))
-            entries.extend((number, index) for index in range(len(outputs)))
-            shapes.extend([1, size] for size in outputs)
-            row.append(len(entries))
-
-        for _ in range(chooser.randrange(1, 3)):
-            add("null", [], [16 * chooser.randrange(1, 9)])
-        for number in range(chooser.randrange(1, 24)):
-            kind = chooser.random()
-            recent = range(max(0, len(entries) - 8), len(entries))
-            reads = chooser.sample(recent, min(len(recent), chooser.randrange(1, 4)))
-            if kind < 0.12:
-                add("tvm_op", reads[:1], [shapes[reads[0]][1]], "__nop")
-                views.append(None)
-            elif kind < 0.3 and shapes[reads[0]][1] >= 32:
-                begin = chooser.randrange(0, shapes[reads[0]][1] // 2, chooser.choice((8, 16)))
-                add("tvm_op", reads[:1], [shapes[reads[0]][1] // 2], f"slice{number}")
-                views.append(SliceView(4 * begin))
-            elif kind < 0.5:
-                sizes = [shapes[index][1] for index in reads]
-                offsets = tuple(4 * sum(sizes[:index]) for index in range(len(sizes)))
-                add("tvm_op", reads, [sum(sizes)], f"concat{number}")
-                views.append(ConcatView(offsets))
-            else:
-                sizes = [chooser.randrange(1, 200) for _ in range(chooser.choice((1, 1, 1, 2)))]
-                add("tvm_op", reads, sizes, f"kernel{number}")
-                views.append(None)
-        heads = {len(entries) - 1, *chooser.sample(range(len(entries)), chooser.randrange(3) % 2)}
-        graph = {
-            "nodes": nodes,
-            "arg_nodes": [n for n, node in enumerate(nodes) if node["op"] == "null"],
-            "heads": [[*entries[head], 0] for head in sorted(heads)],
-            "attrs": {
-                "shape": ["list_shape", shapes],
-                "dltype": ["list_str", ["float32"] * len(shapes)],
-            },
-            "node_row_ptr": row,
-        }
-        placements = _random_placements(_operator_predecessors(graph), chooser)
-        return json.dumps(graph), _with_views(placements, views)
-
-    return make
 
 
 @dataclass(frozen=True)
@@ -147,6 +33,7 @@ class BuiltModule:
 
     factory: Any
     graph_json: str
+    graph: KernelGraph
     input: np.ndarray
     expected: list[np.ndarray]
     views: tuple[ConcatView | None, ...]
@@ -230,6 +117,7 @@ def _build(
     from tvm.contrib import graph_executor
 
     from tvm_ios.host import host_target
+    from tvm_ios.relay.graph_json import read_graph_json
 
     module, params = _random_relay(seed, size)
     factory = reference_build(module, params, f"{host_target()} -opt-level=0", opt_level=opt_level)
@@ -240,6 +128,7 @@ def _build(
     return BuiltModule(
         factory=factory,
         graph_json=graph_json,
+        graph=read_graph_json(graph_json),
         input=data,
         expected=[stock.get_output(i).numpy() for i in range(stock.get_num_outputs())],
         views=_concat_views(json.loads(graph_json)),
@@ -257,13 +146,12 @@ def build_random(reference_build: Callable[..., Any]) -> Callable[..., BuiltModu
 
 @pytest.fixture(scope="session")
 def place_built(
-    placements_of: Callable[[str, random.Random], list[Placement]],
+    placements_of: Callable[..., list[Placement]],
 ) -> Callable[[BuiltModule, int], list[Placement]]:
     """A random valid placement of a built module, views included."""
 
     def place(built: BuiltModule, seed: int) -> list[Placement]:
-        placements = placements_of(built.graph_json, random.Random(seed))
-        return _with_views(placements, built.views)
+        return placements_of(built.graph, random.Random(seed), built.views)
 
     return place
 
@@ -275,11 +163,11 @@ def exported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[BuiltModule, Path]:
     """One built module and its exported file, for two lanes."""
+    from tvm_ios.plan.lower import lower_plan
     from tvm_ios.runtime.artifact import export_artifact
-    from tvm_ios.runtime.lower import lower_plan
 
     built = build_random(seed=12, size=12, opt_level=2)
-    plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
+    plan = lower_plan(built.graph, place_built(built, 1), lanes=2)
     path = tmp_path_factory.mktemp("artifact") / "model.so"
     export_artifact(built.factory, plan, path)
     return built, path

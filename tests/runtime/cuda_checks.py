@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cuda_record
 
-from tvm_ios.runtime.plan import launches_before
+from tvm_ios.plan.plan import launches_before
 
 KINDS = ("streams", "events", "graphs", "executables", "allocations", "contexts", "held")
 

@@ -30,8 +30,8 @@ from cuda_model import Model, network
 import tvm_ios.front_door
 import tvm_ios.pricing
 from tvm_ios.errors import TvmIosError
-from tvm_ios.runtime.cuda_order import StepKind
-from tvm_ios.runtime.plan import launches_before
+from tvm_ios.plan.plan import launches_before
+from tvm_ios.plan.stream_order import StepKind
 
 
 def streams(folder, lanes):

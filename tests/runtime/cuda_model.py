@@ -14,11 +14,11 @@ import numpy as np
 import tvm
 
 from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.plan import ExecutionPlan
 
 
 def build(model, folder):
@@ -27,9 +27,9 @@ def build(model, folder):
 
     from tvm_ios.core.c_compiler import compile_object
     from tvm_ios.host import cached_libinfo
+    from tvm_ios.plan.lower import lower_plan
     from tvm_ios.relay import build as build_module
     from tvm_ios.relay import placements_for, prepare
-    from tvm_ios.runtime.lower import lower_plan
     from tvm_ios.search.baselines import greedy_schedule
 
     sources = []
@@ -60,7 +60,7 @@ def build(model, folder):
     placements = placements_for(built.extraction, greedy_schedule(built.extraction.graph))
     for lanes in range(1, 5):
         names = built.operator_names
-        plan = lower_plan(built.graph_json, placements, lanes=lanes, operator_names=names)
+        plan = lower_plan(built.graph, placements, lanes=lanes, operator_names=names)
         (folder / f"plan{lanes}.json").write_text(plan.to_json())
     return {}
 

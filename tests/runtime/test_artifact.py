@@ -13,10 +13,10 @@ import pytest
 import tvm
 
 from tvm_ios.errors import ArtifactError, OptionError, PlanError
+from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.artifact import export_artifact, load
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.lane_pool import usable_cores
-from tvm_ios.runtime.lower import lower_plan
 
 
 def assert_outputs(module, expected):
@@ -43,7 +43,7 @@ def test_a_file_exported_again_is_loaded_anew(build_random, place_built, tmp_pat
     loaded = []
     for seed in (12, 9):
         built = build_random(seed=seed, size=12, opt_level=2)
-        plan = lower_plan(built.graph_json, place_built(built, 0), lanes=1)
+        plan = lower_plan(built.graph, place_built(built, 0), lanes=1)
         export_artifact(built.factory, plan, path)
         loaded.append((built, load(path)))
     for built, module in loaded:
@@ -158,7 +158,7 @@ def test_only_the_cpu_is_offered(exported):
 
 def test_a_broken_plan_is_not_exported(build_random, place_built, tmp_path):
     built = build_random(seed=12, size=12, opt_level=2)
-    plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
+    plan = lower_plan(built.graph, place_built(built, 1), lanes=2)
     broken = replace(plan, arena_bytes=0)
     with pytest.raises(PlanError, match="rule 2"):
         export_artifact(built.factory, broken, tmp_path / "model.so")
@@ -167,7 +167,7 @@ def test_a_broken_plan_is_not_exported(build_random, place_built, tmp_path):
 
 def test_a_folder_that_is_not_there_is_named(build_random, place_built, tmp_path):
     built = build_random(seed=12, size=12, opt_level=2)
-    plan = lower_plan(built.graph_json, place_built(built, 1), lanes=2)
+    plan = lower_plan(built.graph, place_built(built, 1), lanes=2)
     with pytest.raises(ArtifactError, match="cannot be exported"):
         export_artifact(built.factory, plan, tmp_path / "none" / "model.so")
 

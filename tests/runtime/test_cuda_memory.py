@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, PlanInput, Tensor
 from tvm_ios.runtime.cuda_memory import describe_bytes
-from tvm_ios.runtime.plan import Buffer, BufferKind, ExecutionPlan, PlanInput, Tensor
 
 
 def test_bytes_are_told_by_what_they_are_for():

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.cuda_stages import stage_plan
-from tvm_ios.runtime.plan import ExecutionPlan, Launch
 
 KERNEL_NS, VIEW_NS = 1000, 1
 

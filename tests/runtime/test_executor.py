@@ -7,13 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.executor import random_order
-from tvm_ios.runtime.lower import lower_plan
 
 
 @given(seed=st.integers(0, 10**9))
-def test_random_orders_keep_dependencies(random_json, seed):
-    plan = lower_plan(*random_json(random.Random(seed)), lanes=1)
+def test_random_orders_keep_dependencies(random_graph, seed):
+    plan = lower_plan(*random_graph(random.Random(seed)), lanes=1)
     order = random_order(plan, seed)
     assert sorted(order) == list(range(len(plan.launches)))
     position = {launch: index for index, launch in enumerate(order)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.plan.plan import PLAN_VERSION
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.identity import ArtifactIdentity
-from tvm_ios.runtime.plan import PLAN_VERSION
 
 IDENTITY = ArtifactIdentity(
     plan_version=PLAN_VERSION,

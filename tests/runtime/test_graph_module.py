@@ -10,10 +10,10 @@ import tvm
 from tvm.contrib import graph_executor
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.relay.graph_json import read_graph_json
 from tvm_ios.runtime.artifact import export_artifact, load
-from tvm_ios.runtime.graph_json import read_graph_json
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement
 
 
 @pytest.fixture
@@ -322,11 +322,10 @@ def odd_types(tmp_path_factory):
     module = tvm.IRModule.from_expr(relay.Function([data, count, flag, value], ends))
     with tvm.transform.PassContext(opt_level=3):
         factory = relay.build(module, "llvm")
-    graph_json = factory.get_graph_json()
-    operators = len(read_graph_json(graph_json).operators)
-    placements = [Placement(stage=index, group=0) for index in range(operators)]
+    graph = read_graph_json(factory.get_graph_json())
+    placements = [Placement(stage=index, group=0) for index in range(len(graph.operators))]
     path = tmp_path_factory.mktemp("odd") / "model.so"
-    export_artifact(factory, lower_plan(graph_json, placements, lanes=2), path)
+    export_artifact(factory, lower_plan(graph, placements, lanes=2), path)
     return path
 
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.plan.plan import PLAN_VERSION
 from tvm_ios.runtime.identity import (
     ArtifactIdentity,
     Processor,
     needed_features,
     read_processor,
 )
-from tvm_ios.runtime.plan import PLAN_VERSION
 
 HERE = Processor(architecture="x86_64", model="vendor_id A", features=frozenset({"avx2", "fma"}))
 

@@ -7,8 +7,8 @@ import pytest
 import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import Tensor
 from tvm_ios.runtime.input_value import input_value
-from tvm_ios.runtime.plan import Tensor
 
 
 def tensor(dtype, shape=(2, 2)):

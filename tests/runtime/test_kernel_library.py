@@ -7,12 +7,12 @@ import ctypes
 import numpy as np
 import pytest
 import tvm
-from tvm._ffi.base import _LIB
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.native_runtime import NativeLaunch, address_of, shared_runtime
+from tvm_ios.runtime.native_runtime import NativeLaunch, shared_runtime
+from tvm_ios.runtime.tvm_abi import TvmFunction
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_packed_functions_run_on_lanes():
     arguments = (ctypes.c_void_p * 1)(ctypes.cast(array.handle, ctypes.c_void_p))
     codes = (ctypes.c_int32 * 1)(7)
     runtime = shared_runtime()
-    runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
+    runtime.set_func_call(TvmFunction.CALL_PACKED.address)
     launch = NativeLaunch(
         kernel=runtime.call_packed,
         arguments=ctypes.addressof(arguments),
@@ -68,7 +68,7 @@ def test_packed_functions_run_on_lanes():
         resource=ctypes.cast(function.handle, ctypes.c_void_p),
         num_arguments=1,
     )
-    pool = LanePool(runtime, 1, get_last_error=address_of(_LIB, "TVMGetLastError"))
+    pool = LanePool(runtime, 1, get_last_error=TvmFunction.LAST_ERROR.address)
     program = pool.program([[ctypes.addressof(launch)]], [()])
     pool.run(program)
     assert seen == [6.0]

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.executor import ReferenceExecutor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions, usable_cores
-from tvm_ios.runtime.lower import lower_plan
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.plan_memory import PlanMemory
 
@@ -69,7 +69,7 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     built, library = load_built(seed, size, opt_level)
     chooser = random.Random(schedule)
     lanes = chooser.choice((1, 2, 2, 3, 4))
-    plan = lower_plan(built.graph_json, place_built(built, schedule), lanes=lanes)
+    plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
     memory = memory_for(plan, built)
     executor = LaneExecutor(
         plan,
@@ -113,7 +113,7 @@ def test_bit_equal_to_stock_on_many_graphs(load_built, place_built, seed, size, 
 def small(load_built, place_built):
     """A loaded module, its plan for two lanes, and its memory."""
     built, library = load_built(_QUICK[2], 12, 2)
-    plan = lower_plan(built.graph_json, place_built(built, 5), lanes=2)
+    plan = lower_plan(built.graph, place_built(built, 5), lanes=2)
     return built, library, plan, memory_for(plan, built)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.errors import CostError, ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, Tensor
 from tvm_ios.runtime import native_runtime, remote_connection, remote_kernels
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, Tensor
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_executor import RemoteExecutor
@@ -76,7 +76,7 @@ def test_every_bit_is_that_of_a_local_run(
     params = built.factory.get_params()
     kernels = RemoteKernels(connection, tmp_path / "model.so", params)
     for schedule in range(3):
-        plan = lower_plan(built.graph_json, place_built(built, schedule), lanes=lanes)
+        plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
         with RemoteExecutor(plan, kernels) as executor:
             assert executor.time_ns(3) > 0  # with numbers that are made up
             for name, value in {**params, "data": built.input}.items():
@@ -144,7 +144,7 @@ def test_inputs_that_do_not_fit_are_named(build_random, place_built, connection,
     built = build_random(seed=9, size=12, opt_level=2)
     built.factory.export_library(str(tmp_path / "model.so"))
     kernels = RemoteKernels(connection, tmp_path / "model.so", {})
-    plan = lower_plan(built.graph_json, place_built(built, 0), lanes=1)
+    plan = lower_plan(built.graph, place_built(built, 0), lanes=1)
     with RemoteExecutor(plan, kernels) as executor:
         with pytest.raises(
             ExecutionError, match=r"'data' is float32\(1, 16, 8, 8\), but float64\(3,\)"

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import numpy as np
 import pytest
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.sample_inputs import MOST_DRAWN, sample_inputs, sample_tensor
 
 
 def plan_of(**dtypes: str) -> ExecutionPlan:
     """One operator that reads inputs of these names and data types."""
     count = len(dtypes)
-    nodes = [{"op": "null", "name": name, "inputs": []} for name in dtypes]
-    attrs = {"func_name": "f", "num_outputs": "1", "num_inputs": str(count)}
-    reads = [[number, 0, 0] for number in range(count)]
-    nodes.append({"op": "tvm_op", "name": "o", "attrs": attrs, "inputs": reads})
-    graph = {
-        "nodes": nodes,
-        "arg_nodes": list(range(count)),
-        "heads": [[count, 0, 0]],
-        "attrs": {
-            "shape": ["list_shape", [[2, 300]] * (count + 1)],
-            "dltype": ["list_str", [*dtypes.values(), "float32"]],
-        },
-        "node_row_ptr": list(range(count + 2)),
-    }
-    return lower_plan(json.dumps(graph), [Placement(stage=0, group=0)], lanes=1)
+    kernel = GraphOperator(
+        name="o", kernel="f", inputs=tuple(range(count)), outputs=(count,), flatten=False
+    )
+    graph = KernelGraph(
+        tensors=tuple(GraphTensor((2, 300), dtype) for dtype in (*dtypes.values(), "float32")),
+        operators=(kernel,),
+        inputs=tuple((name, number) for number, name in enumerate(dtypes)),
+        outputs=(count,),
+    )
+    return lower_plan(graph, [Placement(stage=0, group=0)], lanes=1)
 
 
 def test_every_input_but_the_parameters_gets_a_value():
@@ -44,7 +39,7 @@ def test_every_input_but_the_parameters_gets_a_value():
 
 
 def test_floats_are_standard_normal_and_integers_zero():
-    values = sample_inputs(plan_of(data="float32", index="int64", flag="uint1"), ())
+    values = sample_inputs(plan_of(data="float32", index="int64", flag="bool"), ())
     assert abs(values["data"].mean()) < 0.3
     assert 0.7 < values["data"].std() < 1.3
     assert np.abs(values["data"]).min() > np.finfo("float32").tiny
@@ -66,8 +61,8 @@ def test_equal_seeds_give_equal_values(seed):
     assert (sample_inputs(plan, (), seed=seed + 1)["data"] != first).any()
 
 
-def test_values_fit_any_plan(random_json):
-    plan = lower_plan(*random_json(random.Random(1)), lanes=1)
+def test_values_fit_any_plan(random_graph):
+    plan = lower_plan(*random_graph(random.Random(1)), lanes=1)
     values = sample_inputs(plan, ())
     for entry in plan.inputs:
         assert values[entry.name].shape == tuple(plan.tensors[entry.tensor].shape)

@@ -16,9 +16,15 @@ from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
-from tvm_ios.search.chains import ChainPrices, contract_chains
+from tvm_ios.search.block_graph import make_block_graph
+from tvm_ios.search.chains import contract_chains
+from tvm_ios.search.exhaustive import solve_exhaustively
 from tvm_ios.search.ios import search_ios
+from tvm_ios.search.lazy import solve_lazily
+from tvm_ios.search.native_space import make_state_space
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.pricer import Pricer
+from tvm_ios.search.state_space import WEIGHT_SHIFT
 
 CONCURRENT = frozenset({Strategy.CONCURRENT})
 CONV = Convolution(
@@ -187,9 +193,10 @@ def test_chain_prices_are_those_of_the_operators():
     stage = Stage(((1,), (2,)))
     assert contraction.expand(stage) == Stage(((1,), (2, 3)))
     assert contraction.expand_operators((2, 0)) == (0, 2, 3)
-    prices = ChainPrices(graph, contraction, Digest())
-    assert prices.price(contraction.graph, [stage]) == Digest().price(
-        graph, [Stage(((1,), (2, 3)))]
+    prices = Pricer(graph, Digest(), contraction)
+    assert prices.price([stage]) == Digest().price(graph, [Stage(((1,), (2, 3)))])
+    assert prices.singles_ns == Digest().price(
+        graph, [Stage((unit,)) for unit in contraction.members]
     )
 
 
@@ -211,13 +218,30 @@ def test_a_search_over_chains_gives_a_schedule_of_the_operators(graph, most, laz
     assert sorted(covered) == list(range(len(graph)))
 
 
-@given(graphs(), st.booleans())
-def test_a_limit_of_one_finds_the_same_optimum(graph, lazy):
-    plain = search_ios(graph, Digest(), SearchOptions(strategies=CONCURRENT), lazy=lazy)
-    units = contract(graph, 1)
-    prices = ChainPrices(graph, units, Digest())
-    again = search_ios(units.graph, prices, SearchOptions(strategies=CONCURRENT), lazy=lazy)
-    assert again.schedule == plain.schedule
+def solved(graph, contraction, cost_model, options, *, lazy):
+    """The best latency of all units in one block, and how many stages were priced for it."""
+    pricer = Pricer(graph, cost_model, contraction)
+    units = contraction.graph
+    block = make_block_graph(units, range(len(units)))
+    space = make_state_space(block, options)
+    if lazy:
+        assert solve_lazily(block, space, pricer)
+    else:
+        solve_exhaustively(block, space, pricer)
+    return space.best_weight() >> WEIGHT_SHIFT, pricer.count
+
+
+def without_barriers(graph):
+    return OperatorGraph("g", tuple(replace(o, schedulable=True) for o in graph.operators))
+
+
+@given(graphs(least=1), st.booleans())
+def test_units_of_one_operator_change_nothing(one_block, graph, lazy):
+    graph = without_barriers(graph)
+    options = SearchOptions(strategies=CONCURRENT)
+    plain = search_ios(graph, Digest(), options, lazy=lazy, partition=one_block(graph))
+    again = solved(graph, contract(graph, 1), Digest(), options, lazy=lazy)
+    assert again == (plain.latency_ns, plain.priced)
 
 
 def shortest(graph, units, prices, r, s):
@@ -256,8 +280,8 @@ def shortest(graph, units, prices, r, s):
 @given(
     graphs(least=1, most=7), st.integers(2, 3), st.integers(1, 3), st.integers(1, 3), st.booleans()
 )
-def test_the_optimum_is_that_of_all_schedules_that_keep_chains(one_block, graph, most, r, s, lazy):
-    graph = OperatorGraph("g", tuple(replace(o, schedulable=True) for o in graph.operators))
+def test_the_optimum_is_that_of_all_schedules_that_keep_chains(graph, most, r, s, lazy):
+    graph = without_barriers(graph)
     number = len(graph)
     constants = SyntheticConstants(
         peak_per_ns=3, saturation=50, launch_ns=7, host_ns=3, barrier_ns=11
@@ -267,14 +291,62 @@ def test_the_optimum_is_that_of_all_schedules_that_keep_chains(one_block, graph,
     units = contract(graph, most)
     options = SearchOptions(strategies=CONCURRENT, max_group_size=r, max_num_groups=s)
     for prices in (Digest(), synthetic) if not lazy else (synthetic,):
-        found = search_ios(
-            units.graph,
-            ChainPrices(graph, units, prices),
-            options,
-            lazy=lazy,
-            partition=one_block(units.graph),
-        )
-        assert found.latency_ns == shortest(graph, units.members, prices, r, s)
+        found, _ = solved(graph, units, prices, options, lazy=lazy)
+        assert found == shortest(graph, units.members, prices, r, s)
+
+
+class Bounded(Digest):
+    """Prices without any rule, with bounds; a part of a stage says nothing about the stage."""
+
+    description = "digests"
+
+    def __init__(self, graph, percent):
+        self.graph = graph
+        self.percent = percent
+
+    def price(self, graph, stages):
+        assert graph is self.graph
+        return super().price(graph, stages)
+
+    def lower_bound(self, graph, stages):
+        return [price * self.percent // 100 for price in self.price(graph, stages)]
+
+    def floors(self, graph, stages, prices_ns):
+        assert list(prices_ns) == self.price(graph, stages)
+        return [0] * len(stages)
+
+
+@given(
+    graphs(least=1, most=7),
+    st.integers(2, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 100),
+)
+def test_bounds_and_floors_hold_for_chains(graph, most, r, s, percent):
+    """Prices are such that a bound or floor of another stage than the one asked for is wrong."""
+    graph = without_barriers(graph)
+    units = contract(graph, most)
+    options = SearchOptions(strategies=CONCURRENT, max_group_size=r, max_num_groups=s)
+    model = Bounded(graph, percent)
+    found, _ = solved(graph, units, model, options, lazy=True)
+    assert found == shortest(graph, units.members, model, r, s)
+
+
+def test_bounds_of_the_cost_model_save_prices_of_chains():
+    rows = [op("in")]
+    for _ in range(4):
+        rows += [op(f"a{len(rows)}", 0), op(f"b{len(rows)}", len(rows))]
+    graph = OperatorGraph("g", (*rows, op("out", 2, 4, 6, 8)))
+    units = contract(graph, 2)
+    assert units.members == ((0,), (1, 2), (3, 4), (5, 6), (7, 8), (9,))
+    options = SearchOptions(strategies=CONCURRENT, max_chain_size=2)
+    loose, tight = (solved(graph, units, Bounded(graph, p), options, lazy=True) for p in (0, 100))
+    assert loose[0] == tight[0]
+    assert tight[1] < loose[1]
+    found = search_ios(graph, Bounded(graph, 100), options)
+    assert found.priced < search_ios(graph, Bounded(graph, 0), options).priced
+    assert found.schedule.priced_by == "digests"
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

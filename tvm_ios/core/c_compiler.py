@@ -1,13 +1,14 @@
 """Compiles the project's own C files with the C compiler TVM already needs, once per content.
 
 Objects and libraries lie in ``$TVM_IOS_CACHE_DIR``, else ``$XDG_CACHE_HOME/tvm-ios``, else
-``~/.cache/tvm-ios``, under the digest of source, flags and compiler.
+``~/.cache/tvm-ios``, under the digest of sources, flags and compiler.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,7 +19,14 @@ from pathlib import Path
 
 from tvm_ios.errors import HostError
 
-__all__ = ["cache_directory", "compile_object", "compile_shared", "find_c_compiler"]
+__all__ = [
+    "cache_directory",
+    "compile_object",
+    "compile_shared",
+    "find_c_compiler",
+    "source_digest",
+    "sources_of",
+]
 
 
 def cache_directory() -> Path:
@@ -56,6 +64,34 @@ def _require_compiler(command: str) -> tuple[str, ...]:
     raise HostError(f"there is no C compiler {command!r} on PATH; install it or give another")
 
 
+def sources_of(source: Path) -> tuple[Path, ...]:
+    """A C file and every file that it includes by a name in quotes, and what those include.
+
+    Names are looked up beside the file that includes them; one that is not there is left to the
+    compiler's own search.
+    """
+    found = {source.resolve(): None}  # a set that keeps its order
+    pending = [source.resolve()]
+    while pending:
+        file = pending.pop()
+        for name in re.findall(
+            r'^\s*#\s*include\s*"([^"]+)"', file.read_text("utf-8"), re.MULTILINE
+        ):
+            included = (file.parent / name).resolve()
+            if included.is_file() and included not in found:
+                found[included] = None
+                pending.append(included)
+    return tuple(found)
+
+
+def source_digest(source: Path) -> str:
+    """Digest of a C file and of exactly the files that it includes."""
+    digest = hashlib.sha256()
+    for file in sources_of(source):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def compile_object(source: Path, flags: Sequence[str] = ()) -> Path:
     """Compile a C file to a position-independent object; return its path in the cache."""
     return _compile(source, ("-c", *flags), ".o")
@@ -77,8 +113,8 @@ def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | N
 def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | None = None) -> Path:
     compiler = find_c_compiler() if other is None else _require_compiler(other)
     options = ("-std=gnu11", "-O2", "-fPIC", "-Wall", *flags)
-    text = source.read_bytes()
-    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()[:16]
+    recipe = repr((compiler, options, source_digest(source)))
+    key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     directory = cache_directory() / "native"
     product = directory / f"{source.stem}-{key}{suffix}"
     if product.exists():

@@ -38,6 +38,11 @@ class Stage:
         """Operators of all groups, ascending."""
         return tuple(sorted(index for group in self.groups for index in group))
 
+    @property
+    def is_merge(self) -> bool:
+        """Whether it needs a kernel of its own: a merge of one operator is that operator."""
+        return self.strategy is Strategy.MERGE and len(self.groups) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterOpSchedule:

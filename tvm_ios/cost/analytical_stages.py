@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of
-from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.gpu import GPU
 from tvm_ios.cost.gpu_kernel import RESOURCES, Kernels, kernel_time
 from tvm_ios.cost.gpu_sharing import LaunchedKernel, kernels_in_order, share_gpu
@@ -101,7 +101,7 @@ class StagePrices:
 
     def price(self, stage: Stage) -> int:
         """Latency of a stage in whole nanoseconds."""
-        if _is_merge(stage):
+        if stage.is_merge:
             return self._merge_price(stage)
         groups = self._groups_of(stage)
         bound_ns = self._bound_ns(groups)
@@ -113,13 +113,13 @@ class StagePrices:
 
     def lower_bound(self, stage: Stage) -> int:
         """What :meth:`price` is never below; much cheaper to have."""
-        if _is_merge(stage):
+        if stage.is_merge:
             return self._merge_price(stage)
         return self._bound_ns(self._groups_of(stage))
 
     def spans(self, stage: Stage) -> list[OperatorSpan]:
         """When every operator of a stage is busy."""
-        if _is_merge(stage):
+        if stage.is_merge:
             kernels = [self._merged_kernels(stage.operators)]
             counts = [[(stage.operators, len(kernels[0]))]]
         else:
@@ -240,10 +240,6 @@ class StagePrices:
             and works[0].depth <= 0.5
             and works[0].outputs == sum(self._works[i][-1].outputs for i in reads if self._works[i])
         )
-
-
-def _is_merge(stage: Stage) -> bool:
-    return stage.strategy is Strategy.MERGE and len(stage.groups) > 1
 
 
 def _fit_together(groups: Sequence[_Group]) -> bool:

@@ -1,17 +1,19 @@
 """The seam between search and prices: a cost model prices candidate stages, in nanoseconds.
 
-Prices are whole nanoseconds, so sums and ties are exact and a search is reproducible.
+Prices are whole nanoseconds, so sums and ties are exact and a search is reproducible. A cost model
+has to price; what else it may know of its prices is declared here too, and asked for in one place,
+:class:`tvm_ios.search.pricer.Pricer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 
-__all__ = ["CostModel"]
+__all__ = ["CostModel", "DescribedModel", "FloorModel", "LowerBoundModel"]
 
 
 class CostModel(Protocol):
@@ -25,4 +27,34 @@ class CostModel(Protocol):
         CostError
             If a stage cannot be priced.
         """
+        ...
+
+
+@runtime_checkable
+class LowerBoundModel(Protocol):
+    """What a cost model may offer whose bounds are cheaper to have than its prices."""
+
+    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Nanoseconds that the price of each stage is never below."""
+        ...
+
+
+@runtime_checkable
+class FloorModel(Protocol):
+    """What a cost model has to offer under which a stage may cost less than a part of it."""
+
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> Sequence[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price."""
+        ...
+
+
+@runtime_checkable
+class DescribedModel(Protocol):
+    """What a cost model that does not measure may offer."""
+
+    @property
+    def description(self) -> str:
+        """Where its prices come from; goes into the schedule and every report of it."""
         ...

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.core.schedule import Stage
 from tvm_ios.errors import CostError
 
 __all__ = ["PrimitiveWork", "SyntheticConstants", "SyntheticCostModel"]
@@ -83,9 +83,7 @@ class SyntheticCostModel:
                 f"{len(self._loads)}; use the cost model of this graph"
             )
         return [
-            self._merged(graph, stage)
-            if stage.strategy is Strategy.MERGE and len(stage.groups) > 1
-            else self._concurrent(stage)
+            self._merged(graph, stage) if stage.is_merge else self._concurrent(stage)
             for stage in stages
         ]
 

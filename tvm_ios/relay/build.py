@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,20 +13,23 @@ from tvm import relay
 from tvm.ir.transform import PassContext
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.kernels import KernelCompiler, KernelCounts, LoweredKernel, import_kernels
 from tvm_ios.kernels.cuda_source import mended_cuda_source
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.conversion import require_float32_kernels
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.graph_json import read_graph_json
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import declare_kernels, lower_kernels
 from tvm_ios.relay.pipeline import only_from_fusion
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
-from tvm_ios.runtime.placement import Placement
+from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
 
@@ -54,6 +57,9 @@ class StagedBuild:
 
     factory: GraphExecutorFactoryModule
     graph_json: str
+    """What TVM's own executors take."""
+    graph: KernelGraph
+    """The same, for ours."""
     params: dict[str, tvm.nd.NDArray]
     """Constants of the model, by their names in the graph JSON."""
     placements: tuple[Placement, ...]
@@ -107,13 +113,11 @@ def build(
         names = tuple(kernel.name for kernel in flat.kernels)
         places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
         schedule = read_schedule(module)
-        unsplit = frozenset(schedule.operator_names[index] for index in schedule.unsplit)
-        costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
     else:
         extraction = extract(module)
         names = tuple(operator.name for operator in extraction.graph.operators)
         places = [(index, 0) for index in range(len(names))]
-        unsplit, costs_ns = frozenset(), {}
+        schedule = sequential_schedule(extraction.graph)
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
     kernels = _compile_kernels(extraction, chosen, known)
@@ -124,17 +128,9 @@ def build(
     return StagedBuild(
         factory=factory,
         graph_json=graph_json,
+        graph=read_graph_json(graph_json),
         params=dict(factory.get_params()),
-        placements=tuple(
-            Placement(
-                stage=stage,
-                group=group,
-                cost_ns=costs_ns.get(name, 0),
-                split=name not in unsplit,
-                view=view,
-            )
-            for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
-        ),
+        placements=_placements(extraction, schedule, names, places),
         operator_names=names,
         kernel_codes=tuple(
             kernels.lowered[digest].code if digest in kernels.lowered else ""
@@ -160,7 +156,7 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
     schedule.require_graph(extraction.graph)
     places: dict[int, tuple[int, int]] = {}
     for number, stage in enumerate(schedule.stages):
-        if stage.strategy is Strategy.MERGE and len(stage.operators) > 1:
+        if stage.is_merge:
             raise ScheduleError(
                 f"stage {number} merges {len(stage.operators)} convolutions, which needs kernels "
                 "of its own; rewrite the module with tvm_ios.relay.rewrite and build that"
@@ -171,15 +167,31 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
     if absent:
         name = extraction.graph.operators[absent[0]].name
         raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
+    in_order = [places[index] for index in range(len(extraction.calls))]
+    return _placements(extraction, schedule, schedule.operator_names, in_order)
+
+
+def _placements(
+    extraction: Extraction,
+    schedule: InterOpSchedule,
+    names: Sequence[str],
+    places: Sequence[tuple[int, int]],
+) -> tuple[Placement, ...]:
+    """The placement of every kernel, given its name and its stage and group.
+
+    A kernel that the schedule does not know by name, such as a merged one, has no cost of its own.
+    """
+    costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
+    unsplit = {schedule.operator_names[index] for index in schedule.unsplit}
     return tuple(
         Placement(
-            stage=places[index][0],
-            group=places[index][1],
-            cost_ns=schedule.operator_ns[index] if schedule.operator_ns else 0,
-            split=index not in schedule.unsplit,
+            stage=stage,
+            group=group,
+            cost_ns=costs_ns.get(name, 0),
+            split=name not in unsplit,
             view=view,
         )
-        for index, view in enumerate(extraction.views)
+        for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
     )
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
 from tvm_ios.relay.primitive import call_attribute, type_bytes
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES
 
 __all__ = ["sink_into_concatenations"]
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 import tvm
 from tvm import relay
 
+from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.convolution import ConvolutionPattern, match_convolution
 from tvm_ios.relay.primitive import call_attribute
 from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution, CudnnOffload
-from tvm_ios.runtime.placement import Placement
 
 __all__ = ["cudnn_calls", "match_cudnn_call", "with_cudnn_calls"]
 

@@ -15,7 +15,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
@@ -98,7 +98,7 @@ class _Partition:
     def _add_stage(self, number: int, stage: Stage) -> None:
         calls = [self.extraction.calls[index] for index in stage.operators]
         body = _StageBody(self.extraction, frozenset(calls))
-        if stage.strategy is Strategy.MERGE and len(calls) > 1:
+        if stage.is_merge:
             merged = stage_outputs(self.extraction, [group[0] for group in stage.groups])
             body.add_merged(merged)
             outputs = list(body.tensors)

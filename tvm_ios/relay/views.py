@@ -11,8 +11,8 @@ import itertools
 import tvm
 from tvm import relay
 
+from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.primitive import call_attribute, type_bytes
-from tvm_ios.runtime.placement import ConcatView, SliceView
 
 __all__ = ["joined_arguments", "view_of"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.runtime.trace import TraceEvent
+from tvm_ios.plan.trace import TraceEvent
 
 __all__ = ["chrome_trace", "write_chrome_trace"]
 

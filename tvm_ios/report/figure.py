@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
 from tvm_ios.report.layout import lay_out
@@ -108,7 +108,7 @@ class _Painter:
 
     def title(self, graph: OperatorGraph, schedule: InterOpSchedule) -> None:
         stages = len(schedule.stages)
-        merged = sum(stage.strategy is Strategy.MERGE for stage in schedule.stages)
+        merged = sum(stage.is_merge for stage in schedule.stages)
         facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
         if merged:
             facts.append(f"{merged} merged")
@@ -139,7 +139,7 @@ class _Painter:
             self._rectangle(band.left, band.top, band.width, band.height, fill=_BAND)
             latency = None if latencies_ns is None else latencies_ns[band.stage]
             text = [f"stage {band.stage}"]
-            if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
+            if stage.is_merge:
                 text.append("merge")
             elif len(stage.groups) > 1:
                 text.append("concurrent")
@@ -158,7 +158,7 @@ class _Painter:
     def _lanes(self, layout: Layout, stage: Stage) -> None:
         if len(stage.groups) < 2:
             return
-        if stage.strategy is Strategy.MERGE:
+        if stage.is_merge:
             self._lane(layout, stage.operators, edge=_MERGE, hatch="////")
             return
         for group in stage.groups:

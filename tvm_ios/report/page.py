@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Band, Layout, Point, Wire
 from tvm_ios.report.placing import place_rows
 
@@ -40,7 +40,7 @@ def stage_height(stage: Stage) -> float:
 
 
 def _clusters(stage: Stage) -> tuple[_Cluster, ...]:
-    if stage.strategy is Strategy.MERGE:
+    if stage.is_merge:
         return (stage.groups,)
     return tuple((group,) for group in stage.groups)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.cost.analytical_timeline import SimulatedRun
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.chrome_trace import chrome_trace
-from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["simulated_trace", "write_simulated_trace"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.errors import HostError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.stream_order import CALLER, Step, StepKind, StreamProgram, order_on_streams
 from tvm_ios.report.geometry import Point
 from tvm_ios.report.palette import FAMILIES, INK, family_of
-from tvm_ios.runtime.cuda_order import CALLER, Step, StepKind, StreamProgram, order_on_streams
-from tvm_ios.runtime.plan import ExecutionPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +92,7 @@ def lay_out_streams(program: StreamProgram) -> StreamLayout:
 def draw_streams(
     plan: ExecutionPlan, path: Path | str, *, title: str, dots_per_inch: int = 130
 ) -> None:
-    """Write a picture of what :func:`~tvm_ios.runtime.cuda_order.order_on_streams` makes of a plan.
+    """Write a picture of what :func:`~tvm_ios.plan.stream_order.order_on_streams` makes of a plan.
 
     Parameters
     ----------

@@ -17,6 +17,8 @@ from tvm.contrib import cc
 
 from tvm_ios.core.stored_value import UnreadableValueError, parse_json
 from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_native import compile_streams_object
 from tvm_ios.runtime.cudnn_device import FactStore
@@ -27,8 +29,6 @@ from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_pro
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
 from tvm_ios.runtime.native_runtime import compile_runtime_object
-from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan
-from tvm_ios.runtime.verify import verify_plan
 
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule

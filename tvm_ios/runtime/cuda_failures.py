@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-
-from tvm._ffi.base import py_str
-
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, call_failed
 from tvm_ios.runtime.cuda_errors import read_tvm_error
 from tvm_ios.runtime.cuda_native import (
@@ -15,10 +13,8 @@ from tvm_ios.runtime.cuda_native import (
     WORKSPACE_CALLS,
     Outcome,
 )
-from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.cudnn_library import Cudnn
-from tvm_ios.runtime.kernel_library import last_error_address
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.runtime.tvm_abi import last_error_text
 
 __all__ = ["explain"]
 
@@ -63,7 +59,7 @@ def explain(
     if cudnn is not None and outcome.cudnn_status:
         error = cudnn.failed(CUDNN_CALLS[outcome.cudnn_call], outcome.cudnn_status, where)
     else:
-        call, name, text = read_tvm_error(_last_error(), default_call="its host function")
+        call, name, text = read_tvm_error(last_error_text(), default_call="its host function")
         error = call_failed(call, name=name, text=text, where=where)
     if outcome.end_status == CAPTURE_INVALIDATED and not error.is_of_capture:
         return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
@@ -83,8 +79,3 @@ def _where(plan: ExecutionPlan, step: Step) -> str:
     launch = plan.launches[number]
     kernel = f"kernel {launch.kernel}" if launch.cudnn is None else "by cuDNN"
     return f"operator {launch.operator!r} ({kernel}, stage {group.stage}, stream {step.stream})"
-
-
-def _last_error() -> str:
-    get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(last_error_address())
-    return str(py_str(get_text() or b""))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.cuda_device import CudaHandles, elapsed_ns
 from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cuda_memory import CudaMemory
 from tvm_ios.runtime.cuda_streams import CannotCaptureError, CudaStreamExecutor
-from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["CudaGraphExecutor"]
 

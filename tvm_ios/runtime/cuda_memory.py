@@ -9,10 +9,10 @@ import numpy as np
 import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_driver import call_failed
 from tvm_ios.runtime.cuda_errors import read_tvm_error
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
 
 __all__ = ["CudaMemory", "describe_bytes", "explained"]

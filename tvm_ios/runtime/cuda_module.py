@@ -9,6 +9,7 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.cuda_device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory, explained
@@ -16,7 +17,6 @@ from tvm_ios.runtime.cuda_streams import CudaStreamExecutor, current_stream
 from tvm_ios.runtime.cudnn_device import CudnnDevice, FactStore
 from tvm_ios.runtime.graph_module import PlanModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.plan import ExecutionPlan
 
 __all__ = ["CudaGraphModule"]
 

@@ -6,19 +6,17 @@ It issues a whole stream program in one call, and serves kernels with workspace 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from tvm._ffi.base import _LIB
-
-from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.core.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.plan.stream_order import StreamProgram
 from tvm_ios.runtime.cuda_driver import CudaDriver
-from tvm_ios.runtime.cuda_order import StreamProgram
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import address_of
+from tvm_ios.runtime.tvm_abi import TvmFunction
 
 __all__ = [
     "BEGIN_CAPTURE",
@@ -45,9 +43,7 @@ CUDNN_CALLS = (
 """What an operator calls of cuDNN."""
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """What growing a workspace calls."""
-_NATIVE = Path(__file__).parent / "native"
-_SOURCE = _NATIVE / "cuda_streams.c"
-_HEADERS = ("cudnn_calls.h", "lane_executor.h", "tvm_abi.h")
+_SOURCE = Path(__file__).parent / "native" / "cuda_streams.c"
 _MAX_BLOCKS = 64
 
 
@@ -241,9 +237,9 @@ class NativeStreams:
         brings = hasattr(kernels.code, "tvm_ios_cuda_issue")
         self._library = kernels.code if brings else _shared()
         functions = _Functions(
-            set_stream=address_of(_LIB, "TVMSetStream"),
-            take_workspace=address_of(_LIB, "TVMBackendAllocWorkspace"),
-            give_workspace=address_of(_LIB, "TVMBackendFreeWorkspace"),
+            set_stream=TvmFunction.SET_STREAM.address,
+            take_workspace=TvmFunction.TAKE_WORKSPACE.address,
+            give_workspace=TvmFunction.GIVE_WORKSPACE.address,
             record=driver.address("cuEventRecord"),
             wait=driver.address("cuStreamWaitEvent"),
             synchronize=driver.address("cuStreamSynchronize"),
@@ -269,8 +265,8 @@ class NativeStreams:
         """
         take = address_of(self._library, "tvm_ios_cuda_take_workspace")
         give = address_of(self._library, "tvm_ios_cuda_give_workspace")
-        self._kernels.redirect("TVMBackendAllocWorkspace", take)
-        self._kernels.redirect("TVMBackendFreeWorkspace", give)
+        self._kernels.redirect(TvmFunction.TAKE_WORKSPACE, take)
+        self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, give)
 
     def issue(self, binding: StreamBinding, caller: int) -> Outcome:
         """Issue a program.
@@ -313,24 +309,16 @@ def compile_streams_object() -> Path:
     HostError
         If there is no working C compiler.
     """
-    return compile_object(_SOURCE, _flags())
+    return compile_object(_SOURCE)
 
 
 @cache
 def _shared() -> ctypes.CDLL:
     """The native side as a library of its own, compiled on first use."""
-    return ctypes.CDLL(str(compile_shared(_SOURCE, _flags())))
+    return ctypes.CDLL(str(compile_shared(_SOURCE)))
 
 
 @cache
 def streams_digest() -> str:
-    """Digest of the native sources: prices taken on another runtime are not comparable."""
-    digest = hashlib.sha256()
-    for name in (_SOURCE.name, *_HEADERS):
-        digest.update((_NATIVE / name).read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _flags() -> tuple[str, ...]:
-    """The compile cache keys on one file, so the digest of all of them is made a flag."""
-    return (f"-DTVM_IOS_SOURCES=0x{streams_digest()}",)
+    """Digest of the sources of the native side: prices taken on another one are not comparable."""
+    return source_digest(_SOURCE)

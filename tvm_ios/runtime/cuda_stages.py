@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import CostError, ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan, Group, Launch
 from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory
@@ -29,7 +30,6 @@ from tvm_ios.runtime.cudnn_convolution import CudnnCall
 from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.plan import ExecutionPlan, Group, Launch
 from tvm_ios.runtime.sample_inputs import sample_tensor
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 

@@ -14,6 +14,9 @@ from functools import cache, cached_property
 import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan, Launch
+from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles, elapsed_ns, event_ns
 from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cuda_failures import explain
@@ -25,12 +28,9 @@ from tvm_ios.runtime.cuda_native import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.cuda_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
 from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.plan import ExecutionPlan, Launch
-from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from tvm_ios.errors import DatabaseError
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles
 from tvm_ios.runtime.cuda_native import CUDNN_CALLS
 from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
 from tvm_ios.runtime.cudnn_descriptors import Descriptors, describe
 from tvm_ios.runtime.cudnn_library import Cudnn, load_cudnn
 from tvm_ios.runtime.cudnn_search import activates, find_algorithm
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.plan import ExecutionPlan, Launch
 
 __all__ = ["CudnnDevice", "FactStore"]
 

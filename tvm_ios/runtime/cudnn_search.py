@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from ctypes import c_float, c_int
 from dataclasses import dataclass
 
+from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_driver import CudaCallError
 from tvm_ios.runtime.cudnn_convolution import CudnnConvolution
 from tvm_ios.runtime.cudnn_descriptors import Descriptors, math_of
 from tvm_ios.runtime.cudnn_library import AlgorithmTime, Cudnn
-from tvm_ios.runtime.data_type import dtype_bytes
 
 __all__ = ["FUSES_BIAS_ALONE", "activates", "find_algorithm"]
 

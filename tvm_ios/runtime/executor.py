@@ -7,12 +7,12 @@ import random
 from typing import Any, Protocol
 
 import tvm
-from tvm._ffi.runtime_ctypes import TVMArrayHandle
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
+from tvm_ios.runtime.tvm_abi import array_at
 
 __all__ = ["Executor", "ReferenceExecutor", "random_order"]
 
@@ -96,8 +96,7 @@ class ReferenceExecutor:
         """Nothing to give back."""
 
     def _view(self, tensor: int) -> Any:
-        address = ctypes.c_void_p(self._memory.table.address(tensor))
-        return tvm.nd.NDArray(ctypes.cast(address, TVMArrayHandle), is_view=True)
+        return array_at(self._memory.table.address(tensor))
 
     def _overwrite(self, tensor: int) -> None:
         size = self._plan.tensors[tensor].size_bytes

@@ -11,13 +11,13 @@ from tvm.runtime.module import BenchmarkResult
 
 from tvm_ios.core.whole_number import as_whole, require_whole
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.input_value import input_value, output_tensor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions
-from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
-from tvm_ios.runtime.trace import TraceEvent
 
 __all__ = ["MultiStreamGraphModule", "PlanExecutor", "PlanModule"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tvm_ios.core.stored_value import UnreadableValueError, parse_json
 from tvm_ios.errors import ArtifactError
-from tvm_ios.runtime.plan import PLAN_VERSION
+from tvm_ios.plan.plan import PLAN_VERSION
 
 __all__ = ["ArtifactIdentity", "Processor", "needed_features", "read_processor"]
 

@@ -9,8 +9,8 @@ import tvm
 
 from tvm_ios.core.whole_number import as_whole
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.data_type import numpy_dtype
-from tvm_ios.runtime.plan import ExecutionPlan, Tensor
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan, Tensor
 
 __all__ = ["input_value", "output_tensor"]
 

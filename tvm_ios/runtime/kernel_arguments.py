@@ -1,48 +1,26 @@
-"""Prepares kernel calls: the C structures a generated kernel expects, over memory we own. No TVM.
+"""Prepares kernel calls, over memory we own, in the form that :mod:`tvm_ios.runtime.tvm_abi` says.
 
-Kernels take ``DLTensor`` pointers; a :class:`TensorTable` holds one per tensor of a plan, and can
+Kernels take pointers to tensors; a :class:`TensorTable` holds one per tensor of a plan, and can
 be pointed at other memory later without touching the prepared calls.
 """
 
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping, Sequence
-from ctypes import Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from ctypes import c_int32, c_int64, c_void_p
 from dataclasses import dataclass, replace
 
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
 from tvm_ios.runtime.native_runtime import NativeLaunch
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch, Tensor
+from tvm_ios.runtime.tvm_abi import TENSOR_CODE, DLTensor
 
 __all__ = [
-    "DLTensor",
     "Kernel",
     "PreparedLaunches",
     "TensorTable",
     "allocate_aligned",
-    "data_type_fields",
 ]
-
-_DLTENSOR_CODE = 7  # kTVMDLTensorHandle
-_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
-
-
-class DLTensor(Structure):
-    """DLPack's tensor, as TVM 0.11 to 0.19 lays it out."""
-
-    _fields_ = [
-        ("data", c_void_p),
-        ("device_type", c_int32),
-        ("device_id", c_int32),
-        ("ndim", c_int32),
-        ("code", c_uint8),
-        ("bits", c_uint8),
-        ("vector_lanes", c_uint16),
-        ("shape", c_void_p),
-        ("strides", c_void_p),
-        ("byte_offset", c_uint64),
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +68,7 @@ class TensorTable:
         self._by_buffer: dict[int, list[int]] = {}
         cursor = ctypes.addressof(self._shapes)
         for index, tensor in enumerate(plan.tensors):
-            _fill(self._tensors[index], tensor, cursor, device)
+            self._tensors[index].describe(tensor.dtype, len(tensor.shape), cursor, device)
             cursor += 8 * len(tensor.shape)
             self._by_buffer.setdefault(tensor.buffer, []).append(index)
         for buffer, address in addresses.items():
@@ -134,7 +112,7 @@ class PreparedLaunches:
         longest = max((len(a.inputs) + len(a.outputs) for a in launches), default=0)
         self._kept = table
         self._arguments = (c_void_p * (len(arguments) or 1))(*arguments)
-        self._codes = (c_int32 * (longest or 1))(*[_DLTENSOR_CODE] * longest)
+        self._codes = (c_int32 * (longest or 1))(*[TENSOR_CODE] * longest)
         self._launches = (NativeLaunch * (len(launches) or 1))()
         cursor = ctypes.addressof(self._arguments)
         for native, launch, kernel in zip(self._launches, launches, kernels, strict=False):
@@ -149,20 +127,3 @@ class PreparedLaunches:
     def address(self, index: int) -> int:
         """Address of the native form of a launch."""
         return ctypes.addressof(self._launches) + index * ctypes.sizeof(NativeLaunch)
-
-
-def data_type_fields(dtype: str) -> tuple[int, int, int]:
-    """DLPack's type code, bits and vector lanes of a TVM data type."""
-    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
-    name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
-    code, width = (1, 1) if name == "bool" else (_TYPE_CODES[name], int(bits))
-    return code, width, int(vector_lanes or 1)
-
-
-def _fill(native: DLTensor, tensor: Tensor, shape: int, device: tuple[int, int]) -> None:
-    native.device_type, native.device_id = device
-    native.ndim = len(tensor.shape)
-    native.code, native.bits, native.vector_lanes = data_type_fields(tensor.dtype)
-    native.shape = shape
-    native.strides = None
-    native.byte_offset = 0

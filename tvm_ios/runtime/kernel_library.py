@@ -10,25 +10,16 @@ import ctypes
 import shutil
 import tempfile
 import weakref
-from ctypes import c_void_p
 from pathlib import Path
 
 import tvm
-from tvm._ffi.base import _LIB
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.kernel_arguments import Kernel
 from tvm_ios.runtime.native_runtime import NativeRuntime, address_of
+from tvm_ios.runtime.tvm_abi import TvmFunction, packed_handle, symbol_in
 
-__all__ = ["KernelLibrary", "last_error_address"]
-
-_LAUNCH_SLOT = "__TVMBackendParallelLaunch"
-_BARRIER_SLOT = "__TVMBackendParallelBarrier"
-
-
-def last_error_address() -> int:
-    """Address of ``TVMGetLastError``."""
-    return address_of(_LIB, "TVMGetLastError")
+__all__ = ["KernelLibrary"]
 
 
 class KernelLibrary:
@@ -59,7 +50,7 @@ class KernelLibrary:
         self.runtime = runtime or NativeRuntime(library)
         self._library = library
         self._packed: dict[str, tvm.runtime.PackedFunc] = {}
-        self._serial = _has(library, _BARRIER_SLOT)
+        self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
         _unload_after(self if runtime else self.runtime, library)
         self._install_hook()
 
@@ -71,12 +62,11 @@ class KernelLibrary:
         ArtifactError
             If there is none.
         """
-        if _has(self._library, name):
+        if symbol_in(self._library, name) is not None:
             return Kernel(address_of(self._library, name), serial=self._serial)
         function = self._packed.setdefault(name, self.function(name))
-        self.runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
-        handle = ctypes.cast(function.handle, c_void_p).value or 0
-        return Kernel(self.runtime.call_packed, handle, self._serial)
+        self.runtime.set_func_call(TvmFunction.CALL_PACKED.address)
+        return Kernel(self.runtime.call_packed, packed_handle(function), self._serial)
 
     def function(self, name: str) -> tvm.runtime.PackedFunc:
         """The kernel of this name as a packed function.
@@ -101,17 +91,17 @@ class KernelLibrary:
         """The file as the dynamic loader has it."""
         return self._library
 
-    def redirect(self, function: str, address: int) -> None:
-        """Let the kernels call another function in place of one of TVM's backend."""
-        if _has(self._library, f"__{function}"):
-            c_void_p.in_dll(self._library, f"__{function}").value = address
+    def redirect(self, function: TvmFunction, address: int) -> None:
+        """Let the kernels call another function in place of one of TVM's."""
+        slot = function.slot_in(self._library)
+        if slot is not None:
+            slot.value = address
 
     def _install_hook(self) -> None:
         """A library whose kernels open no parallel region has no slot."""
-        if _has(self._library, _LAUNCH_SLOT):
-            slot = c_void_p.in_dll(self._library, _LAUNCH_SLOT)
-            original = address_of(_LIB, "TVMBackendParallelLaunch")
-            self.runtime.hook(ctypes.addressof(slot), original)
+        slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self._library)
+        if slot is not None:
+            self.runtime.hook(ctypes.addressof(slot), TvmFunction.PARALLEL_LAUNCH.address)
 
 
 def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
@@ -132,14 +122,6 @@ def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:
     """Ctypes never unloads; the last user of the library's code does."""
     weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
-
-
-def _has(library: ctypes.CDLL, symbol: str) -> bool:
-    try:
-        c_void_p.in_dll(library, symbol)
-    except ValueError:
-        return False
-    return True
 
 
 def _last_line(error: Exception) -> str:

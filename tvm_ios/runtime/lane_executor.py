@@ -6,14 +6,15 @@ import ctypes
 from collections.abc import Iterable, Sequence
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches
-from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
 from tvm_ios.runtime.native_runtime import NativeTraceRow
-from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.plan_memory import PlanMemory
 from tvm_ios.runtime.poison import poison_data
-from tvm_ios.runtime.trace import TraceEvent
+from tvm_ios.runtime.tvm_abi import TvmFunction
 
 __all__ = ["LaneExecutor", "dependency_order"]
 
@@ -58,7 +59,7 @@ class LaneExecutor:
             library.runtime,
             plan.lanes if lanes is None else lanes,
             options,
-            get_last_error=last_error_address(),
+            get_last_error=TvmFunction.LAST_ERROR.address,
         )
         kernels = [
             library.kernel(launch.kernel).on_one_lane(not launch.split) for launch in plan.launches

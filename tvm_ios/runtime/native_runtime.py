@@ -6,8 +6,6 @@ The same source is a shared library of its own (pricing, tests) or part of an ex
 from __future__ import annotations
 
 import ctypes
-import hashlib
-from collections.abc import Iterable
 from ctypes import (
     POINTER,
     Structure,
@@ -23,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.core.c_compiler import compile_object, compile_shared, source_digest
 from tvm_ios.errors import ArtifactError
 
 __all__ = [
@@ -45,6 +43,7 @@ __all__ = [
 NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "lane_executor.c"
+_REMOTE_SOURCE = _NATIVE / "remote_lanes.c"
 
 
 class NativeLaunch(Structure):
@@ -177,31 +176,14 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 
 @cache
 def runtime_digest() -> str:
-    """Digest of the native sources: prices taken on another runtime are not comparable."""
-    return _digest(source for source in _lane_sources() if not source.name.startswith("remote_"))
+    """Digest of the sources of the executor: prices taken on another one are not comparable."""
+    return source_digest(_SOURCE)
 
 
 @cache
 def remote_digest() -> str:
-    """The same of what runs on the device of an RPC tracker."""
-    return _digest(_lane_sources())
-
-
-def _lane_sources() -> list[Path]:
-    """Those for CPUs; what is changed for GPUs leaves CPU prices as they are."""
-    return sorted(s for s in _NATIVE.glob("*.[ch]") if not s.name.startswith("cuda_"))
-
-
-def _digest(sources: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(source.name.encode() + source.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _flags() -> tuple[str, ...]:
-    """The compile cache keys on one file, so the digest of all of them is made a flag."""
-    return (f"-DTVM_IOS_SOURCES=0x{runtime_digest()}",)
+    """Digest of the sources of the executor that runs on the device of an RPC tracker."""
+    return source_digest(_REMOTE_SOURCE)
 
 
 @cache
@@ -213,12 +195,12 @@ def shared_runtime() -> NativeRuntime:
     HostError
         If there is no working C compiler.
     """
-    return NativeRuntime(ctypes.CDLL(str(compile_shared(_SOURCE, _flags()))))
+    return NativeRuntime(ctypes.CDLL(str(compile_shared(_SOURCE))))
 
 
 def compile_runtime_object() -> Path:
     """The lane executor as an object file to link into an exported model."""
-    return compile_object(_SOURCE, _flags())
+    return compile_object(_SOURCE)
 
 
 def compile_remote_lanes(compiler: str | None = None) -> Path:
@@ -234,5 +216,4 @@ def compile_remote_lanes(compiler: str | None = None) -> Path:
     HostError
         If the compiler is missing or fails.
     """
-    flags = (f"-DTVM_IOS_SOURCES=0x{remote_digest()}",)
-    return compile_shared(_NATIVE / "remote_lanes.c", flags, compiler=compiler)
+    return compile_shared(_REMOTE_SOURCE, compiler=compiler)

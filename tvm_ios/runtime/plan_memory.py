@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import TensorTable, allocate_aligned
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
 
 __all__ = ["PlanMemory"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import TensorTable
 from tvm_ios.runtime.native_runtime import NativePoison, NativeRange
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 
 __all__ = ["poison_data"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from tvm.contrib import cc
 
 from tvm_ios.errors import HostError
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.native_runtime import remote_digest
-from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_executor import RemoteExecutor

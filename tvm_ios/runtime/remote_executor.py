@@ -8,11 +8,11 @@ import numpy as np
 import tvm
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.data_type import numpy_dtype
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan, PlanInput
 from tvm_ios.runtime.input_value import input_value, output_tensor
 from tvm_ios.runtime.lane_executor import dependency_order
 from tvm_ios.runtime.lane_pool import LaneOptions, LaunchFailedError
-from tvm_ios.runtime.plan import ExecutionPlan, PlanInput
 from tvm_ios.runtime.remote_kernels import RemoteKernels
 from tvm_ios.runtime.remote_lanes import RemoteLanes
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_ios.runtime.kernel_arguments import data_type_fields
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
 from tvm_ios.runtime.remote_connection import RemoteConnection, pack_rows
+from tvm_ios.runtime.tvm_abi import data_type_fields
 
 __all__ = ["RemoteKernels", "RemoteLaunches", "RemoteMemory"]
 

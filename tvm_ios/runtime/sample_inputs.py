@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from tvm_ios.runtime.data_type import numpy_dtype
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan
 
 __all__ = ["sample_inputs", "sample_tensor"]
 

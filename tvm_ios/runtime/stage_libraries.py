@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tvm_ios.errors import CostError, ExecutionError
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import ConcatView, Placement, SliceView
-from tvm_ios.runtime.plan import ExecutionPlan
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
+from tvm_ios.plan.plan import ExecutionPlan
 
 __all__ = ["LibraryStageRunner", "StageLibrary"]
 
@@ -47,7 +48,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     def add_library(
         self,
         path: str | Path,
-        graph_json: str,
+        graph: KernelGraph,
         params: Mapping[str, Any],
         views: Sequence[SliceView | ConcatView | None],
     ) -> int:
@@ -57,12 +58,12 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         ----------
         path
             What ``export_library`` wrote.
-        graph_json
-            Its graph.
+        graph
+            Which of its kernels run on which tensors.
         params
             Parameters by name; every other tensor starts as small random numbers.
         views
-            One for every ``tvm_op`` node; taken where legal.
+            One for every operator; taken where legal.
 
         Returns
         -------
@@ -75,7 +76,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
             If it cannot be loaded, or there is too little memory.
         """
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
-        plan = lower_plan(graph_json, places, lanes=self.lanes, reuse=False)
+        plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
         self._libraries.append(
             StageLibrary(
                 plan=plan,

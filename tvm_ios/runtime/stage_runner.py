@@ -15,13 +15,14 @@ import numpy as np
 import tvm
 
 from tvm_ios.errors import CostError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
-from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.sample_inputs import sample_tensor
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.tvm_abi import TvmFunction
 
 __all__ = [
     "Launches",
@@ -196,7 +197,9 @@ class _LocalLanes(LanePool):
 
     def __init__(self, lanes: int, options: LaneOptions | None) -> None:
         self._shared = shared_runtime()
-        super().__init__(self._shared, lanes, options, get_last_error=last_error_address())
+        super().__init__(
+            self._shared, lanes, options, get_last_error=TvmFunction.LAST_ERROR.address
+        )
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
         library = KernelLibrary(path, self._shared)

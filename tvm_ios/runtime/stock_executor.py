@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
-from tvm._ffi.base import _LIB
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.kernel_library import KernelLibrary, last_error_address
+from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.native_runtime import NativeLaunch, address_of
+from tvm_ios.runtime.native_runtime import NativeLaunch
+from tvm_ios.runtime.tvm_abi import TvmFunction, packed_handle
 
 __all__ = ["StockExecutor", "ask_for_threads"]
 
@@ -61,7 +61,7 @@ class StockExecutor:
         self._library = library
         self._run = self.module["run"]
         self._launch = self._make_launch()
-        self._pool = LanePool(library.runtime, lanes, get_last_error=last_error_address())
+        self._pool = LanePool(library.runtime, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
         self._program = self._pool.program([[ctypes.addressof(self._launch)]], [()])
 
     def time_ns(self, number: int, *, threads: int) -> int:
@@ -116,8 +116,5 @@ class StockExecutor:
     def _make_launch(self) -> NativeLaunch:
         """One launch that calls the whole stock run."""
         runtime = self._library.runtime
-        runtime.set_func_call(address_of(_LIB, "TVMFuncCall"))
-        return NativeLaunch(
-            kernel=runtime.call_packed,
-            resource=ctypes.cast(self._run.handle, ctypes.c_void_p).value,
-        )
+        runtime.set_func_call(TvmFunction.CALL_PACKED.address)
+        return NativeLaunch(kernel=runtime.call_packed, resource=packed_handle(self._run))

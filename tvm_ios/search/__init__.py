@@ -5,14 +5,12 @@ from __future__ import annotations
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
-from tvm_ios.search.lazy import LowerBoundModel
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import BlockReport, SearchProgress, SearchResult
 
 __all__ = [
     "BlockReport",
     "EndingRule",
-    "LowerBoundModel",
     "SearchOptions",
     "SearchProgress",
     "SearchResult",

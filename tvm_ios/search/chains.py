@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.protocol import CostModel
-from tvm_ios.search.pricer import FloorModel
 
-__all__ = ["ChainPrices", "Contraction", "contract_chains"]
+__all__ = ["Contraction", "contract_chains"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +39,6 @@ class Contraction:
     def expand_operators(self, units: Sequence[int]) -> tuple[int, ...]:
         """Operators of some units, ascending."""
         return tuple(sorted(index for unit in units for index in self.members[unit]))
-
-
-class ChainPrices:
-    """Prices stages of units by a cost model of the original graph."""
-
-    def __init__(
-        self, graph: OperatorGraph, contraction: Contraction, cost_model: CostModel
-    ) -> None:
-        self._graph = graph
-        self._contraction = contraction
-        self._cost_model = cost_model
-
-    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:  # noqa: ARG002 - the protocol's signature
-        """Latency of each stage of units, in nanoseconds."""
-        expanded = [self._contraction.expand(stage) for stage in stages]
-        return self._cost_model.price(self._graph, expanded)
-
-    def floors(
-        self,
-        graph: OperatorGraph,  # noqa: ARG002 - the protocol's signature
-        stages: Sequence[Stage],
-        prices_ns: Sequence[int],
-    ) -> Sequence[int]:
-        """What no stage that contains one of these costs less than, in nanoseconds."""
-        if not isinstance(self._cost_model, FloorModel):
-            return prices_ns
-        expanded = [self._contraction.expand(stage) for stage in stages]
-        return self._cost_model.floors(self._graph, expanded, prices_ns)
 
 
 def contract_chains(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock, partition_graph
@@ -14,9 +13,9 @@ from tvm_ios.core.verify import verify_graph, verify_schedule
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.search.block_graph import BlockGraph, make_block_graph
-from tvm_ios.search.chains import ChainPrices, contract_chains
+from tvm_ios.search.chains import contract_chains
 from tvm_ios.search.exhaustive import solve_exhaustively
-from tvm_ios.search.lazy import LowerBoundModel, solve_lazily
+from tvm_ios.search.lazy import solve_lazily
 from tvm_ios.search.native_space import make_state_space
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.pricer import Pricer
@@ -28,17 +27,7 @@ from tvm_ios.search.state_space import (
     stages_of,
 )
 
-__all__ = ["DescribedModel", "search_ios"]
-
-
-@runtime_checkable
-class DescribedModel(Protocol):
-    """What a cost model that does not measure offers on top of prices."""
-
-    @property
-    def description(self) -> str:
-        """Where its prices come from; goes into the schedule and every report of it."""
-        ...
+__all__ = ["search_ios"]
 
 
 def search_ios(
@@ -91,16 +80,15 @@ def search_ios(
         keep_mergeable=Strategy.MERGE in options.strategies,
         pad_kernels=options.pad_merged_kernels,
     )
-    units, prices = contraction.graph, cost_model
-    if len(units) < len(graph):
-        prices = ChainPrices(graph, contraction, cost_model)
+    units = contraction.graph
     if partition is None:
         partition = partition_graph(
             units,
             max_block_size=options.max_block_size,
             max_block_states=options.max_block_states,
         )
-    run = _Run(units, prices, options, lazy, progress, should_stop or (lambda: False))
+    pricer = Pricer(graph, cost_model, contraction if len(units) < len(graph) else None)
+    run = _Run(units, pricer, options, lazy, progress, should_stop or (lambda: False))
     stages, reports = run.solve(partition.blocks)
     latency_ns = sum(report.latency_ns for report in reports)
     verify_schedule(
@@ -110,9 +98,8 @@ def search_ios(
         max_num_groups=options.max_num_groups,
         pad_merged_kernels=options.pad_merged_kernels,
     )
-    described = cost_model.description if isinstance(cost_model, DescribedModel) else ""
     expanded = tuple(map(contraction.expand, stages))
-    schedule = make_schedule(graph, expanded, "ios", latency_ns, described)
+    schedule = make_schedule(graph, expanded, "ios", latency_ns, pricer.description)
     verify_schedule(schedule, graph)
     return SearchResult(
         schedule=schedule,
@@ -133,19 +120,18 @@ class _Run:
     def __init__(
         self,
         graph: OperatorGraph,
-        cost_model: CostModel,
+        pricer: Pricer,
         options: SearchOptions,
         lazy: bool,
         progress: Callable[[SearchProgress], None] | None,
         should_stop: Callable[[], bool],
     ) -> None:
         self.graph = graph
-        self.cost_model = cost_model
         self.options = options
         self.lazy = lazy
         self.progress = progress
         self.should_stop = should_stop
-        self.pricer = Pricer(graph, cost_model)
+        self.pricer = pricer
         self.notes: list[str] = []
         self.sequential_ns = sum(self.pricer.singles_ns)
         self.num_blocks = 0
@@ -220,15 +206,10 @@ class _Run:
             solve_exhaustively(block, space, self.pricer)
             report(space.best_weight() >> WEIGHT_SHIFT)
             return
-        floors_ns = None
-        if self.lazy and isinstance(self.cost_model, LowerBoundModel):
-            every = stages_of(block, space, range(len(space.stage_masks)))
-            floors_ns = self.cost_model.lower_bound(self.graph, every)
         finished = solve_lazily(
             block,
             space,
             self.pricer,
-            floors_ns=floors_ns,
             margin_percent=self.options.bound_margin_percent,
             should_stop=self.should_stop,
             on_batch=report,

@@ -22,24 +22,12 @@ more prices. Every round prices at least one new stage, so the search ends in an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
-from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage
 from tvm_ios.search.block_graph import BlockGraph
 from tvm_ios.search.pricer import Pricer
 from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, single_stages, stages_of
 
-__all__ = ["LowerBoundModel", "solve_lazily"]
-
-
-@runtime_checkable
-class LowerBoundModel(Protocol):
-    """What a cost model may offer on top of prices."""
-
-    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
-        """Nanoseconds that the price of each stage is never below."""
-        ...
+__all__ = ["solve_lazily"]
 
 
 def solve_lazily(
@@ -47,7 +35,6 @@ def solve_lazily(
     space: StateSpace,
     pricer: Pricer,
     *,
-    floors_ns: Sequence[int] | None = None,
     margin_percent: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
     on_batch: Callable[[int], None] = lambda _: None,
@@ -59,9 +46,7 @@ def solve_lazily(
     block, space
         The block and its state space, which afterwards holds the best way.
     pricer
-        Where prices come from; it has those of single operators.
-    floors_ns
-        A lower bound for every stage of the space, if more than 0 is known.
+        Where prices and bounds come from; it has the prices of single operators.
     margin_percent
         How much less than a price a stage that contains the priced one may cost.
     should_stop
@@ -81,7 +66,10 @@ def solve_lazily(
         priced.update(batch)
         on_batch(space.best_weight() >> WEIGHT_SHIFT)
 
-    space.start(floors_ns or [0] * len(space.stage_masks), priced=False)
+    bounds_ns: Sequence[int] = [0] * len(space.stage_masks)
+    if pricer.knows_lower_bounds:  # else it is not worth making a stage of each
+        bounds_ns = pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns))))
+    space.start(bounds_ns, priced=False)
     singles = single_stages(space)
     settle(list(singles), [pricer.singles_ns[block.operators[i]] for i in singles.values()])
     while True:

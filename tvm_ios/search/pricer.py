@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Protocol, runtime_checkable
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.protocol import CostModel
+from tvm_ios.cost.protocol import CostModel, DescribedModel, FloorModel, LowerBoundModel
 from tvm_ios.errors import SearchError
+from tvm_ios.search.chains import Contraction
 
-__all__ = ["LARGEST_PRICE_NS", "FloorModel", "Pricer"]
+__all__ = ["LARGEST_PRICE_NS", "Pricer"]
 
 LARGEST_PRICE_NS = 1 << 36
 """More than a minute for one stage is a mistake; so 64 prices and the ties fit 64 bits."""
 
 
-@runtime_checkable
-class FloorModel(Protocol):
-    """What a cost model offers on top of prices where a stage may cost less than a part of it."""
-
-    def floors(
-        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
-    ) -> Sequence[int]:
-        """Nanoseconds that no stage costs less than that contains the stage of this price."""
-        ...
-
-
 class Pricer:
-    """The prices of one graph; single operators are priced at once, in one batch.
+    """Everything a search knows of the prices of one graph; single units are priced first.
+
+    A search sees units, which may be chains of operators; the cost model sees operators only. All
+    that it says carries over. The price of a stage of units is defined as that of the stage of
+    their operators, so a lower bound of the one is a lower bound of the other. And where a stage of
+    units contains another, each group of it within a group of its own, the same holds for their
+    operators, for no operator is in two units: so a floor carries over, too.
+
+    Parameters
+    ----------
+    graph
+        What the cost model prices.
+    cost_model
+        Prices of its stages.
+    contraction
+        The units that are searched over; every operator is one where omitted.
 
     Raises
     ------
@@ -37,13 +41,28 @@ class Pricer:
         If the cost model answers with too few prices or with something that is no price.
     """
 
-    def __init__(self, graph: OperatorGraph, cost_model: CostModel) -> None:
+    def __init__(
+        self, graph: OperatorGraph, cost_model: CostModel, contraction: Contraction | None = None
+    ) -> None:
         self._graph = graph
         self._cost_model = cost_model
+        self._contraction = contraction
+        units = graph if contraction is None else contraction.graph
         self.count = 0
         """Stages priced so far."""
-        self.singles_ns = self.price([Stage(((index,),)) for index in range(len(graph))])
-        """Price of every operator in a stage of its own, by graph index."""
+        self.singles_ns = self.price([Stage(((unit,),)) for unit in range(len(units))])
+        """Price of every unit in a stage of its own."""
+
+    @property
+    def description(self) -> str:
+        """Where the prices come from, as far as the cost model says it."""
+        model = self._cost_model
+        return model.description if isinstance(model, DescribedModel) else ""
+
+    @property
+    def knows_lower_bounds(self) -> bool:
+        """Whether stages have bounds that are more than 0 before anything was priced."""
+        return isinstance(self._cost_model, LowerBoundModel)
 
     def price(self, stages: Sequence[Stage]) -> list[int]:
         """Latency of stages never asked for before, in nanoseconds; one batch.
@@ -55,7 +74,7 @@ class Pricer:
         """
         if not stages:
             return []
-        answers = self._cost_model.price(self._graph, stages)
+        answers = self._cost_model.price(self._graph, self._expanded(stages))
         if len(answers) != len(stages):
             raise SearchError(
                 f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} prices "
@@ -69,11 +88,23 @@ class Pricer:
             for stage, answer in zip(stages, answers, strict=True)
         ]
 
+    def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
+        """What each stage costs at least, in nanoseconds; 0 where the cost model does not know."""
+        if isinstance(self._cost_model, LowerBoundModel):
+            return self._cost_model.lower_bound(self._graph, self._expanded(stages))
+        return [0] * len(stages)
+
     def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
         """What no stage that contains one of these costs less than; their prices as a rule."""
         if isinstance(self._cost_model, FloorModel):
-            return self._cost_model.floors(self._graph, stages, prices_ns)
+            return self._cost_model.floors(self._graph, self._expanded(stages), prices_ns)
         return prices_ns
+
+    def _expanded(self, stages: Sequence[Stage]) -> Sequence[Stage]:
+        """The stages of operators that stages of units are."""
+        if self._contraction is None:
+            return stages
+        return [self._contraction.expand(stage) for stage in stages]
 
     def _checked(self, stage: Stage, answer: object) -> int:
         # NumPy integers are Integral; so is bool, and True is no price.

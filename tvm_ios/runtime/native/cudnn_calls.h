@@ -11,19 +11,6 @@
 
 #include "tvm_abi.h"
 
-typedef struct { /* DLPack's, of which only the address is read */
-  char* data;
-  int32_t device_type;
-  int32_t device_id;
-  int32_t ndim;
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} DLTensor;
-
 typedef struct {
   int (*convolve)(void* handle, const void* alpha, void* x, const void* x_data, void* w,
                   const void* w_data, void* convolution, int algorithm, void* workspace,
@@ -52,7 +39,7 @@ typedef struct {
 
 static const void* address_of(const TVMValue* arguments, int32_t position) {
   const DLTensor* tensor = arguments[position].v_handle;
-  return tensor->data + tensor->byte_offset;
+  return (const char*)tensor->data + tensor->byte_offset;
 }
 
 /* What cuDNN returned; `failed` is the call it was. */

@@ -349,8 +349,6 @@ void tvm_ios_pool_free(Pool* pool) {
   free(pool);
 }
 
-typedef int (*FTVMFuncCall)(void* function, TVMValue* args, int* type_codes, int num_args,
-                            TVMValue* ret_value, int* ret_tcode);
 static _Atomic(FTVMFuncCall) func_call;
 
 void tvm_ios_set_func_call(FTVMFuncCall function) { atomic_store(&func_call, function); }

@@ -159,7 +159,7 @@ static int32_t find_kernel(void* library, const char* name, Launch* launch) {
   void** context = dlsym(library, "__tvm_module_ctx");
   if (!context || !__TVMBackendGetFuncFromEnv || !__TVMFuncCall)
     return fail("there is no kernel named %s", name);
-  tvm_ios_set_func_call((FTVMFuncCall)__TVMFuncCall);
+  tvm_ios_set_func_call(__TVMFuncCall);
   launch->kernel = tvm_ios_call_packed;
   return __TVMBackendGetFuncFromEnv(*context, name, &launch->resource);
 }

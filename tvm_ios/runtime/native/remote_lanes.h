@@ -1,4 +1,4 @@
-/* What remote_lanes.c needs of TVM's ABI, and how it reads what a host sends. */
+/* What TVM hands remote_lanes.c, and how it reads what a host sends. */
 #ifndef TVM_IOS_REMOTE_LANES_H_
 #define TVM_IOS_REMOTE_LANES_H_
 
@@ -9,21 +9,6 @@
 
 #include "tvm_abi.h"
 
-enum { TYPE_INT = 0, TYPE_FLOAT = 2, TYPE_TENSOR = 7 }; /* TVM's type codes */
-
-typedef struct {
-  void* data;
-  int32_t device_type;
-  int32_t device_id;
-  int32_t ndim;
-  uint8_t code;
-  uint8_t bits;
-  uint16_t vector_lanes;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} DLTensor;
-
 typedef struct {
   const char* data;
   size_t size;
@@ -31,7 +16,7 @@ typedef struct {
 
 /* TVM fills these in when it loads this library, as it does for generated kernels. */
 void (*__TVMAPISetLastError)(const char* text);
-int (*__TVMFuncCall)(void*, TVMValue*, int*, int, TVMValue*, int*);
+FTVMFuncCall __TVMFuncCall;
 int (*__TVMBackendGetFuncFromEnv)(void* module, const char* name, void** function);
 
 __attribute__((format(printf, 1, 2))) static int32_t fail(const char* format, ...) {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import bits_of, mask_of
-from tvm_ios.runtime.memory import Lifetime, pack_buffers
+from tvm_ios.plan.memory import Lifetime, pack_buffers
 
 
 def random_lifetimes(seed):

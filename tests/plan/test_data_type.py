@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tvm_ios.errors import ExecutionError, PlanError
-from tvm_ios.runtime.data_type import dtype_bytes, named_as_arrays, numpy_dtype
+from tvm_ios.plan.data_type import dtype_bytes, named_as_arrays, numpy_dtype
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from enum import Enum
 
 from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.data_type import dtype_bytes, named_as_arrays
 from tvm_ios.runtime.cudnn_convolution import CudnnCall
-from tvm_ios.runtime.data_type import dtype_bytes, named_as_arrays
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -136,7 +136,7 @@ class PlanInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """Everything an executor has to know; :func:`tvm_ios.runtime.verify.verify_plan` checks it."""
+    """Everything an executor has to know; :func:`tvm_ios.plan.verify.verify_plan` checks it."""
 
     lanes: int
     buffers: tuple[Buffer, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -12,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.graph_json import read_graph_json
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.placement import Placement, SliceView
-from tvm_ios.runtime.plan import BufferKind, ExecutionPlan
-from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement, SliceView
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
 
 
-def expected_contents(graph_json: str, placements: list[Placement]) -> list[list[object]]:
+def expected_contents(graph: KernelGraph, placements: list[Placement]) -> list[list[object]]:
     """What each tensor holds, a symbol for every four bytes, by running the graph in node order."""
-    graph = read_graph_json(graph_json)
     content: dict[int, list[object]] = {
         tensor: [("input", tensor, word) for word in range(graph.tensors[tensor].shape[1])]
         for _, tensor in graph.inputs
@@ -95,19 +93,19 @@ def run_on_model(plan: ExecutionPlan, expected: list[list[object]], chooser: ran
 
 
 @given(seed=st.integers(0, 10**9), reuse=st.booleans())
-def test_every_allowed_order_computes_the_graph(random_json, seed, reuse):
+def test_every_allowed_order_computes_the_graph(random_graph, seed, reuse):
     chooser = random.Random(seed)
-    graph_json, placements = random_json(chooser)
-    plan = lower_plan(graph_json, placements, lanes=2, reuse=reuse)
+    graph, placements = random_graph(chooser)
+    plan = lower_plan(graph, placements, lanes=2, reuse=reuse)
     verify_plan(plan)
-    expected = expected_contents(graph_json, placements)
+    expected = expected_contents(graph, placements)
     for _ in range(5):
         run_on_model(plan, expected, chooser)
 
 
 @given(seed=st.integers(0, 10**9))
-def test_no_dependency_is_superfluous(random_json, seed):
-    plan = lower_plan(*random_json(random.Random(seed)), lanes=2)
+def test_no_dependency_is_superfluous(random_graph, seed):
+    plan = lower_plan(*random_graph(random.Random(seed)), lanes=2)
     width = Counter(stage for stage, _ in {(g.stage, g.position) for g in plan.groups})
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:
@@ -123,26 +121,26 @@ def test_no_dependency_is_superfluous(random_json, seed):
 
 
 @given(seed=st.integers(0, 10**9), lanes=st.integers(1, 4))
-def test_stages_of_one_group_run_in_order_on_one_lane(random_json, seed, lanes):
-    graph_json, placements = random_json(random.Random(seed))
+def test_stages_of_one_group_run_in_order_on_one_lane(random_graph, seed, lanes):
+    graph, placements = random_graph(random.Random(seed))
     sequential = [
         replace(placement, stage=index, group=0) for index, placement in enumerate(placements)
     ]
-    plan = lower_plan(graph_json, sequential, lanes=lanes)
+    plan = lower_plan(graph, sequential, lanes=lanes)
     for number, group in enumerate(plan.groups):
         assert group.lane == 0
         assert group.dependencies == ((number - 1,) if number else ())
 
 
 @given(seed=st.integers(0, 10**9), lanes=st.integers(1, 4))
-def test_lanes_exist_and_costs_and_splits_arrive(random_json, seed, lanes):
+def test_lanes_exist_and_costs_and_splits_arrive(random_graph, seed, lanes):
     chooser = random.Random(seed)
-    graph_json, placements = random_json(chooser)
+    graph, placements = random_graph(chooser)
     placements = [
         replace(placement, cost_ns=chooser.randrange(10**6), split=chooser.random() < 0.5)
         for placement in placements
     ]
-    plan = lower_plan(graph_json, placements, lanes=lanes)
+    plan = lower_plan(graph, placements, lanes=lanes)
     verify_plan(plan)
     assert all(0 <= group.lane < lanes for group in plan.groups)
     for launch in plan.launches:
@@ -157,33 +155,30 @@ def test_the_dearest_group_has_a_lane_of_its_own():
     assert [group.lane for group in plan.groups] == [1, 1, 0]
 
 
-def fan(lengths: list[int]) -> str:
+def fan(lengths: list[int]) -> KernelGraph:
     """Operators that all read the input only."""
-    graph = json.loads(chain(lengths))
-    for node in graph["nodes"][1:]:
-        node["inputs"] = [[0, 0, 0]]
-    return json.dumps(graph)
+    graph = chain(lengths)
+    return replace(
+        graph, operators=tuple(replace(operator, inputs=(0,)) for operator in graph.operators)
+    )
 
 
-def chain(lengths: list[int]) -> str:
+def chain(lengths: list[int]) -> KernelGraph:
     """Operators one after another, each with an output of so many float32."""
-    nodes = [{"op": "null", "name": "x", "inputs": []}]
-    for number, _ in enumerate(lengths):
-        attrs = {"func_name": f"f{number}", "num_outputs": "1", "num_inputs": "1"}
-        node = {"op": "tvm_op", "name": f"o{number}", "attrs": attrs}
-        nodes.append(node | {"inputs": [[number, 0, 0]]})
-    count = len(nodes)
-    return json.dumps(
-        {
-            "nodes": nodes,
-            "arg_nodes": [0],
-            "heads": [[count - 1, 0, 0]],
-            "attrs": {
-                "shape": ["list_shape", [[1, 16], *([1, length] for length in lengths)]],
-                "dltype": ["list_str", ["float32"] * count],
-            },
-            "node_row_ptr": list(range(count + 1)),
-        }
+    return KernelGraph(
+        tensors=tuple(GraphTensor((1, length), "float32") for length in (16, *lengths)),
+        operators=tuple(
+            GraphOperator(
+                name=f"o{number}",
+                kernel=f"f{number}",
+                inputs=(number,),
+                outputs=(number + 1,),
+                flatten=False,
+            )
+            for number in range(len(lengths))
+        ),
+        inputs=(("x", 0),),
+        outputs=(len(lengths),),
     )
 
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.graph_json import GraphOperator, OperatorJson
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import GraphOperator, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 
 __all__ = ["Aliasing", "resolve_views"]
 
@@ -31,7 +31,7 @@ class Aliasing:
     """Operators without a launch."""
 
 
-def resolve_views(graph: OperatorJson, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
+def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
     """Take every view that is legal, in operator order.
 
     Parameters
@@ -63,7 +63,7 @@ def resolve_views(graph: OperatorJson, views: Sequence[SliceView | ConcatView | 
 class _Resolver:
     """Locations under construction: every tensor starts as the owner of a buffer of its own."""
 
-    def __init__(self, graph: OperatorJson) -> None:
+    def __init__(self, graph: KernelGraph) -> None:
         self.location = [(tensor, 0) for tensor in range(len(graph.tensors))]
         self._size = [math.prod(t.shape) * dtype_bytes(t.dtype) for t in graph.tensors]
         self._members = [[tensor] for tensor in range(len(graph.tensors))]
@@ -149,7 +149,7 @@ class _Resolver:
         )
 
 
-def _pinned_tensors(graph: OperatorJson) -> set[int]:
+def _pinned_tensors(graph: KernelGraph) -> set[int]:
     """Outputs, and what a chain of reshapes turns into an output."""
     pinned = set(graph.outputs)
     for operator in reversed(graph.operators):

@@ -8,15 +8,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.runtime.cuda_order import (
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import ExecutionPlan, Group, Launch, launches_before
+from tvm_ios.plan.stream_order import (
     CALLER,
     Step,
     StepKind,
     order_on_streams,
     with_timing,
 )
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import ExecutionPlan, Group, Launch, launches_before
 
 
 def plan_of(*groups):
@@ -131,9 +131,9 @@ def test_timing_only_adds_events():
 
 
 @given(seed=st.integers(0, 2**32), lanes=st.integers(1, 5))
-def test_every_wait_is_needed_and_none_is_missing(random_json, seed, lanes):
-    graph_json, placements = random_json(random.Random(seed))
-    plan = lower_plan(graph_json, placements, lanes=lanes)
+def test_every_wait_is_needed_and_none_is_missing(random_graph, seed, lanes):
+    graph, placements = random_graph(random.Random(seed))
+    plan = lower_plan(graph, placements, lanes=lanes)
     check(plan)
     # Lanes of any kind are legal.
     chooser = random.Random(seed)

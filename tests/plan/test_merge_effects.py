@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.runtime.graph_json import GraphOperator, GraphTensor, OperatorJson
-from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
-from tvm_ios.runtime.placement import ConcatView
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
+from tvm_ios.plan.placement import ConcatView
 
 A, B, C, POOL, JOIN, END = range(6)
 """Operators: three convolutions and a pooling of tensor 0, what joins some, and what reads that."""
@@ -21,7 +21,7 @@ def network(joined, *, size=16, outputs=(6,)):
         ("concat", tuple(index + 1 for index in joined), (5,)),
         ("end", (5,), (6,)),
     ]
-    return OperatorJson(
+    return KernelGraph(
         tensors=tuple(
             GraphTensor((1, extent), "float32") for extent in (size, *[size] * 4, whole, size)
         ),

@@ -1,7 +1,7 @@
-"""What lowering has to know of an operator beyond graph JSON: where it runs, what it aliases.
+"""What lowering has to know beyond the graph of kernels: where an operator runs, what it aliases.
 
-A dialect room makes one :class:`Placement` for every ``tvm_op`` node, in node order; the runtime
-lowers graph JSON and placements to an execution plan. No TVM here.
+A dialect room makes one :class:`Placement` for every operator of the graph, in its order; both are
+lowered to an execution plan. No TVM here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ConcatView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Stage and group of one operator; operators of one group run in node order."""
+    """Stage and group of one operator; operators of one group run in the order of the graph."""
 
     stage: int
     group: int

@@ -5,7 +5,7 @@ The slices of a merged convolution lie in the buffer of that convolution, so a c
 them and others needs its kernel. One that the merged convolution is needs none at any batch size.
 
 Nothing is guessed: the graph with the merge in it goes through the same decisions as a plan's
-(:mod:`tvm_ios.runtime.views`). No TVM here, and nothing is compiled.
+(:mod:`tvm_ios.plan.views`). No TVM here, and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.graph_json import GraphOperator, GraphTensor, OperatorJson
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.views import resolve_views
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.views import resolve_views
 
 __all__ = ["MergeEffects", "View", "merge_effects"]
 
@@ -41,7 +41,7 @@ class MergeEffects:
 
 
 def merge_effects(
-    graph: OperatorJson, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
+    graph: KernelGraph, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
 ) -> MergeEffects:
     """Compare the plans of a network with and without one merge stage.
 
@@ -72,7 +72,7 @@ def merge_effects(
 class _MergedGraph:
     """The graph with one merge in it."""
 
-    graph: OperatorJson
+    graph: KernelGraph
     views: tuple[View, ...]
     origins: tuple[int | None, ...]
     """Operator of the unmerged graph that each operator stands for; of a slice, its member. None
@@ -80,7 +80,7 @@ class _MergedGraph:
 
 
 def _merged_graph(
-    graph: OperatorJson, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
+    graph: KernelGraph, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
 ) -> _MergedGraph:
     members = outputs.members
     pieces = [graph.tensors[graph.operators[member].outputs[0]] for member in members]

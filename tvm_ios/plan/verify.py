@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.plan import (
+from tvm_ios.plan.plan import (
     ALIGNMENT_BYTES,
     BufferKind,
     ExecutionPlan,

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.runtime.lanes import CORES, STREAMS, assign_lanes
+from tvm_ios.plan.lanes import CORES, STREAMS, assign_lanes
 
 COSTS = st.integers(0, 10**6)
 

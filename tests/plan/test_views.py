@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.graph_json import GraphOperator, GraphTensor, OperatorJson
-from tvm_ios.runtime.placement import ConcatView, SliceView
-from tvm_ios.runtime.views import resolve_views
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.views import resolve_views
 
 
 def graph(sizes, operators, outputs):
     """Tensor 0 is the input; operators are (kernel, inputs, outputs); sizes count float32."""
-    return OperatorJson(
+    return KernelGraph(
         tensors=tuple(GraphTensor((1, size), "float32") for size in sizes),
         operators=tuple(
             GraphOperator(

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
-from tvm_ios.runtime.plan import (
+from tvm_ios.plan.plan import (
     Buffer,
     BufferKind,
     ExecutionPlan,
@@ -18,7 +17,8 @@ from tvm_ios.runtime.plan import (
     PlanInput,
     Tensor,
 )
-from tvm_ios.runtime.verify import verify_plan
+from tvm_ios.plan.verify import verify_plan
+from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
 
 
 def launch(name: str, inputs: tuple[int, ...], output: int) -> Launch:

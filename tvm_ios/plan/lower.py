@@ -1,4 +1,4 @@
-"""Lowers graph JSON and placements to an execution plan: the step between build and run. No TVM."""
+"""Lowers a graph of kernels to an execution plan: the step between build and run. No TVM."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from operator import and_
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.data_type import dtype_bytes
-from tvm_ios.runtime.graph_json import OperatorJson, read_graph_json
-from tvm_ios.runtime.lanes import CORES, HandOver, assign_lanes
-from tvm_ios.runtime.memory import Lifetime, pack_buffers
-from tvm_ios.runtime.placement import Placement
-from tvm_ios.runtime.plan import (
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lanes import CORES, HandOver, assign_lanes
+from tvm_ios.plan.memory import Lifetime, pack_buffers
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import (
     Buffer,
     BufferKind,
     ExecutionPlan,
@@ -26,7 +26,7 @@ from tvm_ios.runtime.plan import (
     Tensor,
     launches_before,
 )
-from tvm_ios.runtime.views import Aliasing, resolve_views
+from tvm_ios.plan.views import Aliasing, resolve_views
 
 __all__ = ["lower_plan"]
 
@@ -41,7 +41,7 @@ class _Access:
 
 
 def lower_plan(
-    graph_json: str,
+    graph: KernelGraph,
     placements: Sequence[Placement],
     *,
     lanes: int,
@@ -53,30 +53,29 @@ def lower_plan(
 
     Parameters
     ----------
-    graph_json
-        Stock graph JSON. Its ``storage_id`` is not used: it assumes sequential order.
+    graph
+        The operators and the tensors between them.
     placements
-        One for every ``tvm_op`` node, in node order.
+        One for every operator, in their order.
     lanes
         Threads that will run the plan, the caller's included.
     operator_names
-        Names for people, one for every ``tvm_op`` node; node names where omitted.
+        Names for people, one for every operator; those of the graph where omitted.
     reuse
         False gives every buffer bytes of its own.
     hand_over
-        What it takes from one lane to another; :data:`~tvm_ios.runtime.lanes.STREAMS` on a GPU.
+        What it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
 
     Raises
     ------
     PlanError
-        If the graph cannot be read, the counts differ, or the placements break the data order.
+        If the counts differ, or the placements break the data order.
     """
-    graph = read_graph_json(graph_json)
     names = tuple(operator_names or (operator.name for operator in graph.operators))
     if not len(graph.operators) == len(placements) == len(names):
         raise PlanError(
             f"the graph has {len(graph.operators)} operators, but there are {len(placements)} "
-            f"placements and {len(names)} names; give one for every tvm_op node"
+            f"placements and {len(names)} names; give one for every operator"
         )
     if lanes < 1:
         raise PlanError(f"a plan for {lanes} lanes cannot run; give at least 1")
@@ -152,7 +151,7 @@ def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) ->
 class _Storage:
     """Buffers, and which launches write and read which bytes of them."""
 
-    def __init__(self, graph: OperatorJson, aliasing: Aliasing, layout: _Layout) -> None:
+    def __init__(self, graph: KernelGraph, aliasing: Aliasing, layout: _Layout) -> None:
         self._graph = graph
         self._location = aliasing.location
         self._layout = layout

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import zip_longest
 
-from tvm_ios.runtime.plan import ExecutionPlan, Group
+from tvm_ios.plan.plan import ExecutionPlan, Group
 
 __all__ = ["CALLER", "Step", "StepKind", "StreamProgram", "order_on_streams", "with_timing"]
 

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
-from tvm_ios.runtime.lower import lower_plan
-from tvm_ios.runtime.plan import PLAN_VERSION, ExecutionPlan
 
 
 @given(seed=st.integers(0, 10**9))
-def test_json_reads_back_the_same_plan(random_json, seed):
-    graph_json, placements = random_json(random.Random(seed))
-    plan = lower_plan(graph_json, placements, lanes=2)
+def test_json_reads_back_the_same_plan(random_graph, seed):
+    graph, placements = random_graph(random.Random(seed))
+    plan = lower_plan(graph, placements, lanes=2)
     assert ExecutionPlan.from_json(plan.to_json()) == plan
 
 
-def test_another_version_is_refused(random_json):
-    data = json.loads(lower_plan(*random_json(random.Random(1)), lanes=1).to_json())
+def test_another_version_is_refused(random_graph):
+    data = json.loads(lower_plan(*random_graph(random.Random(1)), lanes=1).to_json())
     data["version"] = PLAN_VERSION + 1
     with pytest.raises(PlanError, match=f"version {PLAN_VERSION + 1}.*reads version"):
         ExecutionPlan.from_json(json.dumps(data))
@@ -46,8 +46,8 @@ def _places(data, path=()):
 
 
 @given(data=st.data())
-def test_any_one_change_is_read_back_equal_or_refused_in_one_line(random_json, data):
-    stored = json.loads(lower_plan(*random_json(random.Random(5)), lanes=2).to_json())
+def test_any_one_change_is_read_back_equal_or_refused_in_one_line(random_graph, data):
+    stored = json.loads(lower_plan(*random_graph(random.Random(5)), lanes=2).to_json())
     path = data.draw(st.sampled_from(list(_places(stored))))
     target = stored
     for key in path[:-1]:
@@ -77,27 +77,27 @@ def test_any_one_change_is_read_back_equal_or_refused_in_one_line(random_json, d
         ("version", True),
     ],
 )
-def test_a_field_of_another_kind_is_named(random_json, name, value):
-    data = json.loads(lower_plan(*random_json(random.Random(1)), lanes=1).to_json())
+def test_a_field_of_another_kind_is_named(random_graph, name, value):
+    data = json.loads(lower_plan(*random_graph(random.Random(1)), lanes=1).to_json())
     with pytest.raises(PlanError, match=f"not an execution plan: {name}.* is .*; expected"):
         ExecutionPlan.from_json(json.dumps(data | {name: value}))
 
 
-def test_truth_values_of_older_files_are_named_as_their_arrays(random_json):
-    data = json.loads(lower_plan(*random_json(random.Random(1)), lanes=1).to_json())
+def test_truth_values_of_older_files_are_named_as_their_arrays(random_graph):
+    data = json.loads(lower_plan(*random_graph(random.Random(1)), lanes=1).to_json())
     data["tensors"][0][-1] = "uint1"
     assert ExecutionPlan.from_json(json.dumps(data)).tensors[0].dtype == "bool"
 
 
-def test_text_names_every_launch(random_json):
-    plan = lower_plan(*random_json(random.Random(3)), lanes=2)
+def test_text_names_every_launch(random_graph):
+    plan = lower_plan(*random_graph(random.Random(3)), lanes=2)
     text = plan.as_text()
     assert all(f"{launch.operator}(" in text for launch in plan.launches)
     assert f"arena {plan.arena_bytes} bytes" in text
 
 
-def test_calls_of_cudnn_are_stored_with_the_plan(random_json):
-    plan = lower_plan(*random_json(random.Random(3)), lanes=2)
+def test_calls_of_cudnn_are_stored_with_the_plan(random_graph):
+    plan = lower_plan(*random_graph(random.Random(3)), lanes=2)
     convolution = CudnnConvolution(
         input_shape=(1, 4, 2, 2),
         weight_shape=(8, 4, 1, 1),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.runtime.plan import ALIGNMENT_BYTES
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 
 __all__ = ["Lifetime", "pack_buffers"]
 

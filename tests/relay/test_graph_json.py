@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tvm_ios.errors import PlanError
-from tvm_ios.runtime.graph_json import GraphTensor, operator_alone, read_graph_json
+from tvm_ios.plan.kernel_graph import GraphTensor
+from tvm_ios.relay.graph_json import read_graph_json
 
 
 @pytest.fixture
@@ -42,27 +43,6 @@ def test_entries_become_tensors(graph):
     split, reshape = read.operators
     assert (split.kernel, split.inputs, split.outputs) == ("fused_split", (0,), (1, 2))
     assert (reshape.kernel, reshape.inputs, reshape.outputs) == (None, (2,), (3,))
-
-
-@pytest.mark.parametrize(("index", "outputs"), [(0, (1, 2)), (1, (1,))])
-def test_an_operator_alone_reads_inputs(graph, index, outputs):
-    text = json.dumps(graph)
-    alone = read_graph_json(operator_alone(text, index))
-    whole = read_graph_json(text)
-    (operator,) = alone.operators
-    assert operator.kernel == whole.operators[index].kernel
-    assert (operator.inputs, operator.outputs, alone.outputs) == ((0,), outputs, outputs)
-    assert alone.inputs == (("input_0", 0),)
-    read = [*whole.operators[index].inputs, *whole.operators[index].outputs]
-    assert alone.tensors == tuple(whole.tensors[tensor] for tensor in read)
-
-
-def test_an_operator_that_reads_a_tensor_twice_is_left_so(graph):
-    graph["nodes"][2]["attrs"]["func_name"] = "fused_add"
-    graph["nodes"][2]["inputs"] = [[1, 1, 0], [1, 0, 0], [1, 1, 0]]
-    alone = read_graph_json(operator_alone(json.dumps(graph), 1))
-    assert alone.operators[0].inputs == (0, 1, 0)
-    assert alone.operators[0].outputs == (2,)
 
 
 def test_copies_between_devices_are_refused(graph):

@@ -1,0 +1,1 @@
+"""Execution plans: made from a graph of kernels, ordered, given memory, verified. No TVM."""

@@ -1,0 +1,69 @@
+"""The graph of kernels that lowering starts from: tensors, and the kernels between them. No TVM.
+
+A dialect makes it once from what its compiler wrote; nobody else reads that format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = ["GraphOperator", "GraphTensor", "KernelGraph"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTensor:
+    """One tensor of the graph: an input, a parameter, or an output of an operator."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    """As arrays name it: truth values are ``bool``, not ``uint1``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOperator:
+    """One call of a kernel."""
+
+    name: str
+    kernel: str | None
+    """Symbol of the kernel; None where the output is the input by another name or shape."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    flatten: bool
+    """True where the kernel takes every argument as a one-dimensional tensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelGraph:
+    """Operators in an order in which every one follows those it reads."""
+
+    tensors: tuple[GraphTensor, ...]
+    operators: tuple[GraphOperator, ...]
+    inputs: tuple[tuple[str, int], ...]
+    """Name and tensor of every input and parameter, in the order a caller gives them."""
+    outputs: tuple[int, ...]
+
+    def alone(self, index: int) -> KernelGraph:
+        """A graph of one operator, each tensor that it reads being an input."""
+        operator = self.operators[index]
+        sources = tuple(dict.fromkeys(operator.inputs))
+        count = len(sources)
+        outputs = tuple(range(count, count + len(operator.outputs)))
+        return KernelGraph(
+            tensors=tuple(self.tensors[tensor] for tensor in (*sources, *operator.outputs)),
+            operators=(
+                replace(
+                    operator,
+                    inputs=tuple(sources.index(tensor) for tensor in operator.inputs),
+                    outputs=outputs,
+                ),
+            ),
+            inputs=tuple((f"input_{number}", number) for number in range(count)),
+            outputs=outputs,
+        )
+
+    def without_outputs(self) -> KernelGraph:
+        """The same graph with its first input for an output.
+
+        So what it computes may be a view of a larger tensor, as outputs of a network may not.
+        """
+        return replace(self, outputs=(self.inputs[0][1],))
