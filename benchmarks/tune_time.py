@@ -1,0 +1,125 @@
+"""Compares how long ``tune`` takes in two checkouts: cold, warm, and on a related network.
+
+``python -m benchmarks.tune_time --before FOLDER NETWORK… --rounds 3`` runs each network in
+processes of their own, the checkouts by turns, each with a cache folder of its own that begins
+empty in every round. ``cold`` is the first call; ``warm`` is the same call again, with all prices
+and kernels known. With ``--related OTHER`` a third call tunes a network that has some kernels in
+common. Times are those of the call, without starting Python. The raw rounds go to
+``benchmarks/results/tune_time/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "results" / "tune_time"
+CALL = """
+import json, sys, time
+import tvm_ios
+from tvm_ios.models import by_name
+mod, params = by_name(sys.argv[1])()
+begin = time.perf_counter()
+report = tvm_ios.tune(mod, params).report()
+print(json.dumps({
+    "seconds": time.perf_counter() - begin,
+    "phase_s": report.phase_s,
+    "kept": report.kept.value,
+    "measured": report.measured,
+    "from_database": report.from_database,
+}))
+"""
+
+
+def main() -> None:
+    """Time, print, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="+")
+    parser.add_argument("--before", type=Path, required=True, help="a checkout to compare with")
+    parser.add_argument("--related", help="a network tuned after each of the networks")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    checkouts = {"before": arguments.before.resolve(), "after": HERE.parent}
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for network in arguments.networks:
+        steps = {"cold": network, "warm": network}
+        if arguments.related is not None:
+            steps["related"] = arguments.related
+        rounds = [
+            _round(checkouts if number % 2 == 0 else dict(reversed(checkouts.items())), steps)
+            for number in range(arguments.rounds)
+        ]
+        ratios = {step: [_ratio(found, step) for found in rounds] for step in steps}
+        for step, values in ratios.items():
+            print(
+                f"{network} {step}: {median(values):.2f} times as fast "
+                f"({min(values):.2f} to {max(values):.2f} in {len(values)} rounds)",
+                flush=True,
+            )
+        record = {
+            "command": f"python -m benchmarks.tune_time {' '.join(sys.argv[1:])}",
+            "commits": {name: _commit(folder) for name, folder in checkouts.items()},
+            "processor": _processor(),
+            "cores": len(os.sched_getaffinity(0)),
+            "taken_at": time.strftime("%Y-%m-%d"),
+            "related": arguments.related,
+            "times_as_fast": ratios,
+            "rounds": rounds,
+        }
+        path = FOLDER / f"{network}.json"
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _round(checkouts: dict[str, Path], steps: dict[str, str]) -> dict[str, dict[str, dict]]:
+    """Every step in every checkout, step by step, so that what is compared is close in time."""
+    with tempfile.TemporaryDirectory() as caches:
+        found: dict[str, dict[str, dict]] = {name: {} for name in checkouts}
+        for step, network in steps.items():
+            for name, folder in checkouts.items():
+                found[name][step] = _call(network, folder, Path(caches) / name)
+                print(f"  {name} {step}: {found[name][step]['seconds']:.1f} s", flush=True)
+    return found
+
+
+def _call(network: str, checkout: Path, cache: Path) -> dict:
+    cores = str(len(os.sched_getaffinity(0)))
+    done = subprocess.run(
+        [sys.executable, "-c", CALL, network],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=checkout,
+        env=os.environ
+        | {"PYTHONPATH": str(checkout), "TVM_IOS_CACHE_DIR": str(cache), "TVM_NUM_THREADS": cores},
+    )
+    found: dict = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _ratio(found: dict[str, dict[str, dict]], step: str) -> float:
+    return float(found["before"][step]["seconds"] / found["after"][step]["seconds"])
+
+
+def _commit(folder: Path) -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    from tvm_ios.host import processor_name  # noqa: PLC0415
+
+    return processor_name()
+
+
+if __name__ == "__main__":
+    main()
