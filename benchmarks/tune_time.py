@@ -4,7 +4,7 @@
 processes of their own, the checkouts by turns, each with a cache folder of its own that begins
 empty in every round. ``cold`` is the first call; ``warm`` is the same call again, with all prices
 and kernels known. With ``--related OTHER`` a third call tunes a network that has some kernels in
-common. Times are those of the call, without starting Python. The raw rounds go to
+common. A network is a name, with settings behind a colon: ``nasnet_small:num_cells=6``. Times are those of the call, without starting Python. The raw rounds go to
 ``benchmarks/results/tune_time/``.
 """
 
@@ -26,7 +26,9 @@ CALL = """
 import json, sys, time
 import tvm_ios
 from tvm_ios.models import by_name
-mod, params = by_name(sys.argv[1])()
+name, _, settings = sys.argv[1].partition(":")
+given = dict(each.split("=") for each in settings.split(",") if each)
+mod, params = by_name(name)(**{key: int(value) for key, value in given.items()})
 begin = time.perf_counter()
 report = tvm_ios.tune(mod, params).report()
 print(json.dumps({
@@ -74,7 +76,7 @@ def main() -> None:
             "times_as_fast": ratios,
             "rounds": rounds,
         }
-        path = FOLDER / f"{network}.json"
+        path = FOLDER / f"{network.partition(':')[0]}.json"
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
