@@ -4,8 +4,8 @@
 processes of their own, the checkouts by turns, each with a cache folder of its own that begins
 empty in every round. ``cold`` is the first call; ``warm`` is the same call again, with all prices
 and kernels known. With ``--related OTHER`` a third call tunes a network that has some kernels in
-common. A network is a name, with settings behind a colon: ``nasnet_small:num_cells=6``. Times are those of the call, without starting Python. The raw rounds go to
-``benchmarks/results/tune_time/``.
+common. A network is a name, with settings behind a colon: ``nasnet_small:num_cells=6``. Times are
+those of the call, without starting Python. Raw rounds go to ``benchmarks/results/tune_time/``.
 """
 
 from __future__ import annotations
