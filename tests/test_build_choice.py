@@ -167,7 +167,12 @@ def test_a_schedule_of_another_graph_is_refused(narrow, branching):
 def test_what_tune_finds_can_be_compiled_again(narrow, tmp_path: Path):
     mod, params = narrow
     tuned = tvm_ios.tune(
-        mod, params, TARGET, lanes=1, database=tmp_path / "p.sqlite", compare_options=SOON
+        mod,
+        params,
+        TARGET,
+        lanes=1,
+        database=tmp_path / "p.sqlite",
+        options=tvm_ios.TuneOptions(compare=SOON),
     )
     again = tvm_ios.compile_schedule(mod, params, TARGET, schedule=tuned.schedule, lanes=1)
     np.testing.assert_array_equal(output_of(again), output_of(tuned))

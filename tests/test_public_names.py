@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent / "tvm_ios"
 PACKAGES = (
     "core",
     "cost",
+    "driver",
     "host",
     "models",
     "passes",
@@ -88,7 +89,7 @@ def test_module_lists_what_is_there(path):
     assert [name for name in public if name not in module_names] == []
 
 
-def test_front_door_is_sorted_and_resolves():
+def test_public_names_are_sorted_and_resolve():
     assert tvm_ios.__all__ == sorted(tvm_ios.__all__, key=_sort_key)
     for name in tvm_ios.__all__:
         found = getattr(tvm_ios, name)
@@ -97,7 +98,7 @@ def test_front_door_is_sorted_and_resolves():
         assert found.__module__ == tvm_ios._HOMES[name]
 
 
-def test_front_door_table_is_complete():
+def test_table_of_homes_is_complete():
     assert sorted(tvm_ios._HOMES) == sorted(tvm_ios.__all__)
     assert set(tvm_ios.__all__) <= set(dir(tvm_ios))
     with pytest.raises(AttributeError, match="no attribute 'tuen'"):

@@ -1,14 +1,12 @@
-"""What tune, the benchmarks and the pass share: options, and who is kept after a race."""
+"""What tune and the benchmarks share: who is kept after a race, and how long one takes."""
 
 from __future__ import annotations
 
 import pytest
 
-from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import CompareRound, Comparison
-from tvm_ios.scheduling import choose, measured_search_options, race_s
+from tvm_ios.scheduling import choose, race_s
 from tvm_ios.tune_report import Contestant
 
 NAMES = {contestant: contestant.value for contestant in Contestant}
@@ -50,15 +48,6 @@ def test_sequential_order_needs_no_rival() -> None:
     kept, reason = choose(raced(sequential=1.0), alone)
     assert kept is Contestant.SEQUENTIAL
     assert "nothing but sequential order" in reason
-
-
-def test_options_are_taken_by_name_and_by_member() -> None:
-    by_name = measured_search_options(strategies="merge", endings="published")
-    by_member = measured_search_options(strategies=[Strategy.MERGE], endings=EndingRule.PUBLISHED)
-    assert by_name == by_member
-    assert measured_search_options().strategies == frozenset(Strategy)
-    assert measured_search_options().pad_merged_kernels
-    assert not measured_search_options(pad_merged_kernels=False).pad_merged_kernels
 
 
 def test_the_length_of_a_race_is_known_before() -> None:

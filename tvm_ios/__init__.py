@@ -1,6 +1,6 @@
 """IOS, the inter-operator scheduler (Ding et al., MLSys 2021), as a plugin for TVM.
 
-The front door is loaded when it is used, so the TVM-free rooms import without TVM.
+Every name is loaded when it is used, so the TVM-free rooms import without TVM.
 """
 
 from __future__ import annotations
@@ -10,18 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_ios.compiled import CompiledModel
+    from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+    from tvm_ios.cost.compare import CompareOptions
+    from tvm_ios.cost.sampling import MeasureOptions
+    from tvm_ios.driver.compile_schedule import compile_schedule
+    from tvm_ios.driver.options import BuildOptions, TuneOptions
+    from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
-    from tvm_ios.front_door import compile_schedule, tune
     from tvm_ios.runtime.artifact import load
     from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+    from tvm_ios.search.options import SearchOptions
+    from tvm_ios.tuning.device_options import DeviceOptions
+    from tvm_ios.tuning.options import TuningOptions
 
 __all__ = [
+    "BuildOptions",
+    "CompareOptions",
     "CompiledModel",
+    "Conversion",
+    "DeviceOptions",
     "InterOpSchedule",
+    "MeasureOptions",
     "MultiStreamGraphModule",
+    "SearchOptions",
     "Stage",
     "Strategy",
+    "TuneOptions",
+    "TuningOptions",
     "TvmIosError",
     "compile_schedule",
     "load",
@@ -29,15 +45,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BuildOptions": "tvm_ios.driver.options",
+    "CompareOptions": "tvm_ios.cost.compare",
     "CompiledModel": "tvm_ios.compiled",
+    "Conversion": "tvm_ios.core.conversion",
+    "DeviceOptions": "tvm_ios.tuning.device_options",
     "InterOpSchedule": "tvm_ios.core.schedule",
+    "MeasureOptions": "tvm_ios.cost.sampling",
     "MultiStreamGraphModule": "tvm_ios.runtime.graph_module",
+    "SearchOptions": "tvm_ios.search.options",
     "Stage": "tvm_ios.core.schedule",
     "Strategy": "tvm_ios.core.schedule",
+    "TuneOptions": "tvm_ios.driver.options",
+    "TuningOptions": "tvm_ios.tuning.options",
     "TvmIosError": "tvm_ios.errors",
-    "compile_schedule": "tvm_ios.front_door",
+    "compile_schedule": "tvm_ios.driver.compile_schedule",
     "load": "tvm_ios.runtime.artifact",
-    "tune": "tvm_ios.front_door",
+    "tune": "tvm_ios.driver.tune",
 }
 
 

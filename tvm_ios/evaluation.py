@@ -30,12 +30,8 @@ from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor, ask_for_threads
-from tvm_ios.scheduling import (
-    choose,
-    find_schedules,
-    measured_search_options,
-    race,
-)
+from tvm_ios.scheduling import choose, find_schedules, race
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
@@ -167,7 +163,7 @@ def evaluate(
     with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
         prices = KernelPrices(runner, database=opened)
         limits = {
-            contestant: measured_search_options(strategies=strategies)
+            contestant: SearchOptions(strategies=strategies)
             for contestant, strategies in IOS_STRATEGIES.items()
         }
         searched = find_schedules(prices, limits, clock, time_budget=time_budget)

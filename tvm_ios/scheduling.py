@@ -6,18 +6,16 @@ of the next, so no schedule is believed before it has been timed against sequent
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from tvm_ios.compiled import CompiledModel, lower_schedule
-from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
-from tvm_ios.errors import OptionError
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
 from tvm_ios.runtime.cuda_module import CudaGraphModule
@@ -37,7 +35,6 @@ __all__ = [
     "FoundSchedules",
     "choose",
     "find_schedules",
-    "measured_search_options",
     "race",
     "race_s",
     "resumable",
@@ -47,49 +44,8 @@ __all__ = [
 
 _Executor = MultiStreamGraphModule | CudaGraphModule | RemoteExecutor
 
-BOUND_MARGIN_PERCENT = 3
-"""Measured prices scatter by about this much, so the search trusts its bounds that much less."""
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 CLEARLY_FASTER = 1.02
-MAX_CHAIN_SIZE = 3
-"""Operators of one schedule unit: a depthwise convolution and what stands around it."""
-
-
-def measured_search_options(
-    *,
-    strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy),
-    max_group_size: int = 3,
-    max_num_groups: int = 8,
-    endings: EndingRule | str = EndingRule.COMPLETE,
-    pad_merged_kernels: bool = True,
-) -> SearchOptions:
-    """Search options fit for measured prices.
-
-    Parameters
-    ----------
-    strategies
-        Kinds of stages to try, by member or name; one or several.
-    max_group_size, max_num_groups
-        The paper's r and s; 0 means no limit.
-    endings
-        Which concurrent stages exist, by member or name.
-    pad_merged_kernels
-        Whether convolutions of different kernel sizes may merge.
-
-    Raises
-    ------
-    OptionError
-        If a value is unknown or out of range.
-    """
-    return SearchOptions(
-        strategies=_strategies(strategies),
-        max_group_size=max_group_size,
-        max_num_groups=max_num_groups,
-        endings=_ending_rule(endings),
-        pad_merged_kernels=pad_merged_kernels,
-        bound_margin_percent=BOUND_MARGIN_PERCENT,
-        max_chain_size=MAX_CHAIN_SIZE,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +215,7 @@ def search_schedule(
     return search_ios(
         prices.graph,
         prices,
-        options,
+        options.completed(measured=True),
         progress=report,
         should_stop=lambda: not budget.allows(reserve_s),
     )
@@ -353,22 +309,3 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
         f"{speedup.ratio:.3f} times as fast as sequential order "
         f"({speedup.low:.3f} to {speedup.high:.3f})"
     )
-
-
-def _strategies(strategies: Iterable[Strategy | str] | Strategy | str) -> frozenset[Strategy]:
-    names = ", ".join(repr(strategy.value) for strategy in Strategy)
-    try:
-        given = [strategies] if isinstance(strategies, str | Strategy) else list(strategies)
-        if not given:
-            raise OptionError(f"strategies is empty; give at least one of {names}")
-        return frozenset(Strategy(strategy) for strategy in given)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"strategies is {strategies!r}; choose from {names}") from error
-
-
-def _ending_rule(endings: EndingRule | str) -> EndingRule:
-    try:
-        return EndingRule(endings)
-    except ValueError as error:
-        names = " or ".join(repr(rule.value) for rule in EndingRule)
-        raise OptionError(f"endings is {endings!r}; give {names}") from error

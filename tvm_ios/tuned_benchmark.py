@@ -35,7 +35,8 @@ from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import comparison_table
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.runtime.stock_executor import StockExecutor
-from tvm_ios.scheduling import choose, find_schedules, measured_search_options, race
+from tvm_ios.scheduling import choose, find_schedules, race
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
@@ -118,7 +119,7 @@ def evaluate_tuned(
         with clock.phase(f"search {kernels}"):
             with RelayStageRunner(built, lanes=lanes) as runner:
                 prices = KernelPrices(runner, database=open_database(database))
-                limits = {Contestant.IOS.value: measured_search_options()}
+                limits = {Contestant.IOS.value: SearchOptions()}
                 found = find_schedules(prices, limits, clock, time_budget=time_budget)
             notes.extend((*found.notes, *prices.notes))
             for who, made in found.schedules.items():

@@ -9,10 +9,12 @@ import pytest
 import tvm
 
 import tvm_ios
+from tvm_ios import Conversion
 from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
+from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.host import default_lanes
-from tvm_ios.tuning.config import TuneConfig
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
@@ -41,66 +43,82 @@ def test_flags_alone_are_a_configuration():
     assert parsed() == TuneConfig()
     config = parsed("--tuning", "autotvm", "--trials", 5, "--timeout", 3, "--tuner", "gridsearch")
     assert config.tuning == "autotvm"
-    assert config.tuning_options.trials == 5
-    assert config.tuning_options.timeout_s == config.tuning_options.build_timeout_s == 3
-    assert config.tuning_options.tuner == "grid"
+    kernels = config.options.kernels
+    assert kernels.trials == 5
+    assert kernels.timeout_s == kernels.build_timeout_s == 3
+    assert kernels.tuner == "grid"
 
 
 def test_flags_go_over_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(
-        "[search]\nmax_group_size = 2\ntime_budget = 5\npad_channels = false\n"
+        "time_budget = 5\n[search]\nmax_group_size = 2\n[build]\npad_channels = false\n"
         "[tuning]\nbackend = 'autotvm'\ntrials = 7\nrepeat = 2\n"
     )
     kept = parsed("--config", path)
-    assert (kept.tuning, kept.tuning_options.trials, kept.search.max_group_size) == (
+    assert (kept.tuning, kept.options.kernels.trials, kept.options.search.max_group_size) == (
         "autotvm",
         7,
         2,
     )
     over = parsed("--config", path, "--trials", 9, "--time-budget", 6, "--max-num-groups", 4)
-    assert (over.tuning_options.trials, over.tuning_options.repeat) == (9, 2)
-    assert (over.search.time_budget, over.search.max_group_size) == (6, 2)
-    assert over.search.max_num_groups == 4
-    assert not over.search.pad_channels
-    assert parsed("--config", path, "--pad-channels").search.pad_channels
-    assert not parsed("--no-pad-channels").search.pad_channels
+    assert (over.options.kernels.trials, over.options.kernels.repeat) == (9, 2)
+    assert (over.time_budget, over.options.search.max_group_size) == (6, 2)
+    assert over.options.search.max_num_groups == 4
+    assert not over.options.build.pad_channels
+    assert parsed("--config", path, "--pad-channels").options.build.pad_channels
+    assert not parsed("--no-pad-channels").options.build.pad_channels
     assert parsed("--config", path, "--tuning", "none").tuning is None
 
 
 def test_layout_and_types_are_flags_and_keys_as_in_tvmc(tmp_path):
-    given = parsed().arguments()
-    assert (given["desired_layout"], given["mixed_precision"]) == (None, False)
-    given = parsed("--desired-layout", "NHWC", "--mixed-precision").arguments()
-    assert (given["desired_layout"], given["mixed_precision"]) == ("NHWC", True)
-    assert given["mixed_precision_acc_type"] == "float32"
+    assert parsed().options.conversion == Conversion()
+    given = parsed("--desired-layout", "NHWC", "--mixed-precision").options.conversion
+    assert given == Conversion(desired_layout="NHWC", mixed_precision=True)
+    assert given.mixed_precision_acc_type == "float32"
     path = tmp_path / "half.toml"
-    path.write_text('[search]\ndesired_layout = "NCHW"\nmixed_precision = true\n')
-    search = parsed("--config", path, "--mixed-precision-acc-type", "float16").search
-    assert (search.desired_layout, search.mixed_precision) == ("NCHW", True)
-    assert search.mixed_precision_acc_type == "float16"
+    path.write_text('[conversion]\ndesired_layout = "NCHW"\nmixed_precision = true\n')
+    words = ("--config", path, "--mixed-precision-acc-type", "float16")
+    assert parsed(*words).options.conversion == Conversion(
+        desired_layout="NCHW", mixed_precision=True, mixed_precision_acc_type="float16"
+    )
     with pytest.raises(SystemExit):
         parsed("--desired-layout", "CHWN")
 
 
 def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
     path = tmp_path / "gpu.toml"
-    path.write_text("[search]\ncudnn = true\ntf32 = true\n")
-    assert not parsed().arguments()["cudnn"]
-    assert parsed("--cudnn").arguments()["cudnn"]
-    assert parsed("--config", path).arguments()["tf32"]
-    search = parsed("--config", path, "--no-tf32").search
-    assert (search.cudnn, search.tf32) == (True, False)
-    assert not parsed("--config", path, "--no-cudnn").search.cudnn
+    path.write_text("[build]\ncudnn = true\ntf32 = true\n")
+    assert not parsed().options.build.cudnn
+    assert parsed("--cudnn").options.build.cudnn
+    assert parsed("--config", path).options.build.tf32
+    build = parsed("--config", path, "--no-tf32").options.build
+    assert (build.cudnn, build.tf32) == (True, False)
+    assert not parsed("--config", path, "--no-cudnn").options.build.cudnn
 
 
 def test_padded_merges_are_a_flag_and_a_key(tmp_path):
     path = tmp_path / "exact.toml"
     path.write_text("[search]\npad_merged_kernels = false\n")
-    assert parsed().arguments()["pad_merged_kernels"]
-    assert not parsed("--no-pad-merged-kernels").arguments()["pad_merged_kernels"]
-    assert not parsed("--config", path).search.pad_merged_kernels
-    assert parsed("--config", path, "--pad-merged-kernels").search.pad_merged_kernels
+    assert parsed().options.search.pad_merged_kernels
+    assert not parsed("--no-pad-merged-kernels").options.search.pad_merged_kernels
+    assert not parsed("--config", path).options.search.pad_merged_kernels
+    over = parsed("--config", path, "--pad-merged-kernels")
+    assert over.options.search.pad_merged_kernels
+
+
+def test_help_tells_the_defaults_of_the_options(capsys):
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for flag, default in (
+        ("the paper's r; 0 means no limit", DEFAULTS.search.max_group_size),
+        ("the paper's s; 0 means no limit", DEFAULTS.search.max_num_groups),
+        ("padded to whole vectors", "yes"),
+        ("where it is faster", "no"),
+        ("what they sum up in", "float32"),
+    ):
+        assert f"{flag} (default: {default})" in told
 
 
 def test_names_of_tvmc_and_short_ones_are_the_same():
@@ -116,7 +134,7 @@ def test_names_of_tvmc_and_short_ones_are_the_same():
         (["net.relay"], "cannot read net.relay"),
         (["squeezenet", "--trials", "3"], "--trials given, but no kernels are tuned"),
         (["squeezenet", "--tuning", "autotvm", "--trials", "0"], "trials is 0"),
-        (["squeezenet", "--tuning", "autotvm", "--rpc-tracker", "h:1"], "without rpc_key"),
+        (["squeezenet", "--tuning", "autotvm", "--rpc-tracker", "h:1"], "rpc_key None; give both"),
         (["squeezenet", "--config", "no.toml"], "cannot read the configuration no.toml"),
         (["squeezenet", "--time-budget", "-1"], "time_budget is -1"),
         (["squeezenet", "--max-group-size", "-1"], "max_group_size is -1"),
@@ -151,7 +169,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     log, output = tmp_path / "net.log", tmp_path / "net.so"
     words = [model, "--params", tmp_path / "net.params", "--target", TARGET, "--output", output]
     words += ["--lanes", 1]  # two would wait for each other beside other tests
-    words += ["--database", tmp_path / "p.sqlite", "--time-budget", 5]
+    words += ["--database", tmp_path / "p.sqlite"]
     words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
     words += ["--min-repeat-ms", 0]
     assert tune(*words) == 0
@@ -169,7 +187,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     assert "autotvm: 0 candidates" in capsys.readouterr().out
     assert log.read_text() == records
     # The records alone, without tuning.
-    assert tune(*words[:13], "--records", log) == 0
+    assert tune(*words[:11], "--records", log) == 0
     assert "tuned kernels" in capsys.readouterr().out
 
 

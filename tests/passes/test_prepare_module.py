@@ -4,6 +4,7 @@ import pytest
 import tvm
 from tvm import relay
 
+from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.passes.partition_stages import PartitionStages
 from tvm_ios.passes.prepare_module import PrepareModule
@@ -66,10 +67,10 @@ def test_it_can_be_disabled(case):
 
 def test_layout_and_types_are_options(case):
     module, params = case.network()
-    options = {"desired_layout": "NHWC", "mixed_precision": True}
-    prepared = PrepareModule(target=case.target, params=params, **options)(module)
+    half = Conversion(desired_layout="NHWC", mixed_precision=True)
+    prepared = PrepareModule(target=case.target, params=params, conversion=half)(module)
     text = prepared.astext(show_meta_data=False)
     assert 'data_layout="NHWC"' in text
     assert "float16" in text
-    with pytest.raises(OptionError, match="desired_layout is 'WHCN'"):
-        PrepareModule(target=case.target, desired_layout="WHCN")
+    with pytest.raises(OptionError, match="conversion is 'NHWC'; give a Conversion"):
+        PrepareModule(target=case.target, conversion="NHWC")

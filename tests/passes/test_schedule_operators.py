@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import tvm
@@ -19,9 +17,9 @@ from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
-from tvm_ios.scheduling import measured_search_options
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
 
 
 def scheduled(case, **options):
@@ -49,7 +47,7 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     schedule = read_schedule(after)
     module, params = case.network()
     graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
-    exact = replace(measured_search_options(), max_chain_size=1, bound_margin_percent=0)
+    exact = SearchOptions(max_chain_size=1, bound_margin_percent=0)
     assert schedule == search_ios(graph, prices, exact).schedule
     assert any(len(stage.groups) > 1 for stage in schedule.stages)
     assert all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages)
@@ -69,7 +67,8 @@ def test_ios_merges_what_pays(case, merging_prices):
 
 def test_strategies_and_limits_reach_the_search(case, merging_prices):
     only_concurrent = frozenset({Strategy.CONCURRENT})
-    after = scheduled(case, cost_model=merging_prices, strategies=only_concurrent, max_num_groups=2)
+    search = SearchOptions(strategies=only_concurrent, max_num_groups=2)
+    after = scheduled(case, cost_model=merging_prices, search=search)
     stages = read_schedule(after).stages
     assert all(stage.strategy is Strategy.CONCURRENT for stage in stages)
     assert max(len(stage.groups) for stage in merging_prices.asked) == 2
@@ -87,7 +86,7 @@ def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
         target=case.target,
         params=params,
         cost_model=merging_prices,
-        pad_merged_kernels=padded,
+        search=SearchOptions(pad_merged_kernels=padded),
     )
     with tvm.transform.PassContext(opt_level=3):
         after = schedule(module)
@@ -103,11 +102,9 @@ def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
 def test_chains_are_joined_where_they_are_asked_for(case, prices):
     module, params = case.network()
     graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
-    options = replace(measured_search_options(), max_chain_size=2, bound_margin_percent=0)
-    after = scheduled(case, cost_model=prices, max_chain_size=2)
+    options = SearchOptions(max_chain_size=2, bound_margin_percent=0)
+    after = scheduled(case, cost_model=prices, search=SearchOptions(max_chain_size=2))
     assert read_schedule(after) == search_ios(graph, prices, options).schedule
-    with pytest.raises(OptionError, match="max_chain_size is 0"):
-        ScheduleOperators(target=case.target, max_chain_size=0)
 
 
 @pytest.mark.slow
@@ -216,7 +213,7 @@ def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
 
 @pytest.mark.parametrize(
     "options",
-    [{"scheduler": "best"}, {"max_group_size": -1}, {"max_num_groups": -1}, {"strategies": ()}],
+    [{"scheduler": "best"}, {"search": {"max_group_size": 3}}, {"search": None}, {"lanes": 0}],
 )
 def test_bad_options_are_refused_where_the_pass_is_made(case, options):
     with pytest.raises(OptionError, match=next(iter(options))):

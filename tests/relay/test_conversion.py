@@ -13,13 +13,14 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 import tvm_ios
+from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import tvm_pipeline
-from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED, Conversion
+from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
@@ -211,19 +212,6 @@ def test_the_operators_of_tvm_are_left_as_they_were():
     ] * len(MULTIPLIED)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"desired_layout": "NHCW"}, "desired_layout is 'NHCW'; give 'NCHW', 'NHWC' or None"),
-        ({"mixed_precision": "float16"}, "mixed_precision is 'float16'; give True"),
-        ({"mixed_precision_acc_type": "bfloat16"}, "mixed_precision_acc_type is 'bfloat16'"),
-    ],
-)
-def test_unknown_values_are_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        Conversion(**options)
-
-
 @pytest.mark.parametrize("batch", [8, 16])
 def test_what_tvm_would_round_without_a_word_is_refused(batch):
     module, params = network(batch=batch)
@@ -297,9 +285,7 @@ def test_results_on_a_gpu_are_near_those_of_float64(conversion, batch):
             params,
             "cuda",
             schedule=schedule,
-            desired_layout=conversion.desired_layout,
-            mixed_precision=conversion.mixed_precision,
-            mixed_precision_acc_type=conversion.mixed_precision_acc_type,
+            options=tvm_ios.TuneOptions(conversion=conversion),
         )
         with model.executor() as executor:
             executor.run(data=image(batch))

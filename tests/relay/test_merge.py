@@ -7,13 +7,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tvm import relay
 
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build
-from tvm_ios.relay.conversion import AS_IT_IS, Conversion
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare

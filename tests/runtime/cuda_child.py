@@ -27,7 +27,8 @@ import tvm
 from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
 from cuda_model import Model, network
 
-import tvm_ios.front_door
+import tvm_ios.driver.compile_schedule
+import tvm_ios.driver.tune
 import tvm_ios.pricing
 from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before

@@ -73,10 +73,17 @@ def _mergeable(graph):
     return members
 
 
+def _quickly(**nouns):
+    """Options of ``tune`` that measure nothing for long."""
+    import tvm_ios
+
+    compare = tvm_ios.CompareOptions(rounds=6, min_repeat_ms=0.02)
+    return tvm_ios.TuneOptions(measure=_quick(), compare=compare, **nouns)
+
+
 def tuned(network_name, database_folder):
     """``tvm_ios.tune`` from a model to a run; twice, the second time on known prices."""
     import tvm_ios
-    from tvm_ios.cost.compare import CompareOptions
 
     _without_device_code()
     mod, params = network(network_name)
@@ -88,8 +95,7 @@ def tuned(network_name, database_folder):
             TARGET,
             lanes=4,
             database=f"{database_folder}/prices.sqlite",
-            measure=_quick(),
-            compare_options=CompareOptions(rounds=6, min_repeat_ms=0.02),
+            options=_quickly(),
         )
         report = compiled.report()
         with compiled.executor() as module:
@@ -119,7 +125,11 @@ def no_gpu(network_name):
     errors = {}
     for name, options in {
         "lanes": {"lanes": 99},
-        "tracker": {"rpc_tracker": "127.0.0.1:9190", "rpc_key": "nobody"},
+        "tracker": {
+            "options": tvm_ios.TuneOptions(
+                device=tvm_ios.DeviceOptions(rpc_tracker="127.0.0.1:9190", rpc_key="nobody")
+            )
+        },
     }.items():
         errors[name] = _error_of(lambda given=options: tvm_ios.tune(mod, params, TARGET, **given))
     stand_in().stand_in_set_capability(80)
@@ -142,8 +152,6 @@ def _error_of(action):
 def kernels_tuned(network_name, database_folder, backend):
     """``tune`` with a tuner of TVM's: its builder, its tracker and server, its log."""
     import tvm_ios
-    from tvm_ios.cost.compare import CompareOptions
-    from tvm_ios.tuning.options import TuningOptions
     from tvm_ios.tuning.records import read_records
 
     if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
@@ -158,14 +166,14 @@ def kernels_tuned(network_name, database_folder, backend):
             TARGET,
             lanes=2,
             database=f"{database_folder}/prices.sqlite",
-            measure=_quick(),
-            compare_options=CompareOptions(rounds=6, min_repeat_ms=0.02),
             tuning=backend,
             tuning_records=log,
-            tuning_options=TuningOptions(
-                trials=1 if backend == "autotvm" else 2,
-                time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
-                min_repeat_ms=0,
+            options=_quickly(
+                kernels=tvm_ios.TuningOptions(
+                    trials=1 if backend == "autotvm" else 2,
+                    time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
+                    min_repeat_ms=0,
+                )
             ),
         )
         texts.append(compiled.report().as_text())

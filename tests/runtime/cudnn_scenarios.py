@@ -13,6 +13,7 @@ from cuda_model import Model, network
 from cuda_pricing import TARGET
 from cuda_pricing import _mergeable as mergeable
 from cuda_pricing import _quick as quick
+from cuda_pricing import _quickly as quickly
 
 from tvm_ios.errors import TvmIosError
 
@@ -168,7 +169,7 @@ def cudnn_missing(folder):
     library.cudnn_libraries = lambda: ("libcudnn_of_nobody.so.9",)
     errors["none"] = _error_of(lambda: model.module(plan))
     errors["tune"] = _error_of(
-        lambda: tvm_ios.tune(*network("small"), "cuda -arch=sm_90", cudnn=True)
+        lambda: tvm_ios.tune(*network("small"), "cuda -arch=sm_90", options=_by_cudnn())
     )
     library.cudnn_libraries = found
     control = ctypes.CDLL(found()[0])
@@ -230,12 +231,10 @@ def cudnn_tuned(network_name, database_folder, path):
     """``tvm_ios.tune`` with cuDNN, twice; what it found compiled anew, exported and loaded."""
     import tvm_ios
     from tvm_ios.core.schedule import InterOpSchedule
-    from tvm_ios.cost.compare import CompareOptions
     from tvm_ios.cost.database import ProfileDatabase
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     mod, params = network(network_name)
-    compare_options = CompareOptions(rounds=6, min_repeat_ms=0.02)
     runs = []
     for number, tf32 in enumerate((False, False, True)):
         mark(f"tune{number}")
@@ -245,10 +244,7 @@ def cudnn_tuned(network_name, database_folder, path):
             TARGET,
             lanes=4,
             database=f"{database_folder}/prices.sqlite",
-            measure=quick(),
-            compare_options=compare_options,
-            cudnn=True,
-            tf32=tf32,
+            options=_by_cudnn(tf32=tf32),
         )
         mark("end")
         names = [call.name for call in cuda_record.after_mark(record(), f"tune{number}")]
@@ -276,11 +272,11 @@ def cudnn_tuned(network_name, database_folder, path):
             "notes": [note for note in model.report().as_text().splitlines() if "cuDNN" in note],
         }
     again = tvm_ios.compile_schedule(
-        mod, params, TARGET, schedule=schedule, cudnn=True, tf32=True, lanes=4
+        mod, params, TARGET, schedule=schedule, lanes=4, options=_by_cudnn(tf32=True)
     )
     plain = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=4)
-    everything = tvm_ios.compile_schedule(mod, params, TARGET, cudnn=True)
-    partitioned = tvm_ios.compile_schedule(model.module, None, TARGET, cudnn=True, tf32=True)
+    everything = tvm_ios.compile_schedule(mod, params, TARGET, options=_by_cudnn())
+    partitioned = tvm_ios.compile_schedule(model.module, None, TARGET, options=_by_cudnn(tf32=True))
     model.export_library(path)
     with tvm_ios.load(path, tvm.cuda()) as module:
         mark("load")
@@ -356,6 +352,12 @@ def cudnn_merged(network_name, database_folder):
                 "by": [a.operator for a in plan.launches if a.cudnn is not None],
             }
     return seen | {"live": live()}
+
+
+def _by_cudnn(*, tf32=False):
+    from tvm_ios import BuildOptions
+
+    return quickly(build=BuildOptions(cudnn=True, tf32=tf32))
 
 
 def _life(model, plan, graphs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
 from tvm_ios.search.options import SearchOptions
@@ -37,3 +38,44 @@ def test_defaults_are_the_papers():
 def test_refused(change, message):
     with pytest.raises(OptionError, match=message.replace("(", r"\(").replace(")", r"\)")):
         SearchOptions(**change)
+
+
+def test_strategies_and_endings_are_taken_by_name_and_by_member():
+    by_name = SearchOptions.of(strategies="merge", endings="published", max_group_size=2)
+    by_member = SearchOptions.of(
+        strategies=[Strategy.MERGE], endings=EndingRule.PUBLISHED, max_group_size=2
+    )
+    strict = SearchOptions(
+        strategies=frozenset({Strategy.MERGE}), endings=EndingRule.PUBLISHED, max_group_size=2
+    )
+    assert by_name == by_member == strict
+    assert SearchOptions.of() == SearchOptions()
+    assert not SearchOptions.of(pad_merged_kernels=False).pad_merged_kernels
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"strategies": ()}, "strategies is empty; give one or several of 'concurrent', 'merge'"),
+        ({"strategies": ["parallel"]}, "strategies has 'parallel'; choose from 'concurrent', 'mer"),
+        ({"strategies": [["merge"]]}, r"strategies has \['merge'\]; choose from"),
+        ({"strategies": 3}, "strategies is 3; give one or several of 'concurrent', 'merge'"),
+        ({"strategies": None}, "strategies is None; give one or several of"),
+        ({"endings": "all"}, "endings is 'all'; choose from 'complete', 'published'"),
+        ({"max_group_size": -1}, "max_group_size is -1"),
+        ({"max_num_groups": -3}, "max_num_groups is -3"),
+        ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
+    ],
+)
+def test_names_nobody_knows_are_refused_with_those_there_are(given, message):
+    with pytest.raises(OptionError, match=message):
+        SearchOptions.of(**given)
+
+
+def test_some_defaults_depend_on_where_prices_come_from():
+    measured = SearchOptions().completed(measured=True)
+    assert (measured.max_chain_size, measured.bound_margin_percent) == (3, 3)
+    exact = SearchOptions().completed(measured=False)
+    assert (exact.max_chain_size, exact.bound_margin_percent) == (1, 0)
+    given = SearchOptions(max_chain_size=2, bound_margin_percent=0)
+    assert given.completed(measured=True) == given == given.completed(measured=False)

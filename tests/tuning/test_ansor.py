@@ -30,6 +30,7 @@ from tvm_ios.search.baselines import greedy_schedule, make_schedule
 from tvm_ios.tuning import ansor_run
 from tvm_ios.tuning.ansor import AnsorBackend
 from tvm_ios.tuning.ansor_tasks import ansor_context, extract_tasks, hardware_params
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records import RecordFormat, read_records
@@ -338,9 +339,9 @@ def test_a_missing_cost_model_names_itself(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_tracker_is_asked_before_anything_else(tmp_path, bare_tracker):
     mod, params = one_convolution()
-    options = TuningOptions(rpc_tracker=bare_tracker.address, rpc_key="xavier")
+    backend = AnsorBackend(device=DeviceOptions(rpc_tracker=bare_tracker.address, rpc_key="xavier"))
     with pytest.raises(TuningError, match="no device with key 'xavier'"):
-        AnsorBackend().tune(mod, params, TARGET, tmp_path / "a.json", options)
+        backend.tune(mod, params, TARGET, tmp_path / "a.json", TuningOptions())
 
 
 @pytest.mark.parametrize(
@@ -478,10 +479,9 @@ def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
 @pytest.mark.slow
 def test_measuring_through_a_tracker(tmp_path, loopback_tracker, capfd):
     log = tmp_path / "rpc.json"
-    options = TuningOptions(
-        trials=2, rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key, **QUICK
-    )
-    outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, options)
+    device = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
+    options = TuningOptions(trials=2, **QUICK)
+    outcome = AnsorBackend(device=device).tune(*one_convolution(), TARGET, log, options)
     (row,) = outcome.tasks
     assert (row.trials, row.failed) == (2, 0)
     assert row.latency_ns is not None

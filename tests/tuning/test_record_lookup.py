@@ -11,9 +11,9 @@ from tvm.ir.transform import PassContext
 
 import tvm_ios
 from tvm_ios.compiled import build_model
+from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.context import ANSOR_SWITCH
-from tvm_ios.relay.conversion import Conversion
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.tuning.ansor import AnsorBackend

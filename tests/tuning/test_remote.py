@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name
 from tvm_ios.tuning import remote
-from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.remote import find_device, parse_tracker, requested_device, require_tracker
 
 
@@ -109,16 +109,9 @@ def test_a_device_is_described(loopback_tracker):
     assert device.target.startswith("llvm")
 
 
-def test_arguments_go_over_options(loopback_tracker):
-    options = TuningOptions(rpc_tracker="nowhere.invalid:1", rpc_key="xavier")
-    device = requested_device(options, loopback_tracker.address, loopback_tracker.key)
+def test_the_device_that_is_asked_for_is_found(loopback_tracker):
+    options = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
+    device = requested_device(options)
     assert device is not None
     assert device.address.key == loopback_tracker.key
-    assert requested_device(None, None, None) is None
-    assert requested_device(TuningOptions(), None, None) is None
-
-
-@pytest.mark.parametrize(("tracker", "key"), [("h:1", None), (None, "xavier"), ("h:1", "")])
-def test_a_tracker_and_a_key_belong_together(tracker, key):
-    with pytest.raises(OptionError, match="give both"):
-        requested_device(None, tracker, key)
+    assert requested_device(DeviceOptions()) is None

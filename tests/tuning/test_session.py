@@ -9,6 +9,7 @@ from tvm import autotvm
 from tvm.contrib import graph_executor
 
 import tvm_ios
+from tvm_ios import DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compiled import build_model
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.known_choices import BuildChoice
@@ -17,13 +18,12 @@ from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.tune_report import Contestant
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
-from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.record_line import RecordFormat
 from tvm_ios.tuning.records_in_force import MissingReason
 from tvm_ios.tuning.session import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
-QUICK = TuningOptions(number=1, repeat=1, min_repeat_ms=0)
+QUICK = TuningOptions(trials=2, number=1, repeat=1, min_repeat_ms=0)
 UNTUNED = (Contestant.UNTUNED_GREEDY, Contestant.UNTUNED_IOS)
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
@@ -33,12 +33,11 @@ def log(fork, tmp_path_factory):
     """Two candidates of every kernel, and a torn line."""
     path = tmp_path_factory.mktemp("session") / "autotvm.log"
     mod, params = fork
-    options = TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2)
-    AutoTvmBackend().tune(mod, params, tvm.target.Target(TARGET), path, options)
+    AutoTvmBackend().tune(mod, params, tvm.target.Target(TARGET), path, QUICK)
     return path
 
 
-def tune(network, tmp_path, **arguments):
+def tune(network, tmp_path, kernels=None, **arguments):
     mod, params = network
     return tvm_ios.tune(
         mod,
@@ -46,7 +45,7 @@ def tune(network, tmp_path, **arguments):
         TARGET,
         lanes=1,
         database=tmp_path / "prices.sqlite",
-        compare_options=BRIEF,
+        options=TuneOptions(compare=BRIEF, kernels=kernels or TuningOptions()),
         **arguments,
     )
 
@@ -67,14 +66,7 @@ def outputs(model, network, build):
 def test_tuned_networks_compute_the_same_and_report_their_tasks(
     fork, log, tmp_path, reference_build
 ):
-    model = tune(
-        fork,
-        tmp_path,
-        tuning="autotvm",
-        tuning_records=log,
-        trials=2,
-        tuning_options=QUICK,
-    )
+    model = tune(fork, tmp_path, QUICK, tuning="autotvm", tuning_records=log)
     np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
     report = model.report()
     assert "conv2d_NCHWc" in report.tuning
@@ -200,8 +192,11 @@ def test_missing_records_are_named(fork, tmp_path):
     ("arguments", "message"),
     [
         ({"tuning": "ansor"}, "tuning is 'ansor'; choose from 'autotvm', 'auto_scheduler'"),
-        ({"trials": 3}, "trials given without tuning"),
-        ({"tuning": "autotvm", "trials": -1}, "trials is -1"),
+        (
+            {"kernels": TuningOptions(trials=3, tuner="grid")},
+            "trials, tuner given without tuning; give tuning='autotvm' or 'auto_scheduler' as well",
+        ),
+        ({"kernels": TuningOptions(trials=3), "tuning_records": ()}, "trials given without tuning"),
     ],
 )
 def test_requests_nobody_can_honour_are_refused(fork, tmp_path, arguments, message):
@@ -210,4 +205,6 @@ def test_requests_nobody_can_honour_are_refused(fork, tmp_path, arguments, messa
 
 
 def test_no_tuning_is_no_request():
-    assert TuningRequest.of(None, None) is None
+    nothing = {"options": TuningOptions(), "pad_merged_kernels": True}
+    for device in (DeviceOptions(), DeviceOptions(rpc_tracker="h:1", rpc_key="k")):
+        assert TuningRequest.of(None, None, device=device, **nothing) is None

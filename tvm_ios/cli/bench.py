@@ -109,13 +109,15 @@ def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> in
     from tvm_ios.benchmark import around_table  # noqa: PLC0415
     from tvm_ios.tuned_benchmark import measure_tuned  # noqa: PLC0415
     from tvm_ios.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
+    from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415
     from tvm_ios.tuning.session import TuningRequest  # noqa: PLC0415
 
     around_table(arguments.table, MARKERS)
     tuned = replace(settings, folder=settings.folder / "tuned")
     if not arguments.only_table:
-        request = TuningRequest.of(arguments.tuning, None, trials=arguments.trials)
-        assert request is not None  # a back end was given
+        request = TuningRequest(
+            backend=arguments.tuning, options=TuningOptions(trials=arguments.trials)
+        )
         measure_tuned(arguments.networks, tuned, request, arguments.tuning_records)
     write_tuned_table(tuned.folder, arguments.table)
     return 0

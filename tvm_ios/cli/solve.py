@@ -37,6 +37,7 @@ _STRATEGIES = {
     "both": frozenset(Strategy),
 }
 
+DEFAULTS = SearchOptions()
 _RECORDED = "synthetic cost recorded in the problem"
 
 
@@ -61,27 +62,27 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--max-group-size",
         type=int,
-        default=3,
+        default=DEFAULTS.max_group_size,
         metavar="R",
-        help="most operators in a group, the paper's r; 0 means no limit (default 3)",
+        help="most operators in a group, the paper's r; 0 means no limit (default %(default)s)",
     )
     parser.add_argument(
         "--max-num-groups",
         type=int,
-        default=8,
+        default=DEFAULTS.max_num_groups,
         metavar="S",
-        help="most groups in a stage, the paper's s; 0 means no limit (default 8)",
+        help="most groups in a stage, the paper's s; 0 means no limit (default %(default)s)",
     )
     parser.add_argument(
         "--endings",
         choices=[rule.value for rule in EndingRule],
-        default=EndingRule.COMPLETE.value,
+        default=DEFAULTS.endings.value,
         help="which concurrent stages exist: all by definition, or those of the published code",
     )
     parser.add_argument(
         "--pad-merged-kernels",
         action=argparse.BooleanOptionalAction,
-        default=True,
+        default=DEFAULTS.pad_merged_kernels,
         help="whether convolutions of different kernel sizes may merge (default: yes)",
     )
     parser.add_argument(

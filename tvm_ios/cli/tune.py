@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
+from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
+from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, ModelError, OptionError
 from tvm_ios.progress import StderrProgress
-from tvm_ios.tuning.config import BACKEND_NAMES, TuneConfig
 from tvm_ios.tuning.options import TUNERS
 
 if TYPE_CHECKING:
@@ -20,18 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-SEARCH = (
-    "max_group_size",
-    "max_num_groups",
-    "time_budget",
-    "pad_channels",
-    "pad_merged_kernels",
-    "cudnn",
-    "tf32",
-    "desired_layout",
-    "mixed_precision",
-    "mixed_precision_acc_type",
-)
+FLAGS: Mapping[str, tuple[str, ...]] = {
+    "search": ("max_group_size", "max_num_groups", "pad_merged_kernels"),
+    "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
+    "build": ("pad_channels", "cudnn", "tf32"),
+    "device": ("rpc_tracker", "rpc_key"),
+}
+"""Options by noun that flags of the same name set; one not given leaves what a file says."""
 TUNING_FLAGS = {
     "trials": "--trials",
     "early_stopping": "--early-stopping",
@@ -41,12 +38,8 @@ TUNING_FLAGS = {
     "repeat": "--repeat",
     "min_repeat_ms": "--min-repeat-ms",
     "tuner": "--tuner",
-    "rpc_tracker": "--rpc-tracker",
-    "rpc_key": "--rpc-key",
 }
-"""Options of tuning, and the flags that set them; one not given leaves what a file says."""
-PRICES = frozenset({"rpc_tracker", "rpc_key"})
-"""Those that mean something without tuning of kernels, too."""
+"""Options of kernel tuning, and the flags that set them."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -99,11 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output)
-    remote = config.tuning_options.rpc_tracker is not None
+    remote = config.options.device.is_remote
     here = prepare_process(None if remote else arguments.lanes)
     mod, params = _model(arguments.model, arguments.params)
     # TVM comes in here, and only for this verb.
-    from tvm_ios.front_door import tune  # noqa: PLC0415
+    from tvm_ios.driver.tune import tune  # noqa: PLC0415
 
     with StderrProgress() as progress:
         compiled = tune(
@@ -128,58 +121,69 @@ def _add_search_options(group: Any) -> None:
         "--max-group-size",
         type=int,
         metavar="R",
-        help="most units in a group, the paper's r; 0 means no limit (default: 3)",
+        help="most units in a group, the paper's r; 0 means no limit "
+        f"(default: {DEFAULTS.search.max_group_size})",
     )
     group.add_argument(
         "--max-num-groups",
         type=int,
         metavar="S",
-        help="most groups in a stage, the paper's s; 0 means no limit (default: 8)",
+        help="most groups in a stage, the paper's s; 0 means no limit "
+        f"(default: {DEFAULTS.search.max_num_groups})",
     )
     group.add_argument(
-        "--time-budget", type=float, metavar="SECONDS", help="end the search then (default: never)"
+        "--time-budget",
+        type=float,
+        metavar="SECONDS",
+        help="end the whole call then (default: never)",
     )
     _add_switch(
         group,
         "--pad-channels",
-        "whether to try convolutions with channels padded to whole vectors (default: yes)",
+        "whether to try convolutions with channels padded to whole vectors",
+        default=DEFAULTS.build.pad_channels,
     )
     _add_switch(
         group,
         "--pad-merged-kernels",
         "whether convolutions of different kernel sizes may merge; padded with zeros, the smaller "
-        "ones make NaN of an inf (default: yes)",
+        "ones make NaN of an inf",
+        default=DEFAULTS.search.pad_merged_kernels,
     )
     _add_switch(
         group,
         "--cudnn",
-        "whether cuDNN may compute convolutions on a GPU, where it is faster (default: no)",
+        "whether cuDNN may compute convolutions on a GPU, where it is faster",
+        default=DEFAULTS.build.cudnn,
     )
     _add_switch(
         group,
         "--tf32",
-        "whether cuDNN may round float32 to TF32 (default: no)",
+        "whether cuDNN may round float32 to TF32",
+        default=DEFAULTS.build.tf32,
     )
     group.add_argument(
         "--desired-layout",
-        choices=("NCHW", "NHWC"),
+        choices=LAYOUTS,
         help="change the layout of convolutions (default: as in the model)",
     )
     _add_switch(
         group,
         "--mixed-precision",
-        "whether to compute convolutions and products in float16 (default: no)",
+        "whether to compute convolutions and products in float16",
+        default=DEFAULTS.conversion.mixed_precision,
     )
     group.add_argument(
         "--mixed-precision-acc-type",
-        choices=("float16", "float32"),
-        help="what they sum up in (default: float32)",
+        choices=ACCUMULATORS,
+        help=f"what they sum up in (default: {DEFAULTS.conversion.mixed_precision_acc_type})",
     )
 
 
-def _add_switch(group: Any, flag: str, question: str) -> None:
+def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:
     """A flag and its ``--no-`` twin; None where neither is given, so that a file may say."""
-    group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=question)
+    told = f"{question} (default: {'yes' if default else 'no'})"
+    group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=told)
 
 
 def _add_tuning_options(group: Any) -> None:
@@ -238,23 +242,25 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
     backend = config.tuning if arguments.tuning is None else arguments.tuning
     if backend == "none":
         backend = None
-    tuning = _given(arguments, TUNING_FLAGS)
-    kernels_only = [flag for name, flag in TUNING_FLAGS.items() if name in tuning.keys() - PRICES]
-    if kernels_only and backend is None:
-        flags = ", ".join(kernels_only)
+    kernels = _given(arguments, TUNING_FLAGS)
+    if kernels and backend is None:
+        flags = ", ".join(TUNING_FLAGS[name] for name in kernels)
         raise OptionError(
             f"{flags} given, but no kernels are tuned; give --tuning autotvm or "
             "--tuning auto_scheduler as well"
         )
-    if tuning.get("tuner") == "gridsearch":  # tvmc's name for it
-        tuning["tuner"] = "grid"
-    if "timeout_s" in tuning:
-        tuning["build_timeout_s"] = tuning["timeout_s"]
+    if kernels.get("tuner") == "gridsearch":  # tvmc's name for it
+        kernels["tuner"] = "grid"
+    if "timeout_s" in kernels:
+        kernels["build_timeout_s"] = kernels["timeout_s"]
+    given = {noun: _given(arguments, names) for noun, names in FLAGS.items()}
+    given["kernels"] = kernels
+    nouns = {noun: replace(getattr(config.options, noun), **each) for noun, each in given.items()}
     return replace(
         config,
-        search=replace(config.search, **_given(arguments, SEARCH)),
+        options=replace(config.options, **nouns),
         tuning=backend,
-        tuning_options=replace(config.tuning_options, **tuning),
+        **_given(arguments, ("time_budget",)),
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.relay.conversion import AS_IT_IS, Conversion
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
+from tvm_ios.errors import OptionError
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.obstacles import find_obstacles
@@ -57,31 +58,14 @@ class PrepareModule:
     """Anything :class:`tvm.target.Target` takes."""
     params: Mapping[str, Any] | None = None
     """Parameters by name; None where weights are inputs on purpose."""
-    desired_layout: str | None = None
-    """Layout of convolutions, ``"NCHW"`` or ``"NHWC"``; None leaves it."""
-    mixed_precision: bool = False
-    """Whether products are computed in float16."""
-    mixed_precision_acc_type: str = "float32"
-    """What sums of products are taken in: ``"float32"`` or ``"float16"``."""
+    conversion: Conversion = AS_IT_IS
+    """What is changed of layouts and types first."""
 
     def __post_init__(self) -> None:
-        self.conversion()
-
-    def conversion(self) -> Conversion:
-        """What is changed of the model.
-
-        Raises
-        ------
-        OptionError
-            If a value is unknown.
-        """
-        return Conversion(
-            desired_layout=self.desired_layout,
-            mixed_precision=self.mixed_precision,
-            mixed_precision_acc_type=self.mixed_precision_acc_type,
-        )
+        if not isinstance(self.conversion, Conversion):
+            raise OptionError(f"conversion is {self.conversion!r}; give a Conversion")
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""
-        prepared = prepare_unless_done(mod, self.params, self.target, self.conversion())
+        prepared = prepare_unless_done(mod, self.params, self.target, self.conversion)
         return mod if prepared is None else prepared.module

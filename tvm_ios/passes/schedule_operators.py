@@ -8,16 +8,15 @@ flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.errors import OptionError
@@ -28,7 +27,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.runtime.device import is_gpu_target
-from tvm_ios.scheduling import find_schedules, measured_search_options
+from tvm_ios.scheduling import find_schedules
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -55,20 +54,8 @@ class _Options:
     """The scheduler or its value, such as ``"greedy"``."""
     cost_model: CostModel | None = None
     """Prices stages for IOS; None measures them on this machine."""
-    max_group_size: int = 3
-    """Most units in a group, the paper's r; 0 means no limit."""
-    max_num_groups: int = 8
-    """Most groups in a stage, the paper's s; 0 means no limit."""
-    strategies: Iterable[Strategy | str] | Strategy | str = tuple(Strategy)
-    """Kinds of stages to try, such as ``"concurrent"``; both where omitted."""
-    endings: EndingRule | str = EndingRule.COMPLETE
-    """Which concurrent stages exist."""
-    pad_merged_kernels: bool = True
-    """Whether convolutions of different kernel sizes may merge, the smaller kernels padded with
-    zeros, which make NaN of an inf or NaN of the input."""
-    max_chain_size: int | None = None
-    """Most operators that follow each other with no way round and are scheduled as one unit; where
-    omitted, 3 with measured prices and 1 with a cost model."""
+    search: SearchOptions = field(default_factory=SearchOptions)
+    """Limits and rules of IOS, such as ``SearchOptions.of(strategies="concurrent")``."""
     lanes: int | None = None
     """Lanes to measure for, streams on a GPU; as for ``tune`` where omitted. Not read with a cost
     model."""
@@ -89,7 +76,8 @@ class ScheduleOperators(_Options):
 
     def __post_init__(self) -> None:
         self.chosen_scheduler()
-        self.search_options()
+        if not isinstance(self.search, SearchOptions):
+            raise OptionError(f"search is {self.search!r}; give SearchOptions")
         if is_gpu_target(resolve_target(self.target)):
             require_streams(self.lanes)
         else:
@@ -113,15 +101,9 @@ class ScheduleOperators(_Options):
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
         if self.cost_model is not None:
-            # Margins are for measured prices; these may be exact.
-            exact = replace(
-                self.search_options(),
-                max_chain_size=1 if self.max_chain_size is None else self.max_chain_size,
-                bound_margin_percent=0,
-            )
-            return search_ios(extraction.graph, self.cost_model, exact).schedule
+            return search_ios(extraction.graph, self.cost_model, self.search).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
-            found = find_schedules(prices, {scheduler.value: self.search_options()})
+            found = find_schedules(prices, {scheduler.value: self.search})
             return found.schedules[scheduler.value]
 
     def chosen_scheduler(self) -> Scheduler:
@@ -131,16 +113,3 @@ class ScheduleOperators(_Options):
         except ValueError as error:
             names = ", ".join(repr(known.value) for known in Scheduler)
             raise OptionError(f"scheduler is {self.scheduler!r}; give one of {names}") from error
-
-    def search_options(self) -> SearchOptions:
-        """Limits of the search."""
-        options = measured_search_options(
-            strategies=self.strategies,
-            max_group_size=self.max_group_size,
-            max_num_groups=self.max_num_groups,
-            endings=self.endings,
-            pad_merged_kernels=self.pad_merged_kernels,
-        )
-        if self.max_chain_size is None:
-            return options
-        return replace(options, max_chain_size=self.max_chain_size)

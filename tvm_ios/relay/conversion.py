@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -19,6 +18,7 @@ from tvm import relay
 from tvm.ir.transform import Sequential
 from tvm.relay.transform.mixed_precision import MIXED_PRECISION_ALWAYS
 
+from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
@@ -26,11 +26,9 @@ from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.primitive import call_attribute
 from tvm_ios.runtime.device import is_gpu_target
 
-__all__ = ["AS_IT_IS", "Conversion", "convert", "require_float32_kernels"]
+__all__ = ["convert", "require_float32_kernels"]
 
-LAYOUTS = ("NCHW", "NHWC")
 HALF = "float16"
-ACCUMULATORS = ("float16", "float32")
 LAID_OUT = (
     "nn.avg_pool2d",
     "nn.conv2d",
@@ -46,56 +44,6 @@ MULTIPLIED = ("nn.batch_matmul", "nn.conv2d", "nn.dense")
 CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
 TENSOR_CORE_BATCH, TENSOR_CORE_CHANNELS = 8, 16
 """TVM's template for tensor cores takes multiples of these, of output channels as it happens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """What is changed of a model.
-
-    Raises
-    ------
-    OptionError
-        If a value is unknown, or nothing is in mixed precision that an accumulator is for.
-    """
-
-    desired_layout: str | None = None
-    """Of convolutions: ``"NCHW"`` or ``"NHWC"``; None leaves them as they are."""
-    mixed_precision: bool = False
-    """Whether products are computed in float16, and what is safe with it."""
-    mixed_precision_acc_type: str = "float32"
-    """What sums of products are taken in: ``"float32"`` or ``"float16"``."""
-
-    def __post_init__(self) -> None:
-        if self.desired_layout not in (None, *LAYOUTS):
-            names = ", ".join(map(repr, LAYOUTS))
-            raise OptionError(f"desired_layout is {self.desired_layout!r}; give {names} or None")
-        if not isinstance(self.mixed_precision, bool):
-            raise OptionError(
-                f"mixed_precision is {self.mixed_precision!r}; give True for float16, or False"
-            )
-        if self.mixed_precision_acc_type not in ACCUMULATORS:
-            names = " or ".join(map(repr, ACCUMULATORS))
-            raise OptionError(
-                f"mixed_precision_acc_type is {self.mixed_precision_acc_type!r}; give {names}"
-            )
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is anything to do."""
-        return self.desired_layout is not None or self.mixed_precision
-
-    def as_text(self) -> str:
-        """The options, as they are written in a call."""
-        texts = []
-        if self.desired_layout is not None:
-            texts.append(f"desired_layout={self.desired_layout!r}")
-        if self.mixed_precision:
-            texts.append("mixed_precision=True")
-            texts.append(f"mixed_precision_acc_type={self.mixed_precision_acc_type!r}")
-        return ", ".join(texts) or "layouts and types as they are"
-
-
-AS_IT_IS = Conversion()
 
 
 def convert(

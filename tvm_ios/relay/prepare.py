@@ -15,9 +15,10 @@ import tvm
 from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.context import pass_context, reason_of
-from tvm_ios.relay.conversion import AS_IT_IS, Conversion, convert
+from tvm_ios.relay.conversion import convert
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target

@@ -170,7 +170,7 @@ class RemoteConnection:
             compiler = self.address.cross_compiler or "the C compiler of this machine"
             raise HostError(
                 f"what {compiler} made does not run there: {error}; give a C compiler for its "
-                "processor (TuningOptions.cross_compiler)"
+                "processor (DeviceOptions.cross_compiler)"
             ) from error
         self.call("limits", CALL_LIMIT_S, IDLE_LIMIT_S)
         cores, launch_bytes, _, _ = self._describe()

@@ -71,12 +71,12 @@ def search_ios(
     SearchError, CostError
         If the cost model gives no usable prices.
     """
-    options = options or SearchOptions()
+    options = (options or SearchOptions()).completed(measured=False)
     verify_graph(graph)
     begin = time.perf_counter()
     contraction = contract_chains(
         graph,
-        max_chain_size=options.max_chain_size if partition is None else 1,
+        max_chain_size=(options.max_chain_size or 1) if partition is None else 1,
         keep_mergeable=Strategy.MERGE in options.strategies,
         pad_kernels=options.pad_merged_kernels,
     )
@@ -210,7 +210,7 @@ class _Run:
             block,
             space,
             self.pricer,
-            margin_percent=self.options.bound_margin_percent,
+            margin_percent=self.options.bound_margin_percent or 0,
             should_stop=self.should_stop,
             on_batch=report,
         )

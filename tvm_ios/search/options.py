@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Self, TypeVar
 
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
 
 __all__ = ["SearchOptions"]
+
+_BY_PRICES = {"max_chain_size": (3, 1), "bound_margin_percent": (3, 0)}
+"""Defaults that depend on the prices: for measured ones, and for those of a model."""
+_Choice = TypeVar("_Choice", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +47,13 @@ class SearchOptions:
     """Most states in a schedule block; a wider one is split."""
     max_block_transitions: int = 20_000_000
     """Most transitions in a schedule block, 8 bytes each; a block with more is split."""
-    max_chain_size: int = 1
+    max_chain_size: int | None = None
     """Most operators that follow each other with no way round and are scheduled as one unit, as
-    the published code does with its ReluSepConv; limits then count units. 1 joins nothing."""
-    bound_margin_percent: int = 0
-    """The lazy search trusts a bound less this much, for cost models whose prices are noisy."""
+    the published code does with its ReluSepConv; limits then count units. 1 joins nothing. Where
+    omitted, 3 with measured prices (a depthwise convolution and what stands around it), else 1."""
+    bound_margin_percent: int | None = None
+    """The lazy search trusts a bound less this much, since prices may be noisy. Where omitted, 3
+    with measured prices, which scatter by about as much, else 0."""
     native: bool = True
     """Use the compiled kernel where there is a C compiler; the answers are the same without."""
 
@@ -70,9 +79,68 @@ class SearchOptions:
             ("bound_margin_percent", 0, 100),
         ):
             value = getattr(self, name)
+            if value is None and name in _BY_PRICES:
+                continue
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or value < least or (most is not None and value > most):
                 limits = (
                     "of 0 or more (0 means no limit)" if most is None else f"from {least} to {most}"
                 )
                 raise OptionError(f"{name} is {value!r}; give a whole number {limits}")
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Options as users write them: strategies and endings by member or name.
+
+        Parameters
+        ----------
+        given
+            Fields by name. ``strategies`` may be one or several, such as ``"merge"``.
+
+        Raises
+        ------
+        OptionError
+            If a name is unknown, or as the class does.
+
+        Examples
+        --------
+        >>> SearchOptions.of(strategies="merge", endings="published").strategies
+        frozenset({<Strategy.MERGE: 'merge'>})
+        """
+        if "strategies" in given:
+            given["strategies"] = _strategies(given["strategies"])
+        if "endings" in given:
+            given["endings"] = _member("endings is", given["endings"], EndingRule)
+        return cls(**given)
+
+    def completed(self, *, measured: bool) -> Self:
+        """The options with all defaults that depend on where prices come from."""
+        missing: dict[str, Any] = {
+            name: values[0 if measured else 1]
+            for name, values in _BY_PRICES.items()
+            if getattr(self, name) is None
+        }
+        return replace(self, **missing)
+
+
+def _strategies(given: Any) -> frozenset[Strategy]:
+    several = f"give one or several of {_names(Strategy)}"
+    if isinstance(given, str | Strategy):
+        given = (given,)
+    if not isinstance(given, Iterable):
+        raise OptionError(f"strategies is {given!r}; {several}")
+    found = frozenset(_member("strategies has", each, Strategy) for each in given)
+    if not found:
+        raise OptionError(f"strategies is empty; {several}")
+    return found
+
+
+def _member(what: str, given: Any, kind: type[_Choice]) -> _Choice:
+    try:
+        return kind(given)
+    except ValueError as error:
+        raise OptionError(f"{what} {given!r}; choose from {_names(kind)}") from error
+
+
+def _names(kind: type[Enum]) -> str:
+    return ", ".join(repr(member.value) for member in kind)

@@ -6,7 +6,7 @@ import importlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from tvm_ios.tuning.ansor_history import apply_history, known_records
 from tvm_ios.tuning.ansor_run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor_tasks import KernelTask, extract_tasks
 from tvm_ios.tuning.backend import Application
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records import TuningRecord
-from tvm_ios.tuning.remote import require_tracker
+from tvm_ios.tuning.remote import require_device
 
 __all__ = ["ANSOR", "AnsorBackend"]
 
@@ -40,6 +41,8 @@ class AnsorBackend:
     name: str = ANSOR
     extra_modules: tuple[tvm.IRModule, ...] = ()
     """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    """Where candidates are measured."""
 
     def tune(
         self,
@@ -67,8 +70,7 @@ class AnsorBackend:
         """
         begin = time.monotonic()
         _require_cost_model()
-        if options.rpc_tracker is not None:
-            require_tracker(options.rpc_tracker, options.rpc_key or "")
+        require_device(self.device)
         tasks = extract_tasks(
             mod,
             params,
@@ -81,6 +83,7 @@ class AnsorBackend:
         run = TuningRun(
             records=records,
             options=options,
+            device=self.device,
             gpu=is_gpu_target(target),
             progress=progress,
             begin=begin,

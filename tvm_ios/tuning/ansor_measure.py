@@ -18,6 +18,7 @@ from tvm.auto_scheduler.measure_record import dump_record_to_string
 
 from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import parse_tracker
 
@@ -80,7 +81,7 @@ def builder(options: TuningOptions) -> auto_scheduler.LocalBuilder:
 
 
 @contextlib.contextmanager
-def runner(options: TuningOptions, *, gpu: bool = False) -> Iterator[Any]:
+def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) -> Iterator[Any]:
     """TVM's runner: a process here, one a candidate for a GPU, or a device of an RPC tracker.
 
     A kernel that crashes takes the GPU's context of its process along, and every candidate after it
@@ -100,24 +101,24 @@ def runner(options: TuningOptions, *, gpu: bool = False) -> Iterator[Any]:
         "repeat": options.repeat,
         "min_repeat_ms": options.min_repeat_ms,
     }
-    if options.rpc_tracker is None and gpu:
+    if device.rpc_tracker is None and gpu:
         context = auto_scheduler.LocalRPCMeasureContext(**common)
         try:
             yield context.runner
         finally:
             del context  # its end stops tracker and server
         return
-    if options.rpc_tracker is None:
+    if device.rpc_tracker is None:
         yield auto_scheduler.LocalRunner(**common)
         return
-    host, port = parse_tracker(options.rpc_tracker)
+    host, port = parse_tracker(device.rpc_tracker)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it says there that it got a device
-            chosen = auto_scheduler.RPCRunner(options.rpc_key, host, port, **common)
+            chosen = auto_scheduler.RPCRunner(device.rpc_key, host, port, **common)
     except RuntimeError as error:
         raise TuningError(
             f"the RPC tracker at host {host!r}, port {port} has devices with key "
-            f"{options.rpc_key!r}, but gave none within {common['timeout']} s; see who uses them "
+            f"{device.rpc_key!r}, but gave none within {common['timeout']} s; see who uses them "
             f"with: python -m tvm.exec.query_rpc_tracker --host {host} --port {port}"
         ) from error
     yield chosen

@@ -29,11 +29,12 @@ from tvm_ios.tuning.ansor_measure import (
 )
 from tvm_ios.tuning.ansor_tasks import KernelTask
 from tvm_ios.tuning.ansor_workers import kept_workers
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome
 from tvm_ios.tuning.records import TuningRecord, append_records
-from tvm_ios.tuning.remote import require_tracker
+from tvm_ios.tuning.remote import require_device
 
 __all__ = ["TuningRun", "outcome_row", "round_size"]
 
@@ -54,6 +55,7 @@ class TuningRun:
 
     records: Path
     options: TuningOptions
+    device: DeviceOptions
     gpu: bool
     progress: ProgressListener | None
     begin: float
@@ -78,7 +80,7 @@ class TuningRun:
             worker_threads(options.threads or 1),
             kept_workers(),
             _log_of(tasks, known) as history,
-            runner(options, gpu=self.gpu) as measuring,
+            runner(options, self.device, gpu=self.gpu) as measuring,
         ):
             scheduler = auto_scheduler.TaskScheduler(
                 [task.task for task in tasks],
@@ -115,8 +117,8 @@ class TuningRun:
         """Write a batch into the log, at once and whole; then count it."""
         if self.interruption.seen:
             raise _EnoughError  # Ctrl-C reaches the workers, too: this batch says nothing
-        if self.options.rpc_tracker is not None and lost_device(results):
-            require_tracker(self.options.rpc_tracker, self.options.rpc_key or "")
+        if self.device.is_remote and lost_device(results):
+            require_device(self.device)
         append_records(self.records, lines_of(inputs, results))
         self.done += len(results)
         workload = str(inputs[0].task.workload_key)

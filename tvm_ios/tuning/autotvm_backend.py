@@ -33,11 +33,12 @@ from tvm_ios.tuning.autotvm_tasks import (
     layout_candidates,
 )
 from tvm_ios.tuning.backend import Application
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome, TuningOutcome
 from tvm_ios.tuning.records import RecordFormat, append_records, read_records
-from tvm_ios.tuning.remote import parse_tracker, require_tracker
+from tvm_ios.tuning.remote import parse_tracker, require_device
 
 __all__ = ["AutoTvmBackend"]
 
@@ -52,6 +53,8 @@ class AutoTvmBackend:
     name: str = "autotvm"
     extra_modules: tuple[tvm.IRModule, ...] = ()
     """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    """Where candidates are measured."""
 
     def tune(
         self,
@@ -75,13 +78,13 @@ class AutoTvmBackend:
         gpu = is_gpu_target(target)
         tuner_name = options.tuner_for(gpu=gpu)
         _require_tuner(tuner_name)
-        if options.rpc_tracker is not None:
-            require_tracker(options.rpc_tracker, options.rpc_key or "")
+        require_device(self.device)
         tasks = extract_tasks([mod, *self.extra_modules], target)
         history = _read_history(records, {task.task.workload for task in tasks})
         run = _Run(
             records=records,
             options=options,
+            device=self.device,
             gpu=gpu,
             progress=progress,
             begin=begin,
@@ -203,6 +206,7 @@ class _Run:
 
     records: Path
     options: TuningOptions
+    device: DeviceOptions
     gpu: bool
     progress: ProgressListener | None
     begin: float
@@ -218,7 +222,7 @@ class _Run:
             builder=autotvm.LocalBuilder(
                 timeout=self.options.build_timeout_s, n_parallel=default_lanes(), do_fork=True
             ),
-            runner=_runner(self.options, self.options.run_timeout_s(gpu=self.gpu)),
+            runner=_runner(self.options, self.device, self.options.run_timeout_s(gpu=self.gpu)),
         )
         tuner.tuner.tune(
             n_trial=tuner.left,
@@ -303,7 +307,7 @@ def _require_tuner(name: str) -> None:
         )
 
 
-def _runner(options: TuningOptions, timeout_s: float) -> Any:
+def _runner(options: TuningOptions, device: DeviceOptions, timeout_s: float) -> Any:
     common = {
         "timeout": timeout_s,
         "number": options.number,
@@ -311,10 +315,10 @@ def _runner(options: TuningOptions, timeout_s: float) -> Any:
         "min_repeat_ms": options.min_repeat_ms,
         "cooldown_interval": 0.0,
     }
-    if options.rpc_tracker is None:
+    if device.rpc_tracker is None:
         return autotvm.LocalRunner(**common)
-    host, port = parse_tracker(options.rpc_tracker)
-    return autotvm.RPCRunner(options.rpc_key, host, port, **common)
+    host, port = parse_tracker(device.rpc_tracker)
+    return autotvm.RPCRunner(device.rpc_key, host, port, **common)
 
 
 def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[Any, Any]]]:

@@ -1,8 +1,8 @@
-"""How kernels are tuned: budgets, measuring, and where."""
+"""How kernels are tuned: budgets and measuring."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
 
@@ -47,14 +47,6 @@ class TuningOptions:
     tuner: str | None = None
     """One of :data:`TUNERS`; auto_scheduler has its own. ``layout`` on a CPU and ``xgb`` on a GPU,
     whose templates keep one layout, where omitted."""
-    rpc_tracker: str | None = None
-    """Measure on devices of this tracker, ``HOST:PORT``, in place of this machine: kernels, stages
-    and whole networks."""
-    rpc_key: str | None = None
-    """The key its devices are registered under."""
-    cross_compiler: str | None = None
-    """Command of a C compiler for the device, where that of this machine does not fit: what prices
-    stages there is made by it."""
     threads: int | None = None
     """Threads a kernel is measured on; where omitted, one, as in a concurrent stage."""
 
@@ -82,11 +74,6 @@ class TuningOptions:
             )
         if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
-        if self.rpc_tracker is not None and not self.rpc_key:
-            raise OptionError(
-                f"rpc_tracker is {self.rpc_tracker!r} without rpc_key; give the key that its "
-                "devices were registered under"
-            )
 
     def tuner_for(self, *, gpu: bool) -> str:
         """The tuner of AutoTVM."""
@@ -95,8 +82,3 @@ class TuningOptions:
     def run_timeout_s(self, *, gpu: bool) -> float:
         """How long one candidate may run."""
         return self.timeout_s or (GPU_TIMEOUT_S if gpu else CPU_TIMEOUT_S)
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """All options, in order."""
-        return tuple(field.name for field in fields(cls))

@@ -20,9 +20,15 @@ from tvm_ios.host import processor_name, target_candidates
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
 from tvm_ios.runtime.remote_device import RemoteDevice
-from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.device_options import DeviceOptions
 
-__all__ = ["find_device", "parse_tracker", "requested_device", "require_tracker"]
+__all__ = [
+    "find_device",
+    "parse_tracker",
+    "requested_device",
+    "require_device",
+    "require_tracker",
+]
 
 TIMEOUT_S = 5.0
 """For one answer. A tracker answers in a millisecond; somebody else's server may never do."""
@@ -145,28 +151,31 @@ def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) ->
     )
 
 
-def requested_device(
-    options: TuningOptions | None, tracker: str | None, key: str | None
-) -> RemoteDevice | None:
-    """The device that the arguments of ``tune`` ask for, if any; the last two go over the options.
+def require_device(options: DeviceOptions) -> None:
+    """Ask the tracker for its device, where one is asked for.
 
     Raises
     ------
-    OptionError
-        If a tracker is given without a key, or a key without a tracker.
-    TuningError, HostError, CostError
+    OptionError, TuningError
+        As :func:`require_tracker`.
+    """
+    if options.rpc_tracker is not None:
+        require_tracker(options.rpc_tracker, options.rpc_key or "")
+
+
+def requested_device(options: DeviceOptions) -> RemoteDevice | None:
+    """The device that is asked for; None where it is this machine.
+
+    Raises
+    ------
+    OptionError, TuningError, HostError, CostError
         As :func:`find_device`.
     """
-    options = options or TuningOptions()
-    tracker, key = tracker or options.rpc_tracker, key or options.rpc_key
-    if tracker is None and key is None:
+    if options.rpc_tracker is None:
         return None
-    if not tracker or not key:
-        raise OptionError(
-            f"rpc_tracker is {tracker!r} and rpc_key {key!r}; give both, the tracker's HOST:PORT "
-            "and the key that its devices were registered under"
-        )
-    return find_device(tracker, key, cross_compiler=options.cross_compiler)
+    return find_device(
+        options.rpc_tracker, options.rpc_key or "", cross_compiler=options.cross_compiler
+    )
 
 
 def _servers(host: str, port: int) -> list[str]:

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application, TuningBackend
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.record_lookup import contexts_around, records_in_force
@@ -52,8 +53,6 @@ BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED = "untuned"
 TUNERS_SHARE = 0.6
 """Of the time that is left when tuning begins; builds, searches and races need the rest."""
-WITHOUT_TUNING = frozenset({"rpc_tracker", "rpc_key"})
-"""Options that say where stages are priced, too."""
 FASTER_ONLY = f"{ANSOR}, faster kernels only"
 
 
@@ -75,6 +74,8 @@ class TuningRequest:
     """Logs that are applied; the first one is appended to. :func:`default_records_path` where
     there is none."""
     options: TuningOptions = field(default_factory=TuningOptions)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    """Where candidates are measured."""
     pad_merged_kernels: bool = True
     """Whether merges of different kernel sizes are tuned, as the search may choose them."""
 
@@ -96,38 +97,26 @@ class TuningRequest:
         cls,
         backend: str | None,
         records: str | Path | Sequence[str | Path] | None,
-        options: TuningOptions | None = None,
         *,
-        pad_merged_kernels: bool = True,
-        **changes: Any,
+        options: TuningOptions,
+        device: DeviceOptions,
+        pad_merged_kernels: bool,
     ) -> TuningRequest | None:
-        """From the arguments of ``tune``; None where no tuning is asked for.
-
-        Parameters
-        ----------
-        changes
-            Options by name that go over those of ``options``, None for no change.
-        """
-        given = {name: value for name, value in changes.items() if value is not None}
+        """From the arguments of ``tune``; None where no tuning is asked for."""
+        if backend is None and options != TuningOptions():
+            idle = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
+            raise OptionError(
+                f"{', '.join(idle)} given without tuning; give tuning='autotvm' or "
+                "'auto_scheduler' as well"
+            )
         if backend is None and records is None:
-            idle = [name for name in given if name not in WITHOUT_TUNING]
-            if idle:
-                raise OptionError(
-                    f"{', '.join(idle)} given without tuning; give tuning='autotvm' or "
-                    "'auto_scheduler' as well"
-                )
             return None
-        paths = (
-            ()
-            if records is None
-            else (Path(records),)
-            if isinstance(records, str | Path)
-            else tuple(map(Path, records))
-        )
+        paths = [records] if isinstance(records, str | Path) else records or ()
         return cls(
             backend=backend,
-            records=paths,
-            options=replace(options or TuningOptions(), **given),
+            records=tuple(map(Path, paths)),
+            options=options,
+            device=device,
             pad_merged_kernels=pad_merged_kernels,
         )
 
@@ -201,7 +190,7 @@ def tuned_kernels(
     if request.backend is not None:
         with clock.phase("tune"):
             merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
-            outcome = _backend(request.backend, merged).tune(
+            outcome = _backend(request.backend, merged, request.device).tune(
                 mod,
                 params or {},
                 target,
@@ -297,9 +286,13 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
     return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 
 
-def _backend(name: str, extra_modules: tuple[tvm.IRModule, ...]) -> TuningBackend:
+def _backend(
+    name: str,
+    extra_modules: tuple[tvm.IRModule, ...] = (),
+    device: DeviceOptions | None = None,
+) -> TuningBackend:
     kind = AutoTvmBackend if name == "autotvm" else AnsorBackend
-    return kind(extra_modules=extra_modules)
+    return kind(extra_modules=extra_modules, device=device or DeviceOptions())
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
@@ -341,5 +334,5 @@ def _variants(logs: Sequence[Path]) -> dict[str, Application]:
             log for log in logs if any(r.format is log_format for r in read_records(log).records)
         ]
         if fitting:
-            found.update(_backend(log_format.value, ()).variants(fitting))
+            found.update(_backend(log_format.value).variants(fitting))
     return found

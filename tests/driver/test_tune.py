@@ -1,9 +1,9 @@
-"""The front door on small real networks: tuned, run, exported, loaded, and refused where wrong."""
+"""``tune`` on small real networks: tuned, run, exported, loaded, and refused where wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 import tvm_ios
+from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
 from tvm_ios.models import squeezenet
-from tvm_ios.passes import PrepareModule, ScheduleOperators
+from tvm_ios.passes import ScheduleOperators
 from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import greedy_schedule
 
@@ -29,42 +30,8 @@ from tvm_ios.search.baselines import greedy_schedule
 HASTY = ModeOptions(patience_s=0.0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=HASTY)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=HASTY)
+QUICK = TuneOptions(measure=MEASURE, compare=COMPARE)
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
-
-
-@dataclass(frozen=True)
-class Net:
-    """A model, one input, and what stock TVM makes of it."""
-
-    mod: tvm.IRModule
-    params: dict[str, tvm.nd.NDArray]
-    image: np.ndarray
-    expected: np.ndarray
-
-    def run(self, executor: tvm_ios.MultiStreamGraphModule) -> np.ndarray:
-        executor.set_input("data", self.image)
-        executor.run()
-        return executor.get_output(0).numpy()
-
-
-def make_net(build: Callable[..., Any], mod: tvm.IRModule, params: dict[str, Any]) -> Net:
-    shape = [int(extent) for extent in mod["main"].params[0].type_annotation.shape]
-    image = np.random.default_rng(0).standard_normal(shape).astype("float32")
-    stock = graph_executor.GraphModule(build(mod, params, TARGET)["default"](tvm.cpu()))
-    stock.set_input("data", image)
-    stock.run()
-    return Net(mod, params, image, stock.get_output(0).numpy())
-
-
-@pytest.fixture(scope="module")
-def net(branching: tuple[tvm.IRModule, dict[str, Any]], reference_build: Callable[..., Any]) -> Net:
-    return make_net(reference_build, *branching)
-
-
-@pytest.fixture(scope="module")
-def plain(net: Net) -> tvm_ios.CompiledModel:
-    """The network in sequential order, not tuned."""
-    return tvm_ios.compile_schedule(net.mod, net.params, TARGET)
 
 
 @pytest.fixture(scope="module")
@@ -73,30 +40,27 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(net: Net, database: Path) -> tvm_ios.CompiledModel:
+def tuned(net, database: Path) -> tvm_ios.CompiledModel:
     return tvm_ios.tune(
         net.mod,
         net.params,
         TARGET,
         database=database,
-        measure=MEASURE,
-        compare_options=COMPARE,
+        options=QUICK,
     )
 
 
 @pytest.mark.slow
 def test_a_real_network_is_tuned_exported_and_right(
-    reference_build: Callable[..., Any], tmp_path: Path
+    make_net: Callable[..., Any], tmp_path: Path
 ) -> None:
-    squeeze = make_net(reference_build, *squeezenet(image_size=48))
+    squeeze = make_net(*squeezenet(image_size=48))
     tuned = tvm_ios.tune(
         squeeze.mod,
         squeeze.params,
         TARGET,
-        strategies="concurrent",
         database=tmp_path / "prices.sqlite",
-        measure=MEASURE,
-        compare_options=COMPARE,
+        options=replace(QUICK, search=SearchOptions.of(strategies="concurrent")),
     )
     tuned.export_library(tmp_path / "squeezenet.so")
     with tuned.executor() as executor, tvm_ios.load(tmp_path / "squeezenet.so") as loaded:
@@ -109,9 +73,7 @@ def test_a_real_network_is_tuned_exported_and_right(
         np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
 
 
-def test_a_tuned_model_computes_what_stock_tvm_computes(
-    net: Net, tuned: tvm_ios.CompiledModel
-) -> None:
+def test_a_tuned_model_computes_what_stock_tvm_computes(net, tuned: tvm_ios.CompiledModel) -> None:
     with tuned.executor(tvm.cpu()) as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
@@ -129,12 +91,11 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
 
 
 @pytest.mark.slow
-def test_a_second_tuning_measures_nothing(net: Net, tmp_path: Path) -> None:
+def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     """On one lane: with more, a race decides which operators are split, and may decide anew."""
-    options = {"lanes": 1, "database": tmp_path / "prices.sqlite"}
-    settings = {"measure": MEASURE, "compare_options": COMPARE}
-    first = tvm_ios.tune(net.mod, net.params, TARGET, **options, **settings).report()
-    again = tvm_ios.tune(net.mod, net.params, TARGET, **options, **settings).report()
+    options = {"lanes": 1, "database": tmp_path / "prices.sqlite", "options": QUICK}
+    first = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    again = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
     assert first.measured > 0
     assert first.from_database == 0
     assert again.measured == 0
@@ -143,7 +104,7 @@ def test_a_second_tuning_measures_nothing(net: Net, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_partitioned_module_runs_with_plain_relay_build(
-    net: Net, tuned: tvm_ios.CompiledModel
+    net, tuned: tvm_ios.CompiledModel
 ) -> None:
     with tvm.transform.PassContext(opt_level=3):
         library = relay.build(tuned.module, target=TARGET)
@@ -154,7 +115,7 @@ def test_the_partitioned_module_runs_with_plain_relay_build(
 
 
 def test_an_exported_model_is_loaded_back(
-    net: Net, tuned: tvm_ios.CompiledModel, tmp_path: Path
+    net, tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:
     path = tmp_path / "model.so"
     tuned.export_library(path)
@@ -162,50 +123,15 @@ def test_an_exported_model_is_loaded_back(
         np.testing.assert_array_equal(net.run(loaded), net.run(here))
 
 
-def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(
-    net: Net, plain: tvm_ios.CompiledModel
-) -> None:
-    greedy = greedy_schedule(plain.graph)
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=greedy)
-    assert any(len(stage.groups) > 1 for stage in compiled.schedule.stages)
-    for model in (plain, compiled):
-        with model.executor() as executor:
-            np.testing.assert_array_equal(net.run(executor), net.expected)
-
-
 @pytest.mark.slow
-def test_operators_that_are_not_split_compute_the_same(
-    net: Net, plain: tvm_ios.CompiledModel
-) -> None:
-    schedule = replace(
-        greedy_schedule(plain.graph),
-        unsplit=tuple(range(len(plain.graph))),
-        operator_ns=tuple(range(len(plain.graph))),
-    )
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule)
-    assert not any(launch.split for launch in compiled.plan.launches)
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
-
-
-@pytest.mark.slow
-def test_a_schedule_survives_its_json(net: Net, plain: tvm_ios.CompiledModel) -> None:
-    stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored)
-    assert compiled.schedule == stored
-
-
-@pytest.mark.slow
-def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -> None:
+def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> None:
     steps: list[Progress] = []
     tuned = tvm_ios.tune(
         net.mod,
         net.params,
         TARGET,
-        strategies=["merge"],
         database=database,
-        measure=MEASURE,
-        compare_options=COMPARE,
+        options=replace(QUICK, search=SearchOptions.of(strategies=["merge"])),
         progress=steps.append,
     )
     assert {step.phase for step in steps} == {"build", "search", "lower", "compare"}
@@ -218,7 +144,7 @@ def test_merged_stages_are_priced_compiled_and_right(net: Net, database: Path) -
 
 
 @pytest.mark.slow
-def test_merges_that_pad_kernels_are_not_even_searched(net: Net, database: Path) -> None:
+def test_merges_that_pad_kernels_are_not_even_searched(net, database: Path) -> None:
     possible = {}
     for padded in (True, False):
         tuned = tvm_ios.tune(
@@ -226,11 +152,10 @@ def test_merges_that_pad_kernels_are_not_even_searched(net: Net, database: Path)
             net.params,
             TARGET,
             lanes=1,
-            strategies=["merge"],
-            pad_merged_kernels=padded,
             database=database,
-            measure=MEASURE,
-            compare_options=COMPARE,
+            options=replace(
+                QUICK, search=SearchOptions.of(strategies=["merge"], pad_merged_kernels=padded)
+            ),
         )
         possible[padded] = tuned.report().stages_possible
         assert padded or tuned.report().padded_kernels == 0
@@ -251,24 +176,11 @@ def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]
 
 
 @pytest.mark.slow
-def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net: Net) -> None:
-    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="greedy")
-    with tvm.transform.PassContext(opt_level=3):
-        module = scheduled(net.mod)
-    compiled = tvm_ios.compile_schedule(module, target=TARGET)
-    assert compiled.schedule.scheduler == "greedy"
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
-    with pytest.raises(OptionError, match="partitioned already"):
-        tvm_ios.compile_schedule(module, target=TARGET, schedule=compiled.schedule)
-
-
-@pytest.mark.slow
-def test_the_pass_measures_on_its_own(
-    net: Net, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pass_measures_on_its_own(net, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
-    scheduled = ScheduleOperators(target=TARGET, params=net.params, strategies={"concurrent"})
+    scheduled = ScheduleOperators(
+        target=TARGET, params=net.params, search=SearchOptions.of(strategies={"concurrent"})
+    )
     with tvm.transform.PassContext(opt_level=3):
         module = scheduled(net.mod)
     compiled = tvm_ios.compile_schedule(module, target=TARGET)
@@ -283,17 +195,13 @@ class _InterruptError(KeyboardInterrupt):
 
 @pytest.mark.slow
 def test_an_interrupt_keeps_what_was_priced(
-    net: Net, tuned: tvm_ios.CompiledModel, tmp_path: Path
+    net, tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:
     def interrupt(step: Progress) -> None:
         if step.phase == "search" and (step.done or 0) > 0:
             raise _InterruptError
 
-    options = {
-        "database": tmp_path / "prices.sqlite",
-        "measure": MEASURE,
-        "compare_options": COMPARE,
-    }
+    options = {"database": tmp_path / "prices.sqlite", "options": QUICK}
     with pytest.raises(_InterruptError) as caught:
         tvm_ios.tune(net.mod, net.params, TARGET, progress=interrupt, **options)
     assert any("prices.sqlite" in note for note in caught.value.__notes__)
@@ -302,15 +210,14 @@ def test_an_interrupt_keeps_what_was_priced(
     assert tuned.report().from_database == 0
 
 
-def test_a_time_budget_ends_the_search_with_an_answer(net: Net, tmp_path: Path) -> None:
+def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> None:
     tuned = tvm_ios.tune(
         net.mod,
         net.params,
         TARGET,
         time_budget=1e-6,
         database=tmp_path / "prices.sqlite",
-        measure=MEASURE,
-        compare_options=replace(COMPARE, rounds=8),
+        options=replace(QUICK, compare=replace(COMPARE, rounds=8)),
     )
     notes = "\n".join(tuned.report().notes)
     assert "stopped early" in notes
@@ -324,25 +231,20 @@ def test_a_time_budget_ends_the_search_with_an_answer(net: Net, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_group_size": -1}, "max_group_size is -1"),
-        ({"max_num_groups": -3}, "max_num_groups is -3"),
-        ({"strategies": ()}, "strategies is empty"),
-        ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
-        ({"strategies": ["parallel"]}, "'concurrent', 'merge'"),
-        ({"endings": "all"}, "'complete' or 'published'"),
+        ({"options": SearchOptions()}, r"options is SearchOptions\(.*\); give TuneOptions"),
         ({"lanes": 0}, "lanes is 0"),
         ({"lanes": 4096}, "may use .* cores"),
         ({"time_budget": -1}, "time_budget is -1"),
         ({"target": "cuda"}, "cuda"),
     ],
 )
-def test_a_bad_option_is_named(net: Net, options: dict[str, object], message: str) -> None:
+def test_a_bad_option_is_named(net, options: dict[str, object], message: str) -> None:
     given = {"target": TARGET} | options
     with pytest.raises((OptionError, ModelError), match=message):
         tvm_ios.tune(net.mod, net.params, **given)
 
 
-def test_a_target_tvm_lacks_is_named(net: Net) -> None:
+def test_a_target_tvm_lacks_is_named(net) -> None:
     with pytest.raises(ModelError, match="no_such_target"):
         tvm_ios.tune(net.mod, net.params, "no_such_target")
 
@@ -352,14 +254,14 @@ def test_a_module_without_main_is_refused() -> None:
         tvm_ios.tune(tvm.IRModule(), {}, TARGET)
 
 
-def test_a_missing_parameter_is_named(net: Net) -> None:
+def test_a_missing_parameter_is_named(net) -> None:
     name, *_ = sorted(net.params)
     params = {key: value for key, value in net.params.items() if key != name}
     with pytest.raises(ModelError, match=name):
         tvm_ios.tune(net.mod, params, TARGET)
 
 
-def test_an_unreadable_database_is_refused_before_any_work(net: Net, tmp_path: Path) -> None:
+def test_an_unreadable_database_is_refused_before_any_work(net, tmp_path: Path) -> None:
     path = tmp_path / "not.sqlite"
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(DatabaseError, match=r"not\.sqlite"):
@@ -367,20 +269,7 @@ def test_an_unreadable_database_is_refused_before_any_work(net: Net, tmp_path: P
     assert path.read_bytes() == b"no database at all" * 100
 
 
-@pytest.mark.slow
-def test_a_schedule_of_another_graph_is_refused(net: Net) -> None:
-    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("data", shape=(1, 16, 8, 8))))
-    other = tvm_ios.compile_schedule(mod, {}, TARGET).schedule
-    with pytest.raises(ScheduleError, match="does not fit"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=other)
-
-
-def test_a_model_compiled_without_tuning_has_no_report(plain: tvm_ios.CompiledModel) -> None:
-    with pytest.raises(OptionError, match=r"tvm_ios\.tune"):
-        plain.report()
-
-
-HALF_NHWC = {"desired_layout": "NHWC", "mixed_precision": True}
+HALF_NHWC = Conversion(desired_layout="NHWC", mixed_precision=True)
 
 
 @pytest.mark.slow
@@ -390,13 +279,15 @@ def test_a_schedule_of_another_layout_and_type_is_compiled_again(net, tmp_path):
         net.params,
         TARGET,
         database=tmp_path / "prices.sqlite",
-        measure=MEASURE,
-        compare_options=COMPARE,
-        **HALF_NHWC,
+        options=replace(QUICK, conversion=HALF_NHWC),
     )
     assert any("the model was converted" in note for note in found.report().notes)
     again = tvm_ios.compile_schedule(
-        net.mod, net.params, TARGET, schedule=found.schedule, **HALF_NHWC
+        net.mod,
+        net.params,
+        TARGET,
+        schedule=found.schedule,
+        options=TuneOptions(conversion=HALF_NHWC),
     )
     for compiled in (found, again):
         with compiled.executor() as executor:
@@ -411,18 +302,12 @@ def test_a_schedule_of_another_layout_and_type_is_compiled_again(net, tmp_path):
         tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=found.schedule)
 
 
-def test_a_module_that_is_prepared_is_not_converted(net, plain):
-    with pytest.raises(OptionError, match="partitioned already, so desired_layout='NHWC'"):
-        tvm_ios.compile_schedule(plain.module, target=TARGET, desired_layout="NHWC")
-    fused = PrepareModule(target=TARGET, params=net.params)(net.mod)
-    with pytest.raises(OptionError, match="fused already; give the options to PrepareModule"):
-        tvm_ios.compile_schedule(fused, target=TARGET, mixed_precision=True)
-
-
-def test_an_unknown_layout_is_refused_before_any_work(net):
+def test_options_of_another_kind_and_old_keywords_are_refused(net):
     for refuse in (tvm_ios.tune, tvm_ios.compile_schedule):
-        with pytest.raises(OptionError, match="desired_layout is 'nhwc'"):
-            refuse(net.mod, net.params, TARGET, desired_layout="nhwc")
+        with pytest.raises(OptionError, match="options is None; give TuneOptions"):
+            refuse(net.mod, net.params, TARGET, options=None)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'cudnn'"):
+            refuse(net.mod, net.params, TARGET, cudnn=True)
 
 
 MASKED_INPUTS = {
@@ -457,22 +342,10 @@ def test_truth_values_may_be_inputs_and_outputs(
         *masked,
         TARGET,
         database=tmp_path / "prices.sqlite",
-        measure=MEASURE,
-        compare_options=COMPARE,
-        pad_channels=False,
+        options=replace(QUICK, build=BuildOptions(pad_channels=False)),
         lanes=1,
     )
     tuned.export_library(tmp_path / "masked.so")
     with tvm_ios.load(tmp_path / "masked.so") as executor:
         assert_as_stock(executor, stock)
         assert_as_stock(executor, stock)
-
-
-@pytest.mark.slow
-def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net: Net, plain: tvm_ios.CompiledModel) -> None:
-    for_gpu = replace(plain.schedule, cudnn=(0,))
-    first = plain.schedule.operator_names[0]
-    with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
-    nothing = replace(plain.schedule, cudnn=())  # the choice was made, and it is TVM's kernels
-    tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tvm
 
 import tvm_ios
+from tvm_ios import BuildOptions, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.cli.main import main
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
@@ -21,7 +23,6 @@ from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.models import squeezenet
 from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.tuning.options import TuningOptions
 
 pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
 
@@ -29,19 +30,18 @@ pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM)
+QUICK = TuneOptions(measure=MEASURE, compare=COMPARE, build=BuildOptions(pad_channels=False))
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
-def tune(model: Any, device: Any, folder: Path, **arguments: Any) -> tvm_ios.CompiledModel:
-    settings: dict[str, Any] = {
-        "target": TARGET,
-        "database": folder / "prices.sqlite",
-        "measure": MEASURE,
-        "compare_options": COMPARE,
-        "pad_channels": False,
-    }
-    where = {"rpc_tracker": device.address, "rpc_key": device.key} if device else {}
-    return tvm_ios.tune(*model, **{**settings, **where, **arguments})
+def tune(
+    model: Any, device: Any, folder: Path, *, options: TuneOptions = QUICK, **arguments: Any
+) -> tvm_ios.CompiledModel:
+    if device is not None:
+        where = DeviceOptions(rpc_tracker=device.address, rpc_key=device.key)
+        options = replace(options, device=where)
+    settings: dict[str, Any] = {"target": TARGET, "database": folder / "prices.sqlite"}
+    return tvm_ios.tune(*model, options=options, **settings, **arguments)
 
 
 def output(model: tvm_ios.CompiledModel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -119,9 +119,11 @@ def test_kernels_and_stages_are_measured_on_one_device(fork, loopback_tracker, t
         tmp_path,
         tuning="autotvm",
         tuning_records=tmp_path / "kernels.log",
-        trials=1,
-        tuning_options=TuningOptions(number=1, repeat=1, min_repeat_ms=0),
-        pad_channels=True,
+        options=replace(
+            QUICK,
+            kernels=TuningOptions(trials=1, number=1, repeat=1, min_repeat_ms=0),
+            build=BuildOptions(pad_channels=True),
+        ),
     )
     report = model.report()
     assert "conv2d" in report.tuning

@@ -1,0 +1,94 @@
+"""``compile_schedule`` on a small real network: what is compiled computes what stock TVM does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tvm_ios import Conversion, TuneOptions
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import OptionError, ScheduleError
+from tvm_ios.passes import PrepareModule, ScheduleOperators
+from tvm_ios.search.baselines import greedy_schedule
+
+TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
+
+
+def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
+    greedy = greedy_schedule(plain.graph)
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=greedy)
+    assert any(len(stage.groups) > 1 for stage in compiled.schedule.stages)
+    for model in (plain, compiled):
+        with model.executor() as executor:
+            np.testing.assert_array_equal(net.run(executor), net.expected)
+
+
+@pytest.mark.slow
+def test_operators_that_are_not_split_compute_the_same(net, plain: tvm_ios.CompiledModel) -> None:
+    schedule = replace(
+        greedy_schedule(plain.graph),
+        unsplit=tuple(range(len(plain.graph))),
+        operator_ns=tuple(range(len(plain.graph))),
+    )
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule)
+    assert not any(launch.split for launch in compiled.plan.launches)
+    with compiled.executor() as executor:
+        np.testing.assert_array_equal(net.run(executor), net.expected)
+
+
+@pytest.mark.slow
+def test_a_schedule_survives_its_json(net, plain: tvm_ios.CompiledModel) -> None:
+    stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored)
+    assert compiled.schedule == stored
+
+
+@pytest.mark.slow
+def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net) -> None:
+    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="greedy")
+    with tvm.transform.PassContext(opt_level=3):
+        module = scheduled(net.mod)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    assert compiled.schedule.scheduler == "greedy"
+    with compiled.executor() as executor:
+        np.testing.assert_array_equal(net.run(executor), net.expected)
+    with pytest.raises(OptionError, match="partitioned already"):
+        tvm_ios.compile_schedule(module, target=TARGET, schedule=compiled.schedule)
+
+
+@pytest.mark.slow
+def test_a_schedule_of_another_graph_is_refused(net) -> None:
+    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("data", shape=(1, 16, 8, 8))))
+    other = tvm_ios.compile_schedule(mod, {}, TARGET).schedule
+    with pytest.raises(ScheduleError, match="does not fit"):
+        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=other)
+
+
+def test_a_model_compiled_without_tuning_has_no_report(plain: tvm_ios.CompiledModel) -> None:
+    with pytest.raises(OptionError, match=r"tvm_ios\.tune"):
+        plain.report()
+
+
+def test_a_module_that_is_prepared_is_not_converted(net, plain):
+    in_nhwc = TuneOptions(conversion=Conversion(desired_layout="NHWC"))
+    half = TuneOptions(conversion=Conversion(mixed_precision=True))
+    with pytest.raises(OptionError, match="partitioned already, so desired_layout='NHWC'"):
+        tvm_ios.compile_schedule(plain.module, target=TARGET, options=in_nhwc)
+    fused = PrepareModule(target=TARGET, params=net.params)(net.mod)
+    with pytest.raises(OptionError, match="fused already; give the options to PrepareModule"):
+        tvm_ios.compile_schedule(fused, target=TARGET, options=half)
+
+
+@pytest.mark.slow
+def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net, plain: tvm_ios.CompiledModel) -> None:
+    for_gpu = replace(plain.schedule, cudnn=(0,))
+    first = plain.schedule.operator_names[0]
+    with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
+        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
+    nothing = replace(plain.schedule, cudnn=())  # the choice was made, and it is TVM's kernels
+    tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)

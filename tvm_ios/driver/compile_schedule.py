@@ -1,0 +1,108 @@
+"""``compile_schedule`` compiles a model with a schedule that is known: no search, no measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import tvm
+
+from tvm_ios.build_choice import build_for_schedule
+from tvm_ios.compiled import CompiledModel, lower_partitioned, lower_schedule, widest_stage
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.errors import ModelError, OptionError, ScheduleError
+from tvm_ios.host import host_target
+from tvm_ios.relay import is_partitioned
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.prepare import converted_model
+from tvm_ios.runtime.device import is_gpu_target
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.targets import require_cudnn, require_lanes, require_streams
+from tvm_ios.tuning.record_lookup import records_around
+
+__all__ = ["compile_schedule"]
+
+
+def compile_schedule(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    schedule: InterOpSchedule | None = None,
+    lanes: int | None = None,
+    options: TuneOptions = DEFAULTS,
+) -> CompiledModel:
+    """Compile a model with a schedule that is known: no search, no measuring.
+
+    Parameters
+    ----------
+    mod
+        A Relay module; or one that ``ScheduleOperators`` has partitioned, with no ``schedule``.
+    params
+        Parameters by name.
+    target
+        A CPU target, or a GPU such as ``cuda -arch=sm_90``, which needs ``nvcc`` but no GPU; the
+        best for this processor where omitted.
+    schedule
+        What an earlier ``tune`` of the same model found; sequential order where omitted.
+    lanes
+        Threads that run the model, the caller's included; the usable cores where omitted. On a
+        GPU, streams: as many as the widest stage has groups where omitted.
+    options
+        What ``schedule`` was found with, since it fits that graph only; read are ``conversion``
+        and, of ``build``, ``cudnn`` and ``tf32``. With ``cudnn`` the convolutions that the schedule
+        says are computed by cuDNN, or all that can be if it was found without; cuDNN is needed to
+        run the model, and not to compile it.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph or breaks a rule.
+    ModelError, OptionError
+        As :func:`tune`.
+    """
+    require_options(options)
+    resolved = None if target is None else resolve_target(target)
+    offload = require_cudnn(options.build.cudnn, options.build.tf32, resolved)
+    on_gpu = resolved is not None and is_gpu_target(resolved)
+    chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
+    if not isinstance(mod, tvm.IRModule):
+        raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
+    if not isinstance(schedule, InterOpSchedule | None):
+        raise OptionError(
+            f"schedule is a {type(schedule).__name__}; give an InterOpSchedule, such as "
+            "InterOpSchedule.from_json(text)"
+        )
+    conversion = options.conversion
+    if is_partitioned(mod):
+        if conversion.changes:
+            raise OptionError(
+                f"the module is partitioned already, so {conversion.as_text()} comes too late; "
+                "give that to PrepareModule"
+            )
+        if schedule is not None:
+            raise OptionError(
+                "the module is partitioned already, so it has a schedule; "
+                "pass either the original module or no schedule"
+            )
+        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+        return replace(model, records=records_around(model.kernels.staged))
+    if conversion.changes:
+        target = host_target() if target is None else target
+        mod, params = converted_model(mod, params, target, conversion)
+    built = replace(build_for_schedule(mod, params, target, schedule), offload=offload)
+    chosen = schedule if schedule is not None else sequential_schedule(built.graph)
+    try:
+        verify_schedule(chosen, built.graph)
+    except ScheduleError as error:
+        if chosen.graph_fingerprint == built.graph.fingerprint():
+            raise
+        raise ScheduleError(
+            f"{error}, or compile with the layout and types it was found with; this is "
+            f"{conversion.as_text()}"
+        ) from error
+    model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
+    return replace(model, records=records_around(model.kernels.staged))

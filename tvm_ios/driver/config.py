@@ -1,0 +1,171 @@
+"""The options of a ``tune`` as a file.
+
+A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, of which
+``tuning`` also says which tuner is used, and a key ``time_budget``. What it leaves out has its
+default. Free of TVM, so that a bad file is refused before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_type_hints
+
+from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.driver.options import TuneOptions
+from tvm_ios.errors import OptionError
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.tuning.options import TuningOptions
+
+__all__ = ["BACKEND_NAMES", "TuneConfig"]
+
+BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
+"""What tunes kernels, as files and the command line name it."""
+NAMES_OF_MEMBERS = ("strategies", "endings")
+"""Keys whose values are names, which their noun knows."""
+
+Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneConfig:
+    """Everything a configuration file may say.
+
+    Raises
+    ------
+    OptionError
+        If the time budget is no number above 0.
+
+    Examples
+    --------
+    >>> config = TuneConfig.parse("search = {max_group_size = 2}")
+    >>> config.options.search.max_group_size, config.tuning
+    (2, None)
+    """
+
+    options: TuneOptions = field(default_factory=TuneOptions)
+    tuning: str | None = None
+    """What tunes kernels: ``"autotvm"``, ``"auto_scheduler"``, or None."""
+    time_budget: float | None = None
+    """Seconds of the whole call."""
+
+    def __post_init__(self) -> None:
+        TimeBudget(self.time_budget)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file, such as ``configs/quick.toml``.
+
+        Raises
+        ------
+        OptionError
+            If the file cannot be read, or a key or a value is unfit; the message names both.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(
+                f"cannot read the configuration {path}: {error}; give a file such as "
+                "configs/quick.toml"
+            ) from error
+        try:
+            return cls.parse(text)
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from error
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read TOML.
+
+        Raises
+        ------
+        OptionError
+            If it is none, or a key or a value is unfit.
+        """
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise OptionError(f"this is no TOML: {error}") from error
+        _require_known(tables, ("time_budget", *_TABLES), "")
+        time_budget = tables.pop("time_budget", None)
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
+        backend = tables.get("tuning", {}).pop("backend", "none")
+        if backend not in BACKEND_NAMES:
+            raise OptionError(
+                f"[tuning] backend is {backend!r}; choose from {', '.join(BACKEND_NAMES)}"
+            )
+        nouns = {
+            noun: _noun(kind, tables.get(name, {}), name) for name, (noun, kind) in _TABLES.items()
+        }
+        return cls(
+            options=TuneOptions(**nouns),
+            tuning=None if backend == "none" else backend,
+            time_budget=_value("time_budget", time_budget, float | None),
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`tvm_ios.tune`.
+
+        A file may keep options of tuning while nothing is tuned; they are left out then.
+        """
+        idle = self.tuning is None
+        return {
+            "options": replace(self.options, kernels=TuningOptions()) if idle else self.options,
+            "tuning": self.tuning,
+            "time_budget": self.time_budget,
+        }
+
+
+_TABLES = {
+    "tuning" if noun == "kernels" else noun: (noun, kind)
+    for noun, kind in get_type_hints(TuneOptions).items()
+}
+"""Tables of a file, the fields of ``TuneOptions`` that they are, and their nouns."""
+
+
+def _noun(kind: type[Noun], table: Mapping[str, Any], name: str) -> Noun:
+    """One table as its dataclass."""
+    hints = {key: hint for key, hint in get_type_hints(kind).items() if hint is not ModeOptions}
+    known = ("backend", *hints) if name == "tuning" else tuple(hints)
+    _require_known(table, known, f"[{name}] ")
+    make: Callable[..., Any] = SearchOptions.of if kind is SearchOptions else kind
+    try:
+        made: Noun = make(**{key: _value(key, value, hints[key]) for key, value in table.items()})
+    except OptionError as error:
+        raise OptionError(f"[{name}] {error}") from error
+    return made
+
+
+def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            meant = f", did you mean {close[0]!r}?" if close else ";"
+            raise OptionError(f"{where}has no key {key!r}{meant} There are {', '.join(known)}")
+
+
+def _value(key: str, value: Any, hint: Any) -> Any:
+    """A value of the file as the field wants it."""
+    if key in NAMES_OF_MEMBERS:
+        return value
+    if hint is bool and isinstance(value, bool):
+        return value
+    number = isinstance(value, int) and isinstance(0.5, hint)
+    if isinstance(value, bool) or not (isinstance(value, hint) or number):
+        wanted = getattr(hint, "__name__", None) or str(hint).removesuffix(" | None")
+        raise OptionError(f"{key} is {value!r}; give {_KINDS.get(wanted, wanted)}")
+    return value
+
+
+_KINDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string in quotes",
+}

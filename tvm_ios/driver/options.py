@@ -1,0 +1,98 @@
+"""All options of ``tune``, in one noun that files, the command line and Python share.
+
+Free of TVM, so that a bad value is refused before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from tvm_ios.core.conversion import Conversion
+from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.cost.sampling import MeasureOptions
+from tvm_ios.errors import OptionError
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.options import TuningOptions
+
+__all__ = ["DEFAULTS", "BuildOptions", "TuneOptions", "require_options"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """Which kernels a model is built with.
+
+    Raises
+    ------
+    OptionError
+        If a value is neither True nor False.
+    """
+
+    pad_channels: bool = True
+    """Whether to try convolutions with output channels padded to whole vectors, where they fill
+    none, and to keep them if the network is faster. Sums are then taken in another order, and an
+    inf or NaN in a padded convolution's input spreads as NaN. Not done on a GPU."""
+    cudnn: bool = False
+    """On a GPU, whether cuDNN may compute convolutions, with bias and ReLU. Each is priced with
+    TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both."""
+    tf32: bool = False
+    """Whether cuDNN may round float32 to TF32, with 10 bits of mantissa, which is faster."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not isinstance(value, bool):
+                raise OptionError(f"{each.name} is {value!r}; give True or False")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """How a model is tuned and scheduled; every default stands in the noun it belongs to.
+
+    Raises
+    ------
+    OptionError
+        If a field has a value of another kind.
+
+    Examples
+    --------
+    >>> options = TuneOptions(search=SearchOptions.of(strategies="merge", max_group_size=2))
+    >>> options.search.max_group_size, options.build.pad_channels
+    (2, True)
+    """
+
+    search: SearchOptions = field(default_factory=SearchOptions)
+    """Limits and rules of the search for a schedule."""
+    measure: MeasureOptions = field(default_factory=MeasureOptions)
+    """How stages are timed."""
+    compare: CompareOptions = field(default_factory=CompareOptions)
+    """How whole networks are timed against each other."""
+    conversion: Conversion = field(default_factory=Conversion)
+    """Layout and types that the model is changed to."""
+    build: BuildOptions = field(default_factory=BuildOptions)
+    """Which kernels it is built with."""
+    kernels: TuningOptions = field(default_factory=TuningOptions)
+    """How kernels are tuned, where they are."""
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    """A device of an RPC tracker, in place of this machine."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, kind = getattr(self, each.name), each.default_factory
+            if not isinstance(value, kind):  # type: ignore[arg-type]
+                raise OptionError(f"{each.name} is {value!r}; give {kind.__name__}(…)")  # type: ignore[union-attr]
+
+
+DEFAULTS = TuneOptions()
+
+
+def require_options(options: TuneOptions) -> None:
+    """Refuse what are no options of ``tune``.
+
+    Raises
+    ------
+    OptionError
+        If it is something else, such as one of its parts.
+    """
+    if not isinstance(options, TuneOptions):
+        raise OptionError(f"options is {options!r}; give TuneOptions(…)")
