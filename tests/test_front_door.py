@@ -15,7 +15,7 @@ from tvm.contrib import graph_executor
 
 import tvm_ios
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Strategy
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
@@ -466,9 +466,9 @@ def test_truth_values_may_be_inputs_and_outputs(
 
 @pytest.mark.slow
 def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net: Net, plain: tvm_ios.CompiledModel) -> None:
-    for_gpu = replace(plain.schedule, cudnn=(0,))
+    for_gpu = replace(plain.schedule, libraries=(LibraryOperators("cudnn", (0,)),))
     first = plain.schedule.operator_names[0]
     with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
         tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
-    nothing = replace(plain.schedule, cudnn=())  # the choice was made, and it is TVM's kernels
+    nothing = replace(plain.schedule, libraries=())  # the choice was made, and it is TVM's kernels
     tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)

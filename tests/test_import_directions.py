@@ -28,7 +28,7 @@ RANKS = {
     "report": 3,
     "relay": 4,
     "models": 4,
-    "cudnn_pricing": 5,
+    "library_kernels": 5,
     "merge_surroundings": 5,
     "targets": 5,
     "compiled": 6,

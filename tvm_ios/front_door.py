@@ -35,7 +35,6 @@ from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.conversion import Conversion
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, session_on
@@ -216,7 +215,7 @@ def tune(
         rpc_tracker=rpc_tracker,
         rpc_key=rpc_key,
     )
-    offload = require_cudnn(cudnn, tf32, None if target is None else resolve_target(target))
+    libraries = require_cudnn(cudnn, tf32, None if target is None else resolve_target(target))
     conversion = Conversion(
         desired_layout=desired_layout,
         mixed_precision=mixed_precision,
@@ -228,8 +227,8 @@ def tune(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
-    if offload is not None:
-        load_cudnn()  # a missing library is told before the work, not after
+    for library in libraries:
+        library.require()  # a missing one is told before the work, not after
     chosen_lanes = require_lanes(lanes, device)
     opened = open_database(database)
     clock = PhaseClock(progress)
@@ -263,7 +262,7 @@ def tune(
                 )
             )
             built = tuned.built
-        built = replace(built, offload=offload)
+        built = replace(built, libraries=libraries)
         session = stack.enter_context(session_on(device))
         with (
             RelayStageRunner(built, lanes=chosen_lanes, session=session, database=opened) as runner,
@@ -277,10 +276,10 @@ def tune(
             schedules[Contestant.IOS] = prices.annotate(found.schedule)
         with clock.phase("compare"):
             models = _distinct(built, schedules, lanes=chosen_lanes)
-            if offload is not None and isinstance(session, GpuSession):
-                cudnn_there = session.cudnn(opened)
+            if isinstance(session, GpuSession):
+                opened_libraries = session.libraries(opened)
                 models = {
-                    who: replace(model, plan=cudnn_there.complete(model.plan))
+                    who: replace(model, plan=opened_libraries.complete(model.plan))
                     for who, model in models.items()
                 }
             comparison = race(
@@ -373,7 +372,7 @@ def compile_schedule(
         As :func:`tune`.
     """
     resolved = None if target is None else resolve_target(target)
-    offload = require_cudnn(cudnn, tf32, resolved)
+    libraries = require_cudnn(cudnn, tf32, resolved)
     on_gpu = resolved is not None and is_gpu_target(resolved)
     chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
     if not isinstance(mod, tvm.IRModule):
@@ -399,12 +398,12 @@ def compile_schedule(
                 "the module is partitioned already, so it has a schedule; "
                 "pass either the original module or no schedule"
             )
-        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, libraries=libraries)
         return replace(model, records=records_around(model.kernels.staged))
     if conversion.changes:
         target = host_target() if target is None else target
         mod, params = converted_model(mod, params, target, conversion)
-    built = replace(build_for_schedule(mod, params, target, schedule), offload=offload)
+    built = replace(build_for_schedule(mod, params, target, schedule), libraries=libraries)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
     try:
         verify_schedule(chosen, built.graph)

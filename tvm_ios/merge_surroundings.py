@@ -6,38 +6,20 @@ be measured under which name, and measures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
 from tvm_ios.runtime.graph_json import read_graph_json
 from tvm_ios.runtime.merge_effects import MergeEffects, merge_effects
 
-__all__ = ["APART", "COPIED", "MergeSurroundings", "is_merge", "with_slices"]
-
-APART = "@apart"
-"""Is in the workload of an operator that is priced with its kernel, though it is a view."""
-COPIED, PIECE = "@copied", "@piece"
-"""End the workload of a member of a merge stage whose slice needs a kernel, or needs none."""
+__all__ = ["MergeSurroundings", "is_merge"]
 
 
 def is_merge(stage: Stage) -> bool:
     """Whether a stage needs a kernel of its own."""
     return stage.strategy is Strategy.MERGE and len(stage.operators) > 1
-
-
-def with_slices(graph: OperatorGraph, copied: Collection[int]) -> OperatorGraph:
-    """The graph for the price of a merge stage, which depends on the slices that need kernels."""
-    return OperatorGraph(
-        graph.name,
-        tuple(
-            replace(operator, workload=operator.workload + (COPIED if index in copied else PIECE))
-            for index, operator in enumerate(graph.operators)
-        ),
-    )
 
 
 class MergeSurroundings:

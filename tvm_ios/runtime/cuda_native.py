@@ -22,7 +22,6 @@ from tvm_ios.runtime.native_runtime import address_of
 
 __all__ = [
     "BEGIN_CAPTURE",
-    "CUDNN_CALLS",
     "END_CAPTURE",
     "NO_STEP",
     "WORKSPACE_CALLS",
@@ -37,17 +36,13 @@ __all__ = [
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 """In place of the step that failed: none did, or it was the begin or the end of the capture."""
 
-CUDNN_CALLS = (
-    "cudnnConvolutionForward",
-    "cudnnConvolutionBiasActivationForward",
-    "cudnnAddTensor",
-)
-"""What an operator calls of cuDNN."""
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """What growing a workspace calls."""
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "cuda_streams.c"
-_HEADERS = ("cudnn_calls.h", "lane_executor.h", "tvm_abi.h")
+_HEADERS = ("lane_executor.h", "tvm_abi.h")
+_ABI = 2
+"""Of the structures below; code of older models has another, and is not used."""
 _MAX_BLOCKS = 64
 
 
@@ -66,9 +61,6 @@ class _Workspace(Structure):
         ("status", c_int32),
         ("failed_call", c_int32),
         ("fixed", c_int64),
-        ("cudnn", c_void_p),
-        ("cudnn_status", c_int32),
-        ("cudnn_call", c_int32),
         ("blocks", _Block * _MAX_BLOCKS),
     ]
 
@@ -112,10 +104,8 @@ class Outcome(Structure):
         ("end_status", c_int32),
         ("workspace_status", c_int32),
         ("workspace_call", c_int32),
-        ("cudnn_status", c_int32),
-        ("workspace_bytes", c_uint64),
-        ("cudnn_call", c_int32),
         ("unused", c_int32),
+        ("workspace_bytes", c_uint64),
     ]
     step: int
     """The one that failed, or one of the negative constants of this file."""
@@ -127,10 +117,6 @@ class Outcome(Structure):
     workspace_call: int
     """What failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
-    cudnn_status: int
-    """Not 0: what cuDNN returned."""
-    cudnn_call: int
-    """What of cuDNN that was, a position in :data:`CUDNN_CALLS`."""
 
 
 class Workspaces:
@@ -149,10 +135,6 @@ class Workspaces:
         self.array = (_Workspace * len(streams))()
         for workspace, stream in zip(self.array, streams, strict=True):
             workspace.stream = stream
-
-    def use_cudnn(self, stream: int, handle: int) -> None:
-        """Let operators on a stream, by its number, call cuDNN with a handle of that stream."""
-        self.array[stream].cudnn = handle
 
     @property
     def size_bytes(self) -> int:
@@ -238,8 +220,7 @@ class NativeStreams:
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
         self.driver = driver
         self._kernels = kernels
-        brings = hasattr(kernels.code, "tvm_ios_cuda_issue")
-        self._library = kernels.code if brings else _shared()
+        self._library = kernels.code if _brings_streams(kernels.code) else _shared()
         functions = _Functions(
             set_stream=address_of(_LIB, "TVMSetStream"),
             take_workspace=address_of(_LIB, "TVMBackendAllocWorkspace"),
@@ -258,8 +239,8 @@ class NativeStreams:
         self._issue.argtypes, self._issue.restype = [c_void_p] * 3, None
         self._capture = self._library["tvm_ios_cuda_capture"]
         self._capture.argtypes, self._capture.restype = [c_void_p] * 4, c_void_p
-        self.cudnn_kernel = address_of(self._library, "tvm_ios_cudnn_convolve")
-        """Runs a prepared call of cuDNN, which is its resource."""
+        self.take_workspace = address_of(self._library, "tvm_ios_cuda_take_workspace")
+        self.give_workspace = address_of(self._library, "tvm_ios_cuda_give_workspace")
 
     def hook(self) -> None:
         """Serve the kernels with workspace of the stream they run on.
@@ -267,10 +248,8 @@ class NativeStreams:
         Threads that issue no stream program get TVM's own. To be called before each run, since
         loading the file once more, as stock TVM does, undoes it.
         """
-        take = address_of(self._library, "tvm_ios_cuda_take_workspace")
-        give = address_of(self._library, "tvm_ios_cuda_give_workspace")
-        self._kernels.redirect("TVMBackendAllocWorkspace", take)
-        self._kernels.redirect("TVMBackendFreeWorkspace", give)
+        self._kernels.redirect("TVMBackendAllocWorkspace", self.take_workspace)
+        self._kernels.redirect("TVMBackendFreeWorkspace", self.give_workspace)
 
     def issue(self, binding: StreamBinding, caller: int) -> Outcome:
         """Issue a program.
@@ -314,6 +293,11 @@ def compile_streams_object() -> Path:
         If there is no working C compiler.
     """
     return compile_object(_SOURCE, _flags())
+
+
+def _brings_streams(code: ctypes.CDLL) -> bool:
+    """Whether the code of a model has the native side, with today's structures."""
+    return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI
 
 
 @cache
