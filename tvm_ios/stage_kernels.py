@@ -235,7 +235,9 @@ class RelayStageRunner:
         if isinstance(self.session, GpuSession):
             opened = self.session.libraries(database)
         else:
-            opened = self._own_libraries = OpenLibraries(THIS_PROCESSOR, database)
+            opened = self._own_libraries = OpenLibraries(
+                THIS_PROCESSOR, database, target_kind="llvm"
+            )
         return LibraryKernels(self._native, opened, wanted)
 
     def _add(

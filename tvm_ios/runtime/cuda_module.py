@@ -72,7 +72,7 @@ class CudaGraphModule(PlanModule):
                 require_arch(gpu.facts, arch)
             memory = CudaMemory(plan, params, gpu)
             undo.callback(memory.release)
-            libraries = undo.enter_context(OpenLibraries(gpu, store))
+            libraries = undo.enter_context(OpenLibraries(gpu, store, target_kind="cuda"))
             plan = libraries.complete(plan)
             streams = CudaStreamExecutor(plan, library, memory, gpu, libraries)
             self._streams = streams

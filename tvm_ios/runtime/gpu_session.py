@@ -109,7 +109,7 @@ class GpuSession:
             Where they keep what they find out; that of the first call counts.
         """
         if self._libraries is None:
-            self._libraries = OpenLibraries(self._gpu, store)
+            self._libraries = OpenLibraries(self._gpu, store, target_kind="cuda")
         return self._libraries
 
     @property

@@ -414,7 +414,7 @@ class MultiStreamGraphModule(PlanModule):
     ) -> None:
         memory = PlanMemory(plan, params)
         with ExitStack() as undo:
-            libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store))
+            libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
             plan = libraries.complete(plan)
             self._lane_executor = LaneExecutor(
                 plan, library, memory, lanes=lanes, options=options, libraries=libraries

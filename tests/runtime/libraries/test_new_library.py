@@ -362,3 +362,14 @@ def test_who_is_unknown_or_for_another_target_is_refused(built, schedule):
     stranger = replace(schedule, libraries=(LibraryOperators("stranger", (0,)),))
     with pytest.raises(ScheduleError, match="has stranger compute 1 operators.* does not know"):
         lower_schedule(built, stranger, lanes=1)
+
+
+def test_a_plan_for_another_kind_of_device_is_refused(plain, library, monkeypatch):
+    built = replace(plain, libraries=(library,))
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=1)
+    monkeypatch.setattr(FakeLibrary, "target_kind", "cuda")
+    with pytest.raises(ExecutionError, match="Fake compute operators, which is for cuda targets"):
+        model.executor()
+    monkeypatch.setattr(known, "LIBRARIES", ())
+    with pytest.raises(ExecutionError, match="Fake .*which this tvm-ios does not know"):
+        model.executor()

@@ -61,10 +61,13 @@ class OpenLibraries:
         The device, as :meth:`OperatorLibrary.open` takes it; to be closed after this.
     store
         Where libraries keep what they find out. Without one they find it anew.
+    target_kind
+        The kind of TVM target that the device is of: ``llvm`` or ``cuda``.
     """
 
-    def __init__(self, device: Any, store: FactStore | None = None) -> None:
+    def __init__(self, device: Any, store: FactStore | None = None, *, target_kind: str) -> None:
         self._device = device
+        self._target_kind = target_kind
         self._store = store
         self._open: dict[str, OpenLibrary[Any]] = {}
         self._undo = ExitStack()
@@ -98,13 +101,19 @@ class OpenLibraries:
         HostError
             If it is missing or does not fit.
         ExecutionError
-            If there is no such library.
+            If there is no such library, or it is for devices of another kind.
         """
         library = find_library(name.key)
         if library is None:
             raise ExecutionError(
                 f"the plan has {name.title} compute operators, which this tvm-ios does not know; "
                 "compile the model with the installed version"
+            )
+        if library.target_kind != self._target_kind:
+            raise ExecutionError(
+                f"the plan has {name.title} compute operators, which is for {library.target_kind} "
+                f"targets, and this is a device of {self._target_kind} targets; compile the model "
+                "for this device"
             )
         return self.open(library)
 
