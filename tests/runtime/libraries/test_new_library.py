@@ -22,7 +22,7 @@ import tvm_ios
 from tvm_ios.compiled import BuiltModel, build_model, lower_partitioned, lower_schedule
 from tvm_ios.core.c_compiler import compile_object, compile_shared
 from tvm_ios.core.fused_function import FusedFunction, TensorType
-from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.core.stored_value import StoredValue
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
@@ -74,7 +74,7 @@ int32_t fake_library_run(int64_t* arguments, int32_t* codes, int32_t count, int6
 KINDS = ("nn.relu", "abs", "exp")
 NOT_HERE = "exp"
 """Looks like something the library computes until it is on a device."""
-PRICES_NS = {"nn.relu": 100, "abs": 5000}
+PRICES_NS = {"fake": {"nn.relu": 100, "abs": 5000}, "second": {"nn.relu": 200, "abs": 300}}
 KERNEL_NS = 1000
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.001, mode=CALM)
@@ -199,6 +199,10 @@ class FakeLibrary:
         return OpenFake(self)
 
 
+class SecondLibrary(FakeLibrary):
+    name: ClassVar[LibraryName] = LibraryName("second", "Second")
+
+
 class PricedByHand(RelayStageRunner):
     """Prepares and runs stages as ever, but what they cost is made up."""
 
@@ -209,7 +213,9 @@ class PricedByHand(RelayStageRunner):
         for index, function in zip(stage.operators, plain, strict=True):
             library = variants[index].library
             assert library is None or library.name == "1.2-tile4"
-            cost_ns += KERNEL_NS if library is None else PRICES_NS[function.body.op.name]
+            cost_ns += (
+                KERNEL_NS if library is None else PRICES_NS[library.library][function.body.op.name]
+            )
         return SimpleNamespace(handle=super().prepare(graph, stage), cost_ns=cost_ns)
 
     def time_ns(self, handle, number):
@@ -249,7 +255,7 @@ def schedule(built: BuiltModel) -> Iterator[InterOpSchedule]:
         assert "1 of the 2 operators that Fake 1.2 with one tile can compute" in prices.notes[-1]
         chosen = prices.annotate(greedy_schedule(prices.graph))
         relu = operator(built, "nn.relu")
-        assert prices.operator_ns[relu] == PRICES_NS["nn.relu"]
+        assert prices.operator_ns[relu] == PRICES_NS["fake"]["nn.relu"]
         prices.price(prices.graph, chosen.stages)  # stages mix both kinds of kernels
     yield chosen
     assert all(prepared.native.failed == 0 for prepared in built.libraries[0].seen.prepared)
@@ -283,6 +289,28 @@ def test_prices_choose_it_operator_by_operator(built, schedule, library):
     assert InterOpSchedule.from_json(schedule.to_json()) == schedule
     assert any(prepared.native.runs for prepared in library.seen.prepared)
     assert library.seen.open == 0
+
+
+def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, monkeypatch):
+    second = SecondLibrary(library.source, Seen())
+    monkeypatch.setattr(known, "LIBRARIES", (library, second))
+    built = replace(plain, libraries=(library, second))
+    relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
+    with PricedByHand(built, lanes=1) as runner:
+        prices = KernelPrices(runner, options=MEASURE)
+        prices.price_operators()
+        chosen = prices.annotate(greedy_schedule(prices.graph))
+        both = [Stage(((relu,), (absolute,)))]
+        assert prices.price(prices.graph, both) == [400]
+        prices.keep_whole(range(len(prices.graph)))  # what is chosen stays
+        assert prices.price(prices.graph, both) == [400]
+    assert chosen.by_library("fake") == (relu,)
+    assert chosen.by_library("second") == (absolute,)
+    model = lower_schedule(built, chosen, lanes=1)
+    who = {a.call.descriptor.kind: a.call.library.title for a in model.plan.launches if a.call}
+    assert who == {"nn.relu": "Fake", "abs": "Second"}
+    with model.executor() as module:
+        assert run(module) == expected(plain)
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
