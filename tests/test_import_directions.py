@@ -30,7 +30,7 @@ RANKS = {
     "report": 3,
     "relay": 4,
     "models": 4,
-    "cudnn_pricing": 5,
+    "library_kernels": 5,
     "merge_surroundings": 5,
     "targets": 5,
     "compiled": 6,
@@ -49,8 +49,8 @@ RANKS = {
 TOP_RANK = 13
 """Every other module at the top of the package drives comparisons of whole networks."""
 TVM_FREE = {"errors", "support", "core", "cost", "plan", "search", "report"}
-STORED_CALLS = "tvm_ios.runtime.cudnn_convolution."
-"""What a plan stores of calls of cuDNN; the one thing below that still lies in a room above."""
+STORED_CALLS = ("tvm_ios.runtime.libraries.known.", "tvm_ios.runtime.libraries.protocol.")
+"""What a plan knows of calls of libraries; the one thing below that lies in a room above."""
 RELAY_ROOMS = {"relay", "models", "passes", "tuning", "pricing"}
 
 

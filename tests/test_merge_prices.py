@@ -17,7 +17,8 @@ from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.merge_surroundings import COPIED, MergeSurroundings, with_slices
+from tvm_ios.kernel_identity import with_slices, without_help
+from tvm_ios.merge_surroundings import MergeSurroundings
 from tvm_ios.models import squeezenet
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.search.baselines import sequential_schedule
@@ -286,9 +287,9 @@ def test_what_could_be_a_merged_convolution():
 
 
 def test_the_slices_are_in_the_name_of_a_merge():
-    graph = built_network(Network()).graph
+    graph = without_help(built_network(Network()).graph, ())
     marked = with_slices(graph, {1})
-    changed = [operator.workload.endswith(COPIED) for operator in marked.operators]
+    changed = [variant.copied for variant in marked.variants]
     assert changed == [index == 1 for index in range(len(graph))]
     assert len({o.workload for o in (*graph.operators, *marked.operators)}) > len(
         {o.workload for o in graph.operators}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tvm_ios.compiled import BuiltModel, build_model
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
-from tvm_ios.kernel_identity import UNSPLIT, with_kernel_identity
+from tvm_ios.kernel_identity import with_kernel_identity, without_help
 from tvm_ios.pricing import (
     KernelPrices,
     measured_cost_model,
@@ -135,18 +135,7 @@ def test_operators_are_priced_alone_and_schedules_told(prices: KernelPrices) -> 
 def test_an_unsplit_operator_runs_on_one_lane(runner: RelayStageRunner) -> None:
     graph = runner.built.graph
     index = convolutions(graph)[1]
-    marked = OperatorGraph(
-        graph.name,
-        tuple(
-            Operator(
-                name=o.name,
-                kind=o.kind,
-                predecessors=o.predecessors,
-                workload=o.workload + UNSPLIT * (i == index),
-            )
-            for i, o in enumerate(graph.operators)
-        ),
-    )
+    marked = without_help(graph, [index])
     for of in (graph, marked):
         assert runner.time_ns(runner.prepare(of, Stage(((index,),))), 10) > 0
 

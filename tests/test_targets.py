@@ -9,6 +9,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.runtime.cuda_device import DeviceFacts
 from tvm_ios.runtime.gpu_session import GpuDevice
+from tvm_ios.runtime.libraries.known import cudnn_library
 from tvm_ios.targets import (
     DEFAULT_STREAMS,
     MAX_STREAMS,
@@ -55,10 +56,10 @@ def test_a_gpu_says_what_its_prices_are_kept_under() -> None:
 
 def test_cudnn_is_for_gpus_and_tf32_for_cudnn() -> None:
     cuda, cpu = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
-    assert require_cudnn(False, False, cpu) is None
-    assert require_cudnn(False, False, None) is None
-    assert not require_cudnn(True, False, cuda).tf32
-    assert require_cudnn(True, True, cuda).tf32
+    assert require_cudnn(False, False, cpu) == ()
+    assert require_cudnn(False, False, None) == ()
+    assert require_cudnn(True, False, cuda) == (cudnn_library(tf32=False),)
+    assert require_cudnn(True, True, cuda) == (cudnn_library(tf32=True),)
     for target, named in ((cpu, "'llvm"), (None, "left out")):
         with pytest.raises(OptionError, match=f"cudnn is True, but the target is {named}"):
             require_cudnn(True, False, target)

@@ -39,15 +39,17 @@ from tvm_ios.relay import (
     read_schedule,
     rewrite_extraction,
 )
-from tvm_ios.relay.cudnn_calls import with_cudnn_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
+from tvm_ios.relay.library_calls import with_library_calls
 from tvm_ios.runtime.artifact import export_artifact
 from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.cudnn_convolution import CudnnOffload
 from tvm_ios.runtime.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.libraries.known import find_library
+from tvm_ios.runtime.libraries.opened import uses_libraries
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.targets import require_known_target
 from tvm_ios.tune_report import TuneReport
@@ -97,8 +99,8 @@ class BuiltModel:
     prepared: PreparedModule
     kernels: ModelKernels
     name: str = "main"
-    offload: CudnnOffload | None = None
-    """What cuDNN may compute of it; None for nothing."""
+    libraries: tuple[OperatorLibrary, ...] = ()
+    """What may compute operators of it, besides TVM's kernels."""
 
     @property
     def extraction(self) -> Extraction:
@@ -186,11 +188,16 @@ class CompiledModel:
                 device=ordinal,
                 cuda_graph=cuda_graph,
                 arch=str(self.kernels.staged.target.attrs["arch"]),
-                store=_algorithm_store(self.plan),
+                store=_fact_store(self.plan),
             )
         require_cpu(device)
         return MultiStreamGraphModule(
-            self.plan, self.kernels.library, params, lanes=lanes, options=options
+            self.plan,
+            self.kernels.library,
+            params,
+            lanes=lanes,
+            options=options,
+            store=_fact_store(self.plan),
         )
 
     def export_library(self, path: str | Path) -> None:
@@ -273,7 +280,8 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     Raises
     ------
     ScheduleError
-        If the schedule is for another graph, breaks a rule, or has cuDNN compute on a CPU.
+        If the schedule is for another graph, breaks a rule, or has a library compute that does not
+        for the target.
     PlanError
         If no legal plan comes out of it.
     """
@@ -299,7 +307,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
         partition=partition,
         graph=built.graph,
         schedule=schedule,
-        plan=_plan(kernels.staged, placements, lanes, schedule, built.offload),
+        plan=_plan(kernels.staged, placements, lanes, schedule, built.libraries),
         kernels=kernels,
         notes=built.prepared.notes,
     )
@@ -311,7 +319,7 @@ def lower_partitioned(
     target: Any,
     *,
     lanes: int | None,
-    offload: CudnnOffload | None = None,
+    libraries: Sequence[OperatorLibrary] = (),
 ) -> CompiledModel:
     """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
 
@@ -334,7 +342,7 @@ def lower_partitioned(
         partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=schedule,
-        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule), schedule, offload),
+        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule), schedule, libraries),
         kernels=ModelKernels(staged),
     )
 
@@ -344,22 +352,20 @@ def _plan(
     placements: Sequence[Placement],
     lanes: int,
     schedule: InterOpSchedule,
-    offload: CudnnOffload | None,
+    libraries: Sequence[OperatorLibrary],
 ) -> ExecutionPlan:
     names = staged.operator_names
     on_gpu = is_gpu_target(staged.target)
-    if schedule.cudnn and not on_gpu:
-        raise ScheduleError(
-            f"the schedule has cuDNN compute {len(schedule.cudnn)} operators, the first is "
-            f"{schedule.operator_names[schedule.cudnn[0]]!r}, but target {str(staged.target)!r} is "
-            "a CPU; compile for a GPU, or search again for this target"
-        )
-    if offload is not None:
+    _require_libraries_of(staged.target, schedule)
+    if libraries:
         chosen = None
-        if schedule.cudnn is not None:
-            chosen = {schedule.operator_names[index] for index in schedule.cudnn}
+        if schedule.libraries is not None:
+            chosen = {
+                row.library: {schedule.operator_names[index] for index in row.operators}
+                for row in schedule.libraries
+            }
         calls = staged.extraction.calls
-        placements = with_cudnn_calls(placements, calls, names, offload, chosen)
+        placements = with_library_calls(placements, calls, names, libraries, chosen)
     plan = lower_plan(
         staged.graph,
         placements,
@@ -371,11 +377,34 @@ def _plan(
     return plan
 
 
-def _algorithm_store(plan: ExecutionPlan) -> ProfileDatabase | None:
-    """Where algorithms of cuDNN are looked up that the plan does not bring along."""
-    if all(launch.cudnn is None for launch in plan.launches):
+def _require_libraries_of(target: tvm.target.Target, schedule: InterOpSchedule) -> None:
+    """Refuse a schedule in which a library computes that is for another kind of target."""
+    for row in schedule.libraries or ():
+        library = find_library(row.library)
+        if not row.operators or (library is not None and library.target_kind == target.kind.name):
+            continue
+        title = row.library if library is None else library.name.title
+        first = schedule.operator_names[row.operators[0]]
+        because = "which this tvm-ios does not know" if library is None else _other_kind(target)
+        raise ScheduleError(
+            f"the schedule has {title} compute {len(row.operators)} operators, the first is "
+            f"{first!r}, {because}"
+        )
+
+
+def _other_kind(target: tvm.target.Target) -> str:
+    here, there = ("a GPU", "a CPU") if is_gpu_target(target) else ("a CPU", "a GPU")
+    return (
+        f"but target {str(target)!r} is {here}; compile for {there}, or search again for this "
+        "target"
+    )
+
+
+def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
+    """Where libraries look up what the plan does not bring along, such as algorithms."""
+    if not uses_libraries(plan):
         return None
-    with suppress(DatabaseError):  # they are found without one, too
+    with suppress(DatabaseError):  # they find it out without one, too
         return ProfileDatabase()
     return None
 

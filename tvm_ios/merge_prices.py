@@ -6,15 +6,14 @@ kernel they need no more: concatenations (:mod:`tvm_ios.merge_surroundings` says
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.compiled import BuiltModel
-from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
-from tvm_ios.kernel_identity import UNSPLIT
-from tvm_ios.merge_surroundings import APART, MergeSurroundings, with_slices
+from tvm_ios.kernel_identity import Bytes, VariantGraph, with_slices, with_variants
+from tvm_ios.merge_surroundings import MergeSurroundings
 from tvm_ios.plan.merge_effects import MergeEffects
 
 __all__ = ["KernelChoice", "MergePrices"]
@@ -22,14 +21,14 @@ __all__ = ["KernelChoice", "MergePrices"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelChoice:
-    """One graph under the names of the kernels that may compute it."""
+    """One graph with each of the kernels that may compute it."""
 
-    own: OperatorGraph
+    own: VariantGraph
     """TVM's."""
-    cudnn: OperatorGraph
-    """cuDNN's where it has any."""
-    chosen: OperatorGraph
-    """The faster one of each operator."""
+    libraries: Mapping[str, VariantGraph]
+    """Those of each library where it has any, by its name in files."""
+    chosen: VariantGraph
+    """The fastest one of each operator."""
 
 
 class MergePrices:
@@ -42,13 +41,15 @@ class MergePrices:
     measured
         Prices stages by themselves.
     able
-        Operators that cuDNN can compute.
+        Operators that each library can compute, by its name in files.
     """
 
-    def __init__(self, built: BuiltModel, measured: CostModel, able: Collection[int]) -> None:
+    def __init__(
+        self, built: BuiltModel, measured: CostModel, able: Mapping[str, Collection[int]]
+    ) -> None:
         self._built = built
         self._measured = measured
-        self._able = frozenset(able)
+        self._able = {library: frozenset(indices) for library, indices in able.items()}
         self._surroundings = MergeSurroundings(built.kernels.staged)
 
     def price(self, kernels: KernelChoice, stages: Sequence[Stage]) -> dict[Stage, int]:
@@ -65,29 +66,34 @@ class MergePrices:
         measured_ns: dict[Stage, int] = {}
         for copied, batch in batches.items():
             measured_ns |= self._price_alone(kernels.own, copied, batch)
-            able = [stage for stage in batch if self._can_use_cudnn(stage)]
-            for stage, price_ns in self._price_alone(kernels.cudnn, copied, able).items():
-                measured_ns[stage] = min(measured_ns[stage], price_ns)
+            for library, graph in kernels.libraries.items():
+                able = [stage for stage in batch if self._can_compute(library, stage)]
+                for stage, price_ns in self._price_alone(graph, copied, able).items():
+                    measured_ns[stage] = min(measured_ns[stage], price_ns)
         return {
             stage: max(1, measured_ns[stage] + self._around_ns(kernels, stage)) for stage in stages
         }
 
-    def fastest_by_cudnn(self, kernels: KernelChoice, stage: Stage) -> bool:
-        """Whether a stage is a merge for which cuDNN is the faster one.
+    def fastest_library(self, kernels: KernelChoice, stage: Stage) -> str | None:
+        """The library that computes a merge stage faster than TVM's kernel and all others do.
+
+        None where TVM's kernel is as fast, and for a stage that is no merge.
 
         Raises
         ------
         CostError
             If the stage cannot be run.
         """
-        if not self._can_use_cudnn(stage):
-            return False
+        able = [library for library in kernels.libraries if self._can_compute(library, stage)]
+        if not able:
+            return None
         copied = self._effects(stage).copied
-        own_ns, their_ns = (
-            self._price_alone(graph, copied, [stage])[stage]
-            for graph in (kernels.own, kernels.cudnn)
-        )
-        return their_ns < own_ns
+        best_ns, best = self._price_alone(kernels.own, copied, [stage])[stage], None
+        for library in able:
+            price_ns = self._price_alone(kernels.libraries[library], copied, [stage])[stage]
+            if price_ns < best_ns:
+                best_ns, best = price_ns, library
+        return best
 
     def floor_ns(self, kernels: KernelChoice, stage: Stage, price_ns: int) -> int:
         """What no stage that contains this one costs less than; may be below 0.
@@ -110,14 +116,14 @@ class MergePrices:
         return price_ns - around_ns
 
     def _price_alone(
-        self, graph: OperatorGraph, copied: tuple[int, ...], stages: Sequence[Stage]
+        self, graph: VariantGraph, copied: tuple[int, ...], stages: Sequence[Stage]
     ) -> dict[Stage, int]:
         prices_ns = self._measured.price(with_slices(graph, copied), stages)
         return dict(zip(stages, prices_ns, strict=True))
 
-    def _can_use_cudnn(self, stage: Stage) -> bool:
-        """What computes each member computes all."""
-        return stage.is_merge and self._able >= set(stage.operators)
+    def _can_compute(self, library: str, stage: Stage) -> bool:
+        """Whether a library computes a merge: what computes each member computes all."""
+        return stage.is_merge and self._able[library] >= set(stage.operators)
 
     def _around_ns(self, kernels: KernelChoice, stage: Stage) -> int:
         """What a merge stage adds to the prices of other operators."""
@@ -125,25 +131,21 @@ class MergePrices:
         added_ns = self._kernels_ns(self._apart(kernels.own, effects.added), effects.added)
         return added_ns - self._kernels_ns(kernels.chosen, effects.removed)
 
-    def _kernels_ns(self, graph: OperatorGraph, operators: Iterable[int]) -> int:
+    def _kernels_ns(self, graph: VariantGraph, operators: Iterable[int]) -> int:
         """The price of operators, each run by itself; views cost nothing."""
         return sum(self._measured.price(graph, [Stage(((index,),)) for index in operators]))
 
-    def _apart(self, graph: OperatorGraph, operators: Collection[int]) -> OperatorGraph:
+    def _apart(self, graph: VariantGraph, operators: Collection[int]) -> VariantGraph:
         """The graph with the kernels of these operators in the place of views."""
-
-        def named(index: int, operator: Operator) -> Operator:
-            plain = self._built.graph.operators[index].workload
-            code = self._built.kernels.staged.kernel_codes[index]
-            alone = UNSPLIT if operator.workload.endswith(UNSPLIT) else ""
-            return replace(operator, workload=f"{plain}@{code}{APART}{alone}")
-
-        return OperatorGraph(
-            graph.name,
-            tuple(
-                named(index, operator) if index in operators else operator
-                for index, operator in enumerate(graph.operators)
-            ),
+        codes = self._built.kernels.staged.kernel_codes
+        return with_variants(
+            graph,
+            [
+                replace(variant, code=codes[index], library=None, bytes=Bytes.APART)
+                if index in operators
+                else variant
+                for index, variant in enumerate(graph.variants)
+            ],
         )
 
     def _effects(self, stage: Stage) -> MergeEffects:

@@ -6,31 +6,13 @@ be measured under which name, and measures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
 
-__all__ = ["APART", "COPIED", "MergeSurroundings", "with_slices"]
-
-APART = "@apart"
-"""Is in the workload of an operator that is priced with its kernel, though it is a view."""
-COPIED, PIECE = "@copied", "@piece"
-"""End the workload of a member of a merge stage whose slice needs a kernel, or needs none."""
-
-
-def with_slices(graph: OperatorGraph, copied: Collection[int]) -> OperatorGraph:
-    """The graph for the price of a merge stage, which depends on the slices that need kernels."""
-    return OperatorGraph(
-        graph.name,
-        tuple(
-            replace(operator, workload=operator.workload + (COPIED if index in copied else PIECE))
-            for index, operator in enumerate(graph.operators)
-        ),
-    )
+__all__ = ["MergeSurroundings"]
 
 
 class MergeSurroundings:

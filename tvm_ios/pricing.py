@@ -6,6 +6,7 @@ the final executor uses. Operators are priced first, with each way to run that t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,14 +16,13 @@ import tvm
 
 from tvm_ios.compiled import BuiltModel, ModelKernels
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.cudnn_pricing import by_cudnn
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo, processor_name
-from tvm_ios.kernel_identity import with_kernel_identity, without_help
+from tvm_ios.kernel_identity import VariantGraph, by_library, with_kernel_identity, without_help
 from tvm_ios.merge_prices import KernelChoice, MergePrices
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import applied_records_digest
@@ -78,13 +78,13 @@ class KernelPrices:
         """Operators found to run faster on one lane; set by :meth:`price_operators`."""
         self.operator_ns: tuple[int, ...] = ()
         """What each operator costs alone on one lane; set by :meth:`price_operators`."""
-        self.cudnn: tuple[int, ...] | None = None
-        """Operators found to run faster by cuDNN; None where that is not to be tried."""
+        self.fastest_library: dict[int, str] = {}
+        """Operators found to run fastest by a library, by that library's name in files."""
         self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
-        able = runner.cudnn_names
+        able = runner.library_names
         self._kernels = KernelChoice(
             own=self._whole,
-            cudnn=by_cudnn(self._whole, self.graph, able, able),
+            libraries={name: by_library(self._whole, name, able[name]) for name in able},
             chosen=self._whole,
         )
         self._measured = MeasuredCostModel(
@@ -108,7 +108,7 @@ class KernelPrices:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the prices ought to know; empty when all went well."""
-        return (*self._measured.notes, *self._cudnn_notes(), *self.runner.notes)
+        return (*self._measured.notes, *self._library_notes(), *self.runner.notes)
 
     def price_operators(self) -> None:
         """Price every operator by itself, with and without the help of idle lanes.
@@ -117,31 +117,37 @@ class KernelPrices:
         more than it costs to move half of what the operator reads and writes between the caches of
         two cores, which the price of one operator run again and again does not show.
 
-        On a GPU nothing helps, and they are priced with the kernels they may have.
+        On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
+        well, and the fastest way stays.
         """
+        singles = [Stage(((index,),)) for index in range(len(self._whole))]
         if not self.runner.idle_lanes_help:
-            self._choose_kernels()
+            own_ns = self._measured.price(self._whole, singles)
+            self._choose_kernels(own_ns, own_ns)
             return
         alone = without_help(self._whole, range(len(self._whole)))
-        singles = [Stage(((index,),)) for index in range(len(self._whole))]
         helped_ns = self._measured.price(self._whole, singles)
         alone_ns = self._measured.price(alone, singles)
         # The best of a few, and never the slow mode's: the choice must not depend on the moment.
         hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
         fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
-        self.runner.operator_ns = self.operator_ns = tuple(alone_ns)
-        self.keep_whole(
+        whole = {
             index
             for index, operator in enumerate(self._whole.operators)
             if alone_ns[index] - helped_ns[index]
             <= min(operator.memory_bytes / 2, MOST_BYTES_MOVED) * fetch_ns
-        )
+        }
+        ways_ns = [
+            alone_ns[index] if index in whole else price for index, price in enumerate(helped_ns)
+        ]
+        self._choose_kernels(ways_ns, alone_ns)
+        self.keep_whole(whole)
 
     def keep_whole(self, operators: Iterable[int]) -> None:
         """Let idle lanes leave these operators alone; later prices assume that."""
         self.unsplit = tuple(sorted(operators))
         own = without_help(self._whole, self.unsplit)
-        self._kernels = replace(self._kernels, own=own, chosen=own)
+        self._kernels = replace(self._kernels, own=own, chosen=self._with_libraries(own))
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""
@@ -149,17 +155,12 @@ class KernelPrices:
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
         """The schedule with what was found of single operators."""
-        cudnn = self.cudnn
-        if cudnn is not None:
-            alone = {i for s in schedule.stages if not s.is_merge for i in s.operators}
-            merged = {
-                index
-                for stage in schedule.stages
-                if self._merges.fastest_by_cudnn(self._kernels, stage)
-                for index in stage.operators
-            }
-            cudnn = tuple(sorted((alone & set(cudnn)) | merged))
-        return replace(schedule, operator_ns=self.operator_ns, unsplit=self.unsplit, cudnn=cudnn)
+        return replace(
+            schedule,
+            operator_ns=self.operator_ns,
+            unsplit=self.unsplit,
+            libraries=self._libraries_of(schedule) if self._chose_libraries else None,
+        )
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in nanoseconds.
@@ -204,31 +205,64 @@ class KernelPrices:
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
 
-    def _choose_kernels(self) -> None:
-        """Price every operator by itself with each kernel it may have; the faster one stays."""
-        stages = [Stage(((index,),)) for index in range(len(self._whole))]
-        prices_ns = list(self._measured.price(self._whole, stages))
-        able = sorted(self.runner.cudnn_names)
-        theirs_ns = self._measured.price(self._kernels.cudnn, [stages[index] for index in able])
-        faster = {
-            index: price_ns
-            for index, price_ns in zip(able, theirs_ns, strict=True)
-            if price_ns < prices_ns[index]
-        }
-        for index, price_ns in faster.items():
-            prices_ns[index] = price_ns
-        self.runner.operator_ns = self.operator_ns = tuple(prices_ns)
-        chosen = by_cudnn(self._whole, self.graph, self.runner.cudnn_names, faster)
-        self._kernels = replace(self._kernels, chosen=chosen)
-        if self.runner.cudnn is not None:
-            self.cudnn = tuple(sorted(faster))
+    def _choose_kernels(self, own_ns: Sequence[int], alone_ns: Sequence[int]) -> None:
+        """Price operators by each library that can compute them; the fastest way stays.
 
-    def _cudnn_notes(self) -> tuple[str, ...]:
-        if self.runner.cudnn is None or self.cudnn is None:
+        Parameters
+        ----------
+        own_ns
+            What each costs by TVM's kernel, as it would run.
+        alone_ns
+            The same on one lane.
+        """
+        best_ns, costs_ns = list(own_ns), list(alone_ns)
+        self.fastest_library = {}
+        for library, names in self.runner.library_names.items():
+            able = sorted(names)
+            stages = [Stage(((index,),)) for index in able]
+            prices_ns = self._measured.price(self._kernels.libraries[library], stages)
+            for index, price_ns in zip(able, prices_ns, strict=True):
+                if price_ns < best_ns[index]:
+                    best_ns[index] = costs_ns[index] = price_ns
+                    self.fastest_library[index] = library
+        self.runner.operator_ns = self.operator_ns = tuple(costs_ns)
+        chosen = self._with_libraries(self._kernels.own)
+        self._kernels = replace(self._kernels, chosen=chosen)
+
+    @property
+    def _chose_libraries(self) -> bool:
+        return bool(self.runner.library_names and self.operator_ns)
+
+    def _with_libraries(self, own: VariantGraph) -> VariantGraph:
+        """The graph with the calls of libraries that were found to be the fastest."""
+        chosen = own
+        for library, names in self.runner.library_names.items():
+            faster = {i: n for i, n in names.items() if self.fastest_library.get(i) == library}
+            chosen = by_library(chosen, library, faster)
+        return chosen
+
+    def _libraries_of(self, schedule: InterOpSchedule) -> tuple[LibraryOperators, ...]:
+        """What each library is to compute: single operators, and merges as wholes."""
+        owner: dict[int, str | None] = {}
+        for stage in schedule.stages:
+            merged = self._merges.fastest_library(self._kernels, stage)
+            for index in stage.operators:
+                owner[index] = merged if stage.is_merge else self.fastest_library.get(index)
+        return tuple(
+            LibraryOperators(library, tuple(sorted(i for i in owner if owner[i] == library)))
+            for library in self.runner.library_names
+        )
+
+    def _library_notes(self) -> tuple[str, ...]:
+        """How many operators are faster by each library; nothing before they were priced."""
+        if not self._chose_libraries:
             return ()
-        return (
-            f"by itself, {len(self.cudnn)} of the {len(self.runner.cudnn_names)} convolutions that "
-            f"{self.runner.cudnn.as_text()} can compute are faster so than by TVM's kernel",
+        titles = self.runner.libraries.titles()
+        counts = Counter(self.fastest_library.values())
+        return tuple(
+            f"by itself, {counts[library]} of the {len(names)} operators that {titles[library]} "
+            "can compute are fastest so"
+            for library, names in self.runner.library_names.items()
         )
 
 

@@ -6,7 +6,7 @@ merge stage needs a kernel the module does not have: it is built when it is firs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -15,17 +15,16 @@ from tvm_ios.compiled import BuiltModel, ModelKernels
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cudnn_pricing import CudnnKernels, runs_by_cudnn
 from tvm_ios.host import cached_libinfo, read_clocks
-from tvm_ios.kernel_identity import UNSPLIT
-from tvm_ios.merge_surroundings import APART, COPIED
+from tvm_ios.kernel_identity import Bytes, KernelVariant, variants_of
+from tvm_ios.library_kernels import LibraryKernels, LibraryWay
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lanes import assign_lanes
 from tvm_ios.plan.merge_effects import View
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
-from tvm_ios.runtime.cuda_stages import CudaStageRunner
 from tvm_ios.runtime.gpu_session import GpuSession
+from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.measuring import MeasuringSession, idle_lanes_help
 from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
@@ -72,8 +71,8 @@ class _Merged:
     """The compiled kernels of a merge stage."""
 
     library: int
-    cudnn_library: int
-    """The same, the convolution by cuDNN where it can."""
+    ways: Mapping[str, LibraryWay]
+    """The same, the convolution by a library where it can, by the library's name in files."""
     num_operators: int
 
 
@@ -91,7 +90,7 @@ class RelayStageRunner:
     session
         The device they run on; this machine where omitted.
     database
-        Where algorithms of cuDNN are kept, for models that may use it.
+        Where libraries keep what they find out, for models that may use them.
     """
 
     def __init__(
@@ -113,14 +112,10 @@ class RelayStageRunner:
             NativeStageRunner(lanes) if session is None else session.stage_runner(lanes)
         )
         self._base_library = self._add(built.kernels)
-        self.cudnn = self._cudnn_kernels(database)
-        """Calls of cuDNN in place of kernels; None where they are not to be tried."""
-        self.cudnn_names: dict[int, str] = {}
-        """Operators that cuDNN can compute, and what such a kernel is called."""
-        self._cudnn_library = self._base_library
-        if self.cudnn is not None:
-            added = self.cudnn.add(self._base_library, built.extraction.calls)
-            self._cudnn_library, self.cudnn_names = added
+        self._own_libraries: OpenLibraries | None = None
+        self.libraries = self._library_kernels(database)
+        """Calls of libraries in place of kernels: those that are to be tried."""
+        self._ways = self.libraries.add(self._base_library, built.extraction.calls)
         self._rates = GPU if self._on_gpu else CORE
         self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
         """What each operator costs alone on one lane, a guess until it was priced; decides which
@@ -136,6 +131,11 @@ class RelayStageRunner:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def library_names(self) -> dict[str, Mapping[int, str]]:
+        """Operators that each library can compute, and what such a kernel is called."""
+        return {library: way.names for library, way in self._ways.items()}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -155,24 +155,25 @@ class RelayStageRunner:
             told = unknown if clocks is None else f"after pricing: {clocks.as_text()}"
             self._notes = (told, *self._native.notes())
         self._native.close()
+        if self._own_libraries is not None:
+            self._own_libraries.close()
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
         costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
         copies = self._rates.copies(sum(costs_ns))
+        variants = variants_of(graph)
         if stage.is_merge:
-            made = self._merged_library(graph, stage)
-            all_by_cudnn = all(runs_by_cudnn(graph, index) for index in stage.operators)
-            library = made.cudnn_library if all_by_cudnn else made.library
+            made = self._merged_library(variants, stage)
+            makers = {variants[index].library for index in stage.operators}
+            keys = {None if maker is None else maker.library for maker in makers}
+            way = made.ways.get(keys.pop() or "") if len(keys) == 1 else None
+            library = made.library if way is None else way.library
             merged = [(library, index) for index in range(made.num_operators)]
             return self._native.prepare([merged], copies=copies)
-        place = {index: self._place(graph, index) for index in stage.operators}
+        place = {index: self._place(variants[index], index) for index in stage.operators}
         groups = [[place[index] for index in group] for group in stage.groups]
-        unsplit = {
-            place[index]
-            for index in stage.operators
-            if graph.operators[index].workload.endswith(UNSPLIT)
-        }
+        unsplit = {place[index] for index in stage.operators if not variants[index].split}
         nothing_read: list[dict[int, int]] = [{} for _ in groups]
         homes = assign_lanes([(0, 0)] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
         return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
@@ -189,11 +190,11 @@ class RelayStageRunner:
         """Whether an operator became a view, which depends on the whole graph."""
         return self._native.needs_no_kernel(self._base_library, operator)
 
-    def _place(self, graph: OperatorGraph, index: int) -> tuple[int, int]:
+    def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
         """The library of an operator, and its number there."""
-        if runs_by_cudnn(graph, index):
-            return self._cudnn_library, index
-        if APART not in graph.operators[index].workload:
+        if variant.library is not None:
+            return self._ways[variant.library.library].library, index
+        if variant.bytes is not Bytes.APART:
             return self._base_library, index
         if index not in self._apart:
             kernels = self.built.kernels
@@ -201,14 +202,11 @@ class RelayStageRunner:
             self._apart[index] = self._add(kernels, alone, [None])
         return self._apart[index], 0
 
-    def _merged_library(self, graph: OperatorGraph, stage: Stage) -> _Merged:
+    def _merged_library(self, variants: Sequence[KernelVariant], stage: Stage) -> _Merged:
         """The kernels of a merged stage, the same for all kernels that its members have alone."""
         members = [group[0] for group in stage.groups]
         plain = self.built.graph.operators
-        key = tuple(
-            (plain[index].workload, graph.operators[index].workload.endswith(COPIED))
-            for index in members
-        )
+        key = tuple((plain[index].workload, variants[index].copied) for index in members)
         if key not in self._merged:
             module = merge_stage_module(self.built.extraction, members)
             with cached_libinfo():
@@ -217,27 +215,30 @@ class RelayStageRunner:
             convolution, *slices = merged.staged.placements
             sliced = stage_outputs(self.built.extraction, members).sliced
             views = [convolution.view] + [
-                None if graph.operators[member].workload.endswith(COPIED) else slice_.view
+                None if variants[member].copied else slice_.view
                 for member, slice_ in zip(sliced, slices, strict=True)
             ]
             # Inside a network the slices of the merged convolution are views; outputs cannot be.
             library = self._add(merged, merged.staged.graph.without_outputs(), views)
-            cudnn_library = library
-            if self.cudnn is not None:
-                cudnn_library, _ = self.cudnn.add(library, merged.staged.extraction.calls)
             self._merged[key] = _Merged(
                 library=library,
-                cudnn_library=cudnn_library,
+                ways=self.libraries.add(library, merged.staged.extraction.calls),
                 num_operators=len(merged.staged.operator_names),
             )
         return self._merged[key]
 
-    def _cudnn_kernels(self, database: ProfileDatabase | None) -> CudnnKernels | None:
-        offload = self.built.offload
-        if offload is None or not isinstance(self.session, GpuSession):
-            return None
-        assert isinstance(self._native, CudaStageRunner)
-        return CudnnKernels(self._native, self.session.cudnn(database), offload)
+    def _library_kernels(self, database: ProfileDatabase | None) -> LibraryKernels:
+        """Libraries where the stages run: those of a session, or of this processor."""
+        wanted = self.built.libraries
+        if isinstance(self.session, RemoteSession):
+            wanted = ()  # none is there
+        if isinstance(self.session, GpuSession):
+            opened = self.session.libraries(database)
+        else:
+            opened = self._own_libraries = OpenLibraries(
+                THIS_PROCESSOR, database, target_kind="llvm"
+            )
+        return LibraryKernels(self._native, opened, wanted)
 
     def _add(
         self,

@@ -7,9 +7,10 @@ import tvm
 from tvm_ios.core.whole_number import as_whole
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import default_lanes, host_target
-from tvm_ios.runtime.cudnn_convolution import CudnnOffload
 from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.runtime.gpu_session import GpuDevice
+from tvm_ios.runtime.libraries.known import cudnn_library
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.runtime.measuring import MeasuringDevice
 
 __all__ = [
@@ -49,8 +50,10 @@ def require_known_target(target: tvm.target.Target) -> None:
         )
 
 
-def require_cudnn(cudnn: bool, tf32: bool, target: tvm.target.Target | None) -> CudnnOffload | None:
-    """What cuDNN may compute; None where it is not asked for.
+def require_cudnn(
+    cudnn: bool, tf32: bool, target: tvm.target.Target | None
+) -> tuple[OperatorLibrary, ...]:
+    """The libraries that may compute operators: cuDNN, where it is asked for.
 
     Parameters
     ----------
@@ -72,14 +75,14 @@ def require_cudnn(cudnn: bool, tf32: bool, target: tvm.target.Target | None) -> 
             "tf32 is True, but only convolutions by cuDNN may use TF32; give cudnn=True as well"
         )
     if not cudnn:
-        return None
+        return ()
     if target is None or not is_gpu_target(target):
         named = "left out, and so this processor" if target is None else repr(str(target))
         raise OptionError(
             f"cudnn is True, but the target is {named}; cuDNN computes for cuda targets only, such "
             "as 'cuda -arch=sm_90'"
         )
-    return CudnnOffload(tf32=tf32)
+    return (cudnn_library(tf32=tf32),)
 
 
 def gpu_of(target: tvm.target.Target) -> GpuDevice | None:

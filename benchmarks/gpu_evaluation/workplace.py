@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import tvm
+
 from benchmarks.gpu_evaluation.agenda import Case, Kernels
 from benchmarks.gpu_evaluation.ledger import Ledger
 from benchmarks.gpu_evaluation.machine import Machine
@@ -19,7 +21,7 @@ from benchmarks.gpu_evaluation.settings import Settings
 from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import HostError
-from tvm_ios.runtime.cudnn_library import load_cudnn
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.targets import require_cudnn
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 
@@ -126,13 +128,14 @@ class Workplace:
             yield self._build(case, kernels, module, params)
 
     def _build(self, case: Case, kernels: Kernels, module: Any, params: Any) -> BuiltModel:
+        libraries: tuple[OperatorLibrary, ...] = ()
         if kernels is Kernels.CUDNN:
+            target = tvm.target.Target(self.machine.target)
+            libraries = require_cudnn(cudnn=True, tf32=False, target=target)
             try:
-                load_cudnn()
+                for library in libraries:
+                    library.require()
             except HostError as error:
                 raise SkippedError(str(error)) from error
         built = build_model(module, params, self.machine.target, name=case.name)
-        if kernels is not Kernels.CUDNN:
-            return built
-        offload = require_cudnn(cudnn=True, tf32=False, target=built.prepared.target)
-        return replace(built, offload=offload)
+        return replace(built, libraries=libraries)

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.schedule import SCHEDULE_VERSION, InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import (
+    SCHEDULE_VERSION,
+    InterOpSchedule,
+    LibraryOperators,
+    Stage,
+    Strategy,
+)
 from tvm_ios.errors import ScheduleError
 
 SCHEDULE = InterOpSchedule(
@@ -27,6 +33,11 @@ SCHEDULE = InterOpSchedule(
 )
 
 COUNTS = st.integers(0, 10**12)
+
+
+def _by(*rows):
+    names = ("cudnn", "other")
+    return tuple(LibraryOperators(name, tuple(row)) for name, row in zip(names, rows, strict=True))
 
 
 @st.composite
@@ -47,7 +58,7 @@ def schedules(draw):
         priced_by=draw(st.text()),
         operator_ns=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
         unsplit=tuple(index for index in range(len(names)) if draw(st.booleans())),
-        cudnn=draw(st.none() | st.just(()) | st.just(tuple(range(len(names))))),
+        libraries=draw(st.none() | st.just(()) | st.just(_by(range(len(names)), ()))),
     )
 
 
@@ -55,6 +66,15 @@ def schedules(draw):
 @given(schedules())
 def test_json_reads_back_the_same_schedule(schedule):
     assert InterOpSchedule.from_json(schedule.to_json()) == schedule
+
+
+def test_operators_of_cudnn_in_older_files_are_read():
+    data = json.loads(SCHEDULE.to_json()) | {"cudnn": [0, 2]}
+    read = InterOpSchedule.from_json(json.dumps(data))
+    assert read == replace(SCHEDULE, libraries=(LibraryOperators("cudnn", (0, 2)),))
+    assert read.by_library("cudnn") == (0, 2)
+    assert read.by_library("other") == ()
+    assert json.loads(read.to_json())["libraries"] == {"cudnn": [0, 2]}
 
 
 def test_nothing_measured_is_nothing_stored():
@@ -86,6 +106,11 @@ def test_another_version_is_refused():
         {"unsplit": "01"},
         {"unsplit": [3]},
         {"unsplit": [True]},
+        {"libraries": {"cudnn": [0.5]}},
+        {"libraries": {"cudnn": [3]}},
+        {"libraries": {"cudnn": None}},
+        {"libraries": [0]},
+        {"libraries": None},
         {"cudnn": [0.5]},
         {"cudnn": [3]},
         {"cudnn": None},
@@ -127,7 +152,7 @@ def _places(data, path=()):
             yield from _places(value, (*path, key))
 
 
-STORED = json.loads(replace(SCHEDULE, priced_by="a model", cudnn=(1, 2)).to_json())
+STORED = json.loads(replace(SCHEDULE, priced_by="a model", libraries=_by((1,), (2,))).to_json())
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

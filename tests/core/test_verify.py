@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_graph, verify_schedule
 from tvm_ios.errors import GraphError, ScheduleError
 
@@ -110,6 +110,10 @@ def test_each_rule_is_named(stages, message):
         verify_schedule(schedule_of(*stages), GRAPH)
 
 
+def by(library, *operators):
+    return (LibraryOperators(library, operators),)
+
+
 def test_limits():
     wide = schedule_of(GOOD[0], Stage(((1, 3), (2,))), *GOOD[3:])
     with pytest.raises(ScheduleError, match="stage 1, group 0 .*rule 5.*max_group_size is 1"):
@@ -122,8 +126,12 @@ def test_limits():
     ("change", "message"),
     [
         ({"operator_ns": (1,) * 5}, "rule 8 .*operator_ns has 5 entries for 6 operators"),
-        ({"cudnn": (6,)}, r"rule 8 .*cudnn is \(6,\); list operators 0 to 5"),
-        ({"cudnn": (1, 1)}, "rule 8 .*cudnn"),
+        ({"libraries": by("cudnn", 6)}, r"rule 8 .*cudnn is \(6,\); list operators 0 to 5"),
+        ({"libraries": by("cudnn", 1, 1)}, "rule 8 .*cudnn"),
+        (
+            {"libraries": by("cudnn", 0, 1) + by("other", 1)},
+            r"rule 8 .*cudnn and other are both to compute operator 1 \(",
+        ),
         ({"unsplit": (6,)}, r"rule 8 .*unsplit is \(6,\); list operators 0 to 5"),
         ({"unsplit": (-1,)}, "rule 8 .*unsplit"),
         ({"unsplit": (2, 1)}, "rule 8 .*ascending"),

@@ -11,7 +11,7 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios import Conversion, TuneOptions
-from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators
 from tvm_ios.errors import OptionError, ScheduleError
 from tvm_ios.passes import PrepareModule, ScheduleOperators
 from tvm_ios.search.baselines import greedy_schedule
@@ -86,9 +86,9 @@ def test_a_module_that_is_prepared_is_not_converted(net, plain):
 
 @pytest.mark.slow
 def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net, plain: tvm_ios.CompiledModel) -> None:
-    for_gpu = replace(plain.schedule, cudnn=(0,))
+    for_gpu = replace(plain.schedule, libraries=(LibraryOperators("cudnn", (0,)),))
     first = plain.schedule.operator_names[0]
     with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
         tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
-    nothing = replace(plain.schedule, cudnn=())  # the choice was made, and it is TVM's kernels
+    nothing = replace(plain.schedule, libraries=())  # the choice was made, and it is TVM's kernels
     tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import random
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
-from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall, CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 
 @given(seed=st.integers(0, 10**9))
@@ -109,11 +112,21 @@ def test_calls_of_cudnn_are_stored_with_the_plan(random_graph):
         relu=True,
     )
     call = CudnnCall(convolution=convolution, data=0, weight=1)
-    launches = (replace(plan.launches[0], cudnn=call), *plan.launches[1:])
+    made = LibraryCall(CudnnLibrary.name, call)
+    launches = (replace(plan.launches[0], call=made), *plan.launches[1:])
     changed = replace(plan, launches=launches)
     assert ExecutionPlan.from_json(changed.to_json()) == changed
     assert changed.as_text().count("by cuDNN") == 1
     data = json.loads(changed.to_json())
-    del data["launches"][0][-1]["convolution"]["relu"]
+    assert data["launches"][0][-1]["library"] == "cudnn"
+    # Plans of before had the call by itself, since there was one library.
+    older = copy.deepcopy(data)
+    older["launches"][0][-1] = older["launches"][0][-1]["call"]
+    assert ExecutionPlan.from_json(json.dumps(older)) == changed
+    stranger = copy.deepcopy(data)
+    stranger["launches"][0][-1]["library"] = "cublas"
+    with pytest.raises(PlanError, match="library is 'cublas'; .* knows the libraries 'cudnn'"):
+        ExecutionPlan.from_json(json.dumps(stranger))
+    del data["launches"][0][-1]["call"]["convolution"]["relu"]
     with pytest.raises(PlanError, match="not an execution plan"):
         ExecutionPlan.from_json(json.dumps(data))

@@ -18,7 +18,9 @@ from tvm_ios.plan.plan import (
     Tensor,
 )
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.runtime.cudnn_convolution import CudnnCall, CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall, CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 
 def launch(name: str, inputs: tuple[int, ...], output: int) -> Launch:
@@ -127,6 +129,7 @@ def by_cudnn(**changes: object) -> ExecutionPlan:
     shapes = ((1, 4, 2, 2), (8, 4, 1, 1), (8, 1, 1), (1, 8, 2, 2))
     sizes = [4 * math.prod(shape) for shape in shapes]
     call = CudnnCall(convolution=convolution, data=0, weight=1, bias=2)
+    made = LibraryCall(CudnnLibrary.name, replace(call, **changes))
     return ExecutionPlan(
         lanes=1,
         buffers=tuple(
@@ -137,7 +140,7 @@ def by_cudnn(**changes: object) -> ExecutionPlan:
             Tensor(buffer=n, byte_offset=0, shape=shape, dtype="float32")
             for n, shape in enumerate(shapes)
         ),
-        launches=(replace(launch("a", (0, 1, 2), 3), cudnn=replace(call, **changes)),),
+        launches=(replace(launch("a", (0, 1, 2), 3), call=made),),
         groups=(Group(stage=0, position=0, launches=(0,), dependencies=()),),
         inputs=tuple(PlanInput(str(n), n) for n in range(3)),
         outputs=(3,),
@@ -148,7 +151,7 @@ def by_cudnn(**changes: object) -> ExecutionPlan:
 def test_what_cudnn_computes_has_the_tensors_of_its_call() -> None:
     plan = by_cudnn()
     verify_plan(plan)
-    convolution = plan.launches[0].cudnn.convolution
+    convolution = plan.launches[0].call.descriptor.convolution
     for wrong in (
         {"data": 1, "weight": 0},
         {"bias": None},
@@ -158,5 +161,5 @@ def test_what_cudnn_computes_has_the_tensors_of_its_call() -> None:
         {"convolution": replace(convolution, weight_shape=(16, 4, 1, 1))},
         {"convolution": replace(convolution, dtype="float16")},
     ):
-        with pytest.raises(PlanError, match="rule 6: the tensors of 'a'"):
+        with pytest.raises(PlanError, match="rule 6: the tensors of 'a' .* call of cuDNN"):
             verify_plan(by_cudnn(**wrong))

@@ -6,6 +6,7 @@ import pytest
 import tvm
 from tvm import relay
 
+from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import (
@@ -56,7 +57,7 @@ def test_what_is_known_of_prices_travels_along(nets):
         priced_by="model of a GPU",
         operator_ns=tuple(range(100, 100 + len(extraction.graph))),
         unsplit=(0, len(extraction.graph) - 1),
-        cudnn=(1, 2),
+        libraries=(LibraryOperators("cudnn", (1, 2)), LibraryOperators("other", ())),
     )
     module = rewrite(extraction.module, schedule)
     assert read_schedule(module) == schedule
@@ -65,10 +66,22 @@ def test_what_is_known_of_prices_travels_along(nets):
     with pytest.raises(ModelError, match="unsplit operator 'nobody'"):
         read_schedule(changed(module, "main", tvm_ios_unsplit="nobody"))
     # That nothing was chosen is something else than that nobody chose.
-    for cudnn in ((), None):
-        assert read_schedule(rewrite(extraction.module, replace(schedule, cudnn=cudnn))) == replace(
-            schedule, cudnn=cudnn
-        )
+    for libraries in ((), (LibraryOperators("cudnn", ()),), None):
+        changed_schedule = replace(schedule, libraries=libraries)
+        assert read_schedule(rewrite(extraction.module, changed_schedule)) == changed_schedule
+
+
+def test_modules_of_before_name_cudnn_by_itself(nets):
+    extraction = nets.extraction()
+    schedule = greedy_schedule(extraction.graph)
+    names = schedule.operator_names
+    module = rewrite(extraction.module, schedule)
+    older = changed(module, "main", tvm_ios_cudnn=f"{names[1]}, {names[2]}")
+    assert read_schedule(older).libraries == (LibraryOperators("cudnn", (1, 2)),)
+    nothing = changed(module, "main", tvm_ios_cudnn="")
+    assert read_schedule(nothing).libraries == (LibraryOperators("cudnn", ()),)
+    with pytest.raises(ModelError, match="cudnn operator 'nobody'"):
+        read_schedule(changed(module, "main", tvm_ios_libraries="cudnn: nobody"))
 
 
 @pytest.mark.parametrize("read", [flatten, read_schedule])

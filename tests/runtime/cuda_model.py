@@ -16,8 +16,10 @@ import tvm
 from tvm_ios.core.stored_value import StoredValue
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 from tvm_ios.runtime.native_runtime import shared_runtime
 
 
@@ -124,7 +126,7 @@ class Model:
         return replace(
             self.plan,
             launches=tuple(
-                replace(launch, cudnn=self._call(launch, **changes))
+                replace(launch, call=self._call(launch, **changes))
                 if launch.operator in chosen
                 else launch
                 for launch in self.plan.launches
@@ -137,7 +139,8 @@ class Model:
         # Without an activation, the stand-in runs algorithm 5 too, and the bias is added apart.
         number = 1 if convolution.relu or convolution.weight_shape[0] // 8 % 2 else 5
         algorithm = CudnnAlgorithm(number=number, device="Stand-in (sm_90)", version=91002)
-        return replace(call, convolution=convolution, algorithm=algorithm if known else None)
+        made = replace(call, convolution=convolution, algorithm=algorithm if known else None)
+        return LibraryCall(CudnnLibrary.name, made)
 
     def data(self):
         entry = next(e for e in self.plan.inputs if e.name not in self.params)
@@ -146,8 +149,8 @@ class Model:
 
     def names(self, launch):
         """Device kernels of a launch, or calls of cuDNN, in order."""
-        if launch.cudnn is not None:
-            return cudnn_names(launch.cudnn)
+        if launch.call is not None:
+            return cudnn_names(launch.call.descriptor)
         own = re.compile(rf"{launch.kernel}_kernel(_\d+)?")
         named = [name for name in self.kernels if own.fullmatch(name)]
         return sorted(named, key=lambda name: (len(name), name))
@@ -196,11 +199,10 @@ def cudnn_data(calls):
     """For each operator the call of cuDNN, and what Relay says of its convolution."""
     from tvm import relay
 
-    from tvm_ios.relay.cudnn_calls import cudnn_calls
-    from tvm_ios.runtime.cudnn_convolution import CudnnOffload
+    from tvm_ios.relay.library_calls import library_calls
 
     rows = []
-    for call, found in zip(calls, cudnn_calls(calls, CudnnOffload()), strict=True):
+    for call, found in zip(calls, library_calls(calls, CudnnLibrary()), strict=True):
         inside = []
         relay.analysis.post_order_visit(call.op, inside.append)
         attributes = [
@@ -212,7 +214,7 @@ def cudnn_data(calls):
         rows.append(
             found
             and {
-                "call": found.to_data(),
+                "call": found.descriptor.to_data(),
                 "shapes": shapes,
                 "padding": [int(n) for n in attributes[0].padding],
                 "strides": [int(n) for n in attributes[0].strides],

@@ -50,7 +50,7 @@ def cudnn_runs(folder, lanes, every=1):
     by_stream = {(c.fields["handle"], c.stream) for c in calls if c.name in cuda_record.CUDNN}
     set_streams = [c for c in calls if c.name == "cudnnSetStream" and c.stream]
     return seen | {
-        "by_cudnn": sum(launch.cudnn is not None for launch in model.plan.launches),
+        "by_cudnn": sum(launch.call is not None for launch in model.plan.launches),
         "launches": len(model.plan.launches),
         "traced": len(events),
         "handles": sorted(by_stream),
@@ -66,8 +66,9 @@ def _wrong_biases(model, module, calls):
     table = module._memory.table
     known = set()
     for launch in model.plan.launches:
-        if launch.cudnn is not None and launch.cudnn.bias is not None:
-            places = (launch.cudnn.data, launch.cudnn.weight, launch.cudnn.bias)
+        if launch.call is not None and launch.call.descriptor.bias is not None:
+            given = launch.call.descriptor
+            places = (given.data, given.weight, given.bias)
             x, w, bias = (table.data(launch.inputs[place]) for place in places)
             known.add((x, w, table.data(launch.outputs[0]), bias))
     with_bias = {tensors[:3] for tensors in known}
@@ -92,7 +93,7 @@ def cudnn_numbers(folder, tf32=False):
         calls = cuda_record.after_mark(record(), "run")
     made = iter([c for c in calls if c.name in cuda_record.CUDNN and c.name != "cudnnAddTensor"])
     for launch in plan.launches:
-        if launch.cudnn is None:
+        if launch.call is None:
             continue
         given = {
             name: [int(n) for n in text.split(",")]
@@ -107,15 +108,15 @@ def cudnn_algorithms(folder, database_folder):
     """Algorithms are found once, kept, and read again; and what is done where memory is short."""
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.runtime.cuda_device import CudaDevice
-    from tvm_ios.runtime.cudnn_device import CudnnDevice
-    from tvm_ios.runtime.cudnn_library import load_cudnn
+    from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
+    from tvm_ios.runtime.libraries.cudnn.library import load_cudnn
 
     model = Model(folder)
     seen = {}
 
     def look(name, file, **changes):
         plan = model.with_cudnn(known=False, **changes)
-        wanted = [a.cudnn.convolution for a in plan.launches if a.cudnn]
+        wanted = [a.call.descriptor.convolution for a in plan.launches if a.call]
         database = ProfileDatabase(f"{database_folder}/{file}.sqlite")
         mark(name)
         with CudaDevice() as gpu:
@@ -144,7 +145,7 @@ def cudnn_algorithms(folder, database_folder):
     look("nothing-again", "c")
     with model.module(model.with_cudnn(known=False)) as module:
         module.run()
-        seen["kernels"] = [a.cudnn is None for a in module.plan.launches]
+        seen["kernels"] = [a.call is None for a in module.plan.launches]
     library.cudnn_stand_in_set_offers(1)
     library.cudnn_stand_in_set_version(91100)
     load_cudnn.cache_clear()
@@ -161,7 +162,7 @@ def cudnn_algorithms(folder, database_folder):
 def cudnn_missing(folder):
     """No cuDNN, one that is too old, and a plan for another GPU."""
     import tvm_ios
-    import tvm_ios.runtime.cudnn_library as library
+    from tvm_ios.runtime.libraries.cudnn import library
 
     model = Model(folder)
     plan = model.with_cudnn()
@@ -204,7 +205,12 @@ def cudnn_inject(folder, graphs, code=5000):
         stand_in().stand_in_fail(b"", 0, 0)
         rows.append(row)
     _life(model, plan, graphs)
-    return {"rows": rows, "operators": [a.operator for a in plan.launches if a.cudnn]}
+    return {"rows": rows, "operators": [a.operator for a in plan.launches if a.call]}
+
+
+def _by_algorithm(call, number):
+    algorithm = replace(call.descriptor.algorithm, number=number)
+    return replace(call, descriptor=replace(call.descriptor, algorithm=algorithm))
 
 
 def cudnn_workspace(folder):
@@ -217,8 +223,8 @@ def cudnn_workspace(folder):
         errors["memory"] = _error_of(module.run)
         errors["after"] = _error_of(module.run)
     unknown = [
-        replace(a, cudnn=replace(a.cudnn, algorithm=replace(a.cudnn.algorithm, number=5)))
-        if a.cudnn and a.cudnn.convolution.relu
+        replace(a, call=_by_algorithm(a.call, 5))
+        if a.call and a.call.descriptor.convolution.relu
         else a
         for a in plan.launches
     ]
@@ -255,17 +261,17 @@ def cudnn_tuned(network_name, database_folder, path):
         schedule = InterOpSchedule.from_json(model.schedule.to_json())
         runs[-1] |= {
             "searches": sum("Find" in name for name in names),
-            "chosen": [schedule.operator_names[index] for index in schedule.cudnn],
+            "chosen": [schedule.operator_names[index] for index in schedule.by_library("cudnn")],
             "merged": sum(stage.strategy.value == "merge" for stage in schedule.stages),
             "calls": [
-                [a.operator, a.cudnn.convolution.tf32, a.cudnn.algorithm.number]
+                [a.operator, a.call.descriptor.convolution.tf32, a.call.descriptor.algorithm.number]
                 for a in model.plan.launches
-                if a.cudnn is not None
+                if a.call is not None
             ],
             "windows": [
-                [a.operator, list(a.cudnn.convolution.weight_shape[2:])]
+                [a.operator, list(a.call.descriptor.convolution.weight_shape[2:])]
                 for a in model.plan.launches
-                if a.cudnn is not None
+                if a.call is not None
             ],
             "launches": len(model.plan.launches),
             "kinds": [a.operator.split("_")[0] for a in model.plan.launches],
@@ -293,17 +299,17 @@ def cudnn_tuned(network_name, database_folder, path):
         mark(f"load{number}")
         with tvm_ios.load(path, tvm.cuda(), database=database) as module:
             module.run()
-            found = {a.cudnn.algorithm.number for a in module.plan.launches if a.cudnn}
+            found = {a.call.descriptor.algorithm.number for a in module.plan.launches if a.call}
         mark("end")
         calls = cuda_record.after_mark(record(), f"load{number}")
         searches.append([sum("Find" in call.name for call in calls), sorted(found)])
     return {
         "searches_at_load": searches,
         "runs": runs,
-        "again": [a.operator for a in again.plan.launches if a.cudnn is not None],
-        "partitioned": [a.operator for a in partitioned.plan.launches if a.cudnn is not None],
-        "plain": sum(a.cudnn is not None for a in plain.plan.launches),
-        "everything": sum(a.cudnn is not None for a in everything.plan.launches),
+        "again": [a.operator for a in again.plan.launches if a.call is not None],
+        "partitioned": [a.operator for a in partitioned.plan.launches if a.call is not None],
+        "plain": sum(a.call is not None for a in plain.plan.launches),
+        "everything": sum(a.call is not None for a in everything.plan.launches),
         "loaded": loaded,
         "kept": kept,
         "live": live(),
@@ -316,7 +322,7 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.pricing import KernelPrices
-    from tvm_ios.runtime.cudnn_convolution import CudnnOffload
+    from tvm_ios.runtime.libraries.known import cudnn_library
     from tvm_ios.runtime.measuring import session_on
     from tvm_ios.search.baselines import sequential_schedule
     from tvm_ios.stage_kernels import RelayStageRunner
@@ -325,8 +331,8 @@ def cudnn_merged(network_name, database_folder):
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     built = build_model(*network(network_name), TARGET)
     seen = {}
-    for name, offload in (("by_tvm", None), ("by_cudnn", CudnnOffload())):
-        ours = replace(built, offload=offload)
+    for name, libraries in (("by_tvm", ()), ("by_cudnn", (cudnn_library(tf32=False),))):
+        ours = replace(built, libraries=libraries)
         database = ProfileDatabase(f"{database_folder}/prices.sqlite")
         with (
             session_on(gpu_of(ours.prepared.target)) as session,
@@ -348,8 +354,8 @@ def cudnn_merged(network_name, database_folder):
                 "priced": priced,
                 "alone": [prices.operator_ns[i] for i in members],
                 "members": list(members),
-                "chosen": None if merged.cudnn is None else list(merged.cudnn),
-                "by": [a.operator for a in plan.launches if a.cudnn is not None],
+                "chosen": None if merged.libraries is None else list(merged.by_library("cudnn")),
+                "by": [a.operator for a in plan.launches if a.call is not None],
             }
     return seen | {"live": live()}
 

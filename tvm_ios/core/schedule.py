@@ -10,9 +10,11 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import ScheduleError
 
-__all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "Stage", "Strategy"]
+__all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "LibraryOperators", "Stage", "Strategy"]
 
 SCHEDULE_VERSION = 1
+_ONLY_LIBRARY_ONCE = "cudnn"
+"""Older files have its operators under its name, in a field of their own."""
 
 
 class Strategy(Enum):
@@ -44,6 +46,16 @@ class Stage:
         return self.strategy is Strategy.MERGE and len(self.groups) > 1
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryOperators:
+    """What one library is to compute in place of TVM's kernels."""
+
+    library: str
+    """Its name in files, such as ``cudnn``."""
+    operators: tuple[int, ...]
+    """Ascending; a merge stage, if all its members are here."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterOpSchedule:
     """Stages in the order they run, for one operator graph."""
@@ -62,9 +74,9 @@ class InterOpSchedule:
     """What each operator costs alone on one lane, in nanoseconds; empty where nobody measured."""
     unsplit: tuple[int, ...] = ()
     """Operators too small for idle lanes to help with, ascending: each runs on one lane."""
-    cudnn: tuple[int, ...] | None = None
-    """Operators that cuDNN is to compute on a GPU, ascending; a merge stage, if all its members are
-    here. None where nobody has chosen."""
+    libraries: tuple[LibraryOperators, ...] | None = None
+    """Operators that libraries are to compute, each by one library; None where nobody has
+    chosen."""
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
@@ -79,7 +91,7 @@ class InterOpSchedule:
                 "operators": list(self.operator_names),
                 "operator_ns": list(self.operator_ns),
                 "unsplit": list(self.unsplit),
-                **({} if self.cudnn is None else {"cudnn": list(self.cudnn)}),
+                **({} if self.libraries is None else {"libraries": _libraries_data(self)}),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -113,7 +125,6 @@ class InterOpSchedule:
             priced_by = data.optional_field("priced_by")
             operator_ns = data.optional_field("operator_ns")
             unsplit = data.optional_field("unsplit")
-            cudnn = data.optional_field("cudnn")
             return cls(
                 graph_name=data.field("graph_name").text(),
                 graph_fingerprint=data.field("graph_fingerprint").text(),
@@ -130,12 +141,16 @@ class InterOpSchedule:
                 priced_by="" if priced_by is None else priced_by.text(),
                 operator_ns=() if operator_ns is None else operator_ns.wholes(),
                 unsplit=() if unsplit is None else unsplit.wholes(last),
-                cudnn=None if cudnn is None else cudnn.wholes(last),
+                libraries=_read_libraries(data, last),
             )
         except UnreadableValueError as error:
             raise ScheduleError(
                 f"not a schedule: {error}; expected the JSON that InterOpSchedule.to_json writes"
             ) from error
+
+    def by_library(self, library: str) -> tuple[int, ...]:
+        """Operators that the library of this name is to compute."""
+        return next((row.operators for row in self.libraries or () if row.library == library), ())
 
     def as_text(self) -> str:
         """One line a stage: strategy, then the groups with their operators by name."""
@@ -167,3 +182,20 @@ class InterOpSchedule:
                 f"(fingerprint {graph.fingerprint()}, {len(graph)} operators); "
                 "search again for this graph"
             )
+
+
+def _libraries_data(schedule: InterOpSchedule) -> dict[str, list[int]]:
+    return {row.library: list(row.operators) for row in schedule.libraries or ()}
+
+
+def _read_libraries(data: StoredValue, last: int) -> tuple[LibraryOperators, ...] | None:
+    rows = data.optional_field("libraries")
+    if rows is not None:
+        return tuple(
+            LibraryOperators(name, operators.wholes(last))
+            for name, operators in rows.fields().items()
+        )
+    older = data.optional_field(_ONLY_LIBRARY_ONCE)
+    if older is None:
+        return None
+    return (LibraryOperators(_ONLY_LIBRARY_ONCE, older.wholes(last)),)

@@ -53,8 +53,9 @@ def verify_schedule(
     5. A concurrent stage keeps the limits, where limits are given.
     6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
     7. A barrier is alone in its stage.
-    8. What is marked as unsplit, or for cuDNN, is an operator of the graph, each once; operator
-       costs, where there are any, are one for each operator.
+    8. What is marked as unsplit, or for a library, is an operator of the graph, each once, and no
+       operator is marked for two libraries; operator costs, where there are any, are one for each
+       operator.
 
     Parameters
     ----------
@@ -89,12 +90,25 @@ def verify_schedule(
             f"operator_ns has {len(schedule.operator_ns)} entries for {len(graph)} operators; "
             "leave it empty or measure again"
         )
-    for field, indices in (("unsplit", schedule.unsplit), ("cudnn", schedule.cudnn or ())):
+    rows = schedule.libraries or ()
+    for field, indices in (
+        ("unsplit", schedule.unsplit),
+        *((row.library, row.operators) for row in rows),
+    ):
         if indices != tuple(sorted(set(indices) & set(range(len(graph))))):
             raise ScheduleError(
                 f"schedule for graph {schedule.graph_name!r} breaks rule 8 ({field} operators "
                 f"exist): {field} is {indices}; list operators 0 to {len(graph) - 1}, ascending"
             )
+    owner: dict[int, str] = {}
+    for row in rows:
+        for index in row.operators:
+            if owner.setdefault(index, row.library) != row.library:
+                raise ScheduleError(
+                    f"schedule for graph {schedule.graph_name!r} breaks rule 8 (one library an "
+                    f"operator): {owner[index]} and {row.library} are both to compute operator "
+                    f"{_operator(graph, index)}; leave it to one of them"
+                )
 
 
 def _require_same_graph(schedule: InterOpSchedule, graph: OperatorGraph) -> None:

@@ -66,7 +66,7 @@ def compile_schedule(
     """
     require_options(options)
     resolved = None if target is None else resolve_target(target)
-    offload = require_cudnn(options.build.cudnn, options.build.tf32, resolved)
+    libraries = require_cudnn(options.build.cudnn, options.build.tf32, resolved)
     on_gpu = resolved is not None and is_gpu_target(resolved)
     chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
     if not isinstance(mod, tvm.IRModule):
@@ -88,12 +88,12 @@ def compile_schedule(
                 "the module is partitioned already, so it has a schedule; "
                 "pass either the original module or no schedule"
             )
-        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, offload=offload)
+        model = lower_partitioned(mod, params, target, lanes=chosen_lanes, libraries=libraries)
         return replace(model, records=records_around(model.kernels.staged))
     if conversion.changes:
         target = host_target() if target is None else target
         mod, params = converted_model(mod, params, target, conversion)
-    built = replace(build_for_schedule(mod, params, target, schedule), offload=offload)
+    built = replace(build_for_schedule(mod, params, target, schedule), libraries=libraries)
     chosen = schedule if schedule is not None else sequential_schedule(built.graph)
     try:
         verify_schedule(chosen, built.graph)

@@ -29,7 +29,6 @@ from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, MeasuringSession, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
@@ -144,15 +143,15 @@ def tune(
         pad_merged_kernels=options.search.pad_merged_kernels,
     )
     resolved = None if target is None else resolve_target(target)
-    offload = require_cudnn(build.cudnn, build.tf32, resolved)
+    libraries = require_cudnn(build.cudnn, build.tf32, resolved)
     device = _measuring_device(target, options.device)
     if tuning is not None and conversion.mixed_precision and isinstance(device, GpuDevice):
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
-    if offload is not None:
-        load_cudnn()  # a missing library is told before the work, not after
+    for library in libraries:
+        library.require()  # a missing one is told before the work, not after
     chosen_lanes = require_lanes(lanes, device)
     opened = open_database(database)
     clock = PhaseClock(progress)
@@ -183,7 +182,7 @@ def tune(
     with ExitStack() as stack:
         session = stack.enter_context(session_on(device))
         if request is None:
-            main = step.schedule(replace(chosen.built, offload=offload), session)
+            main = step.schedule(replace(chosen.built, libraries=libraries), session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -198,10 +197,10 @@ def tune(
                 database=opened,
                 device=device,
             ) as tuned:
-                main = step.schedule(replace(tuned.built, offload=offload), session)
+                main = step.schedule(replace(tuned.built, libraries=libraries), session)
         models = dict(main.models)
         if tuned is not None and tuned.layout is not None:
-            models |= step.untuned(replace(chosen.built, offload=offload), main, session)
+            models |= step.untuned(replace(chosen.built, libraries=libraries), main, session)
         with clock.phase("compare"):
             comparison = race(
                 {who.value: model for who, model in models.items()},
@@ -284,10 +283,10 @@ class _Step:
                 Contestant(name): lower_schedule(built, schedule, lanes=self.lanes)
                 for name, schedule in found.without_repetitions().items()
             }
-            if built.offload is not None and isinstance(session, GpuSession):
-                cudnn = session.cudnn(self.database)
+            if isinstance(session, GpuSession):
+                opened = session.libraries(self.database)
                 models = {
-                    who: replace(model, plan=cudnn.complete(model.plan))
+                    who: replace(model, plan=opened.complete(model.plan))
                     for who, model in models.items()
                 }
         return _Scheduled(built=built, prices=prices, found=found, models=models)

@@ -106,7 +106,7 @@ def lower_plan(
                 inputs=tuple(arguments[index][t] for t in graph.operators[index].inputs),
                 outputs=tuple(arguments[index][t] for t in graph.operators[index].outputs),
                 split=placements[index].split,
-                cudnn=placements[index].cudnn,
+                call=placements[index].call,
             )
             for index in layout.order
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.runtime.cudnn_convolution import CudnnCall
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 __all__ = ["ConcatView", "Placement", "SliceView"]
 
@@ -41,5 +41,5 @@ class Placement:
     """Whether idle lanes may help with the kernel's parallel regions."""
     view: SliceView | ConcatView | None = None
     """An opportunity, true of the data layout; the memory plan takes it where it can."""
-    cudnn: CudnnCall | None = None
-    """The call of cuDNN that is to compute it on a GPU."""
+    call: LibraryCall | None = None
+    """The call of a library that is to compute it."""

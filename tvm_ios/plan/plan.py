@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tvm_ios.core.fused_function import TensorType
 from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import dtype_bytes, named_as_arrays
-from tvm_ios.runtime.cudnn_convolution import CudnnCall
+from tvm_ios.runtime.libraries.known import call_from_data, call_to_data
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -67,6 +69,11 @@ class Tensor:
     dtype: str
 
     @property
+    def type(self) -> TensorType:
+        """Shape and data type, wherever it lies."""
+        return TensorType(self.shape, self.dtype)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes from the first to the last element."""
         return math.prod(self.shape) * dtype_bytes(self.dtype)
@@ -87,8 +94,13 @@ class Launch:
     """Tensors written, in argument order after the inputs."""
     split: bool = True
     """Whether idle lanes help with its parallel regions."""
-    cudnn: CudnnCall | None = None
-    """On a GPU, the call of cuDNN that computes it in place of the kernel."""
+    call: LibraryCall | None = None
+    """The call of a library that computes it in place of the kernel."""
+
+    @property
+    def computed_by(self) -> str:
+        """What computes it, for messages: ``kernel`` and its symbol, or ``by`` and a library."""
+        return f"kernel {self.kernel}" if self.call is None else f"by {self.call.library.title}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +185,7 @@ class ExecutionPlan:
                         list(a.inputs),
                         list(a.outputs),
                         a.split,
-                        None if a.cudnn is None else a.cudnn.to_data(),
+                        None if a.call is None else call_to_data(a.call),
                     ]
                     for a in self.launches
                 ],
@@ -239,7 +251,7 @@ class ExecutionPlan:
                 launch = self.launches[index]
                 reads = ", ".join(f"t{t}" for t in launch.inputs)
                 writes = ", ".join(self._tensor_text(t) for t in launch.outputs)
-                by = "" if launch.cudnn is None else " by cuDNN"
+                by = "" if launch.call is None else f" {launch.computed_by}"
                 lines.append(f"    {launch.operator}({reads}) -> {writes}{by}")
         lines += [f"  output {self._tensor_text(tensor)}" for tensor in self.outputs]
         return "\n".join(lines)
@@ -274,7 +286,7 @@ def _tensor(row: StoredValue) -> Tensor:
 
 
 def _launch(row: StoredValue) -> Launch:
-    operator, index, kernel, inputs, outputs, split, cudnn = row.rows(7)
+    operator, index, kernel, inputs, outputs, split, call = row.rows(7)
     return Launch(
         operator=operator.text(),
         operator_index=index.whole(),
@@ -282,7 +294,7 @@ def _launch(row: StoredValue) -> Launch:
         inputs=inputs.wholes(),
         outputs=outputs.wholes(),
         split=split.flag(),
-        cudnn=cudnn.or_none(CudnnCall.from_data),
+        call=call.or_none(call_from_data),
     )
 
 

@@ -12,7 +12,6 @@ from tvm_ios.plan.plan import (
     ALIGNMENT_BYTES,
     BufferKind,
     ExecutionPlan,
-    Tensor,
     launches_before,
 )
 
@@ -32,7 +31,7 @@ def verify_plan(plan: ExecutionPlan) -> None:
     4. Whatever a launch reads, or is an output, has been written, and by launches before it.
     5. Buffers that share bytes of the arena are never alive together: every access to one comes
        before every write of the other.
-    6. What cuDNN computes has tensors of the shapes and the type that the call describes.
+    6. What a library computes has tensors of the shapes and types that its call describes.
 
     Takes time in launches x launches / 64 words for the closure, and in buffers x pieces of the
     arena for the last rule.
@@ -48,7 +47,7 @@ def verify_plan(plan: ExecutionPlan) -> None:
     uses = _collect_uses(plan)
     _check_values(plan, uses, before)
     _check_sharing(plan, uses, before)
-    _check_cudnn_calls(plan)
+    _check_calls(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,47 +246,17 @@ def _check_sharing(plan: ExecutionPlan, uses: list[_BufferUses], before: list[in
         owners = [*kept, (begin, end, number)]
 
 
-def _check_cudnn_calls(plan: ExecutionPlan) -> None:
+def _check_calls(plan: ExecutionPlan) -> None:
     for launch in plan.launches:
-        call = launch.cudnn
-        if call is None:
+        if launch.call is None:
             continue
-        shapes: dict[int, tuple[int, ...]] = {
-            call.data: call.convolution.input_shape,
-            call.weight: call.convolution.weight_shape,
-        }
-        if call.bias is not None:
-            shapes[call.bias] = (call.convolution.weight_shape[0],)
-        fits = (
-            sorted(shapes) == list(range(len(launch.inputs)))
-            and len(launch.outputs) == 1
-            and call.convolution.bias == (call.bias is not None)
-            and all(
-                _is_of(plan.tensors[launch.inputs[position]], shape, call.convolution.dtype)
-                for position, shape in shapes.items()
-            )
-            and _is_of(
-                plan.tensors[launch.outputs[0]],
-                call.convolution.output_shape,
-                call.convolution.dtype,
-            )
+        inputs, outputs = (
+            [plan.tensors[tensor].type for tensor in tensors]
+            for tensors in (launch.inputs, launch.outputs)
         )
-        if not fits:
+        if not launch.call.descriptor.fits(inputs, outputs):
             raise PlanError(
-                f"rule 6: the tensors of {launch.operator!r} are not those of its call of cuDNN, "
-                f"{call.convolution.as_text()}; lower the module again"
+                f"rule 6: the tensors of {launch.operator!r} are not those of its call of "
+                f"{launch.call.library.title}, {launch.call.descriptor.as_text()}; "
+                "lower the module again"
             )
-
-
-def _is_of(tensor: Tensor, shape: tuple[int, ...], dtype: str) -> bool:
-    """Whether a tensor has this type and shape, ones at its ends left out."""
-    return tensor.dtype == dtype and _core(tensor.shape) == _core(shape)
-
-
-def _core(shape: tuple[int, ...]) -> tuple[int, ...]:
-    extents = list(shape)
-    while extents and extents[-1] == 1:
-        extents.pop()
-    while extents and extents[0] == 1:
-        extents.pop(0)
-    return tuple(extents)

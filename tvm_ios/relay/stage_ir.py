@@ -9,19 +9,20 @@
 
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
 scheduler, the predicted latency, whose prediction it is unless it was measured, what each operator
-costs alone, which are not split, and, where it was chosen, which cuDNN computes. Relay text keeps
-attributes of functions but loses those of modules, so the module itself has none.
+costs alone, which are not split, and, where it was chosen, which a library computes:
+``tvm_ios_libraries``, such as ``cudnn: a, b | other: c``. Relay text keeps attributes of functions
+but loses those of modules, so the module itself has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relay
 
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
 
@@ -89,8 +90,8 @@ def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
         "tvm_ios_unsplit": ", ".join(schedule.operator_names[i] for i in schedule.unsplit),
         **(
             {}
-            if schedule.cudnn is None
-            else {"tvm_ios_cudnn": ", ".join(schedule.operator_names[i] for i in schedule.cudnn)}
+            if schedule.libraries is None
+            else {"tvm_ios_libraries": _libraries_text(schedule.libraries, schedule.operator_names)}
         ),
     }
 
@@ -185,10 +186,8 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         operator_ns=tuple(
             _number(text, "tvm_ios_operator_ns", "main") for text in _split(operator_ns, ", ")
         ),
-        unsplit=_listed(attributes, "tvm_ios_unsplit", index_of),
-        cudnn=_listed(attributes, "tvm_ios_cudnn", index_of)
-        if "tvm_ios_cudnn" in attributes
-        else None,
+        unsplit=_indices(_text(attributes, "tvm_ios_unsplit", "main"), "unsplit", index_of),
+        libraries=_libraries(attributes, index_of),
     )
 
 
@@ -240,16 +239,38 @@ def _inline_stage(
     return rebuild(function.body, known, place)
 
 
-def _listed(
-    attributes: tvm.ir.Attrs, attribute: str, index_of: Mapping[str, int]
-) -> tuple[int, ...]:
-    """The operators that an attribute lists."""
-    listed = _split(_text(attributes, attribute, "main"), ", ")
+def _libraries_text(libraries: Sequence[LibraryOperators], names: Sequence[str]) -> str:
+    return " | ".join(
+        f"{row.library}: {', '.join(names[index] for index in row.operators)}" for row in libraries
+    )
+
+
+def _libraries(
+    attributes: tvm.ir.Attrs, index_of: Mapping[str, int]
+) -> tuple[LibraryOperators, ...] | None:
+    """What libraries compute; modules that were partitioned before have cuDNN's by itself."""
+    if "tvm_ios_cudnn" in attributes:
+        listed = _text(attributes, "tvm_ios_cudnn", "main")
+        return (LibraryOperators("cudnn", _indices(listed, "cudnn", index_of)),)
+    if "tvm_ios_libraries" not in attributes:
+        return None
+    rows = [
+        row.partition(": ") for row in _split(_text(attributes, "tvm_ios_libraries", "main"), " | ")
+    ]
+    return tuple(
+        LibraryOperators(library, _indices(listed, library, index_of))
+        for library, _, listed in rows
+    )
+
+
+def _indices(text: str, role: str, index_of: Mapping[str, int]) -> tuple[int, ...]:
+    """The operators that a text lists, for a role such as ``unsplit``."""
+    listed = _split(text, ", ")
     unknown = [name for name in listed if name not in index_of]
     if unknown:
         raise ModelError(
-            f"main names the {attribute.removeprefix('tvm_ios_')} operator {unknown[0]!r}, which "
-            "it does not list; schedule the module again"
+            f"main names the {role} operator {unknown[0]!r}, which it does not list; "
+            "schedule the module again"
         )
     return tuple(sorted(index_of[name] for name in listed))
 

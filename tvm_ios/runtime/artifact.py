@@ -21,13 +21,14 @@ from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.cuda_module import CudaGraphModule
 from tvm_ios.runtime.cuda_native import compile_streams_object
-from tvm_ios.runtime.cudnn_device import FactStore
 from tvm_ios.runtime.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.footer import append_footer, read_footer
 from tvm_ios.runtime.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.libraries.known import find_library
+from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.runtime.native_runtime import compile_runtime_object
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def export_artifact(
     addons = [str(compile_runtime_object())]
     if is_gpu_target(_device_target(factory.target)):
         addons.append(str(compile_streams_object()))
+    addons += map(str, _native_objects(plan))
     with_plan = _attach_plan(factory, plan)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -108,8 +110,8 @@ def load(
     cuda_graph
         On a GPU, True replays a run in one launch and False issues every kernel.
     database
-        A profile database, for algorithms of cuDNN that the file does not bring along for this GPU;
-        where omitted, they are searched at each load.
+        A profile database, for what libraries find out of their calls and the file does not bring
+        along for this device, such as algorithms; where omitted, that is done at each load.
 
     Raises
     ------
@@ -119,8 +121,8 @@ def load(
         If the device is another one than the file was made for, or there are more lanes than
         cores.
     HostError
-        If there is no driver, no such GPU, one that does not run this code, or no cuDNN where the
-        file has it compute operators.
+        If there is no driver, no such GPU, one that does not run this code, or no library that
+        the file has compute operators.
     ExecutionError
         If there is too little memory on the GPU.
     """
@@ -147,7 +149,9 @@ def load(
             arch=str(target.attrs["arch"]),
             store=database,
         )
-    return MultiStreamGraphModule(read_plan(library), library, params, lanes=lanes, options=options)
+    return MultiStreamGraphModule(
+        read_plan(library), library, params, lanes=lanes, options=options, store=database
+    )
 
 
 def read_plan(library: KernelLibrary) -> ExecutionPlan:
@@ -167,6 +171,13 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
             f"{library.path}: its execution plan cannot be read: {error}; export the model again"
         ) from error
     return plan
+
+
+def _native_objects(plan: ExecutionPlan) -> list[Path]:
+    """Code of the libraries that the plan has compute operators."""
+    keys = sorted({launch.call.library.key for launch in plan.launches if launch.call is not None})
+    objects = [library.native_object() for library in map(find_library, keys) if library]
+    return [path for path in objects if path is not None]
 
 
 def _attach_plan(

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.cuda_driver import CudaCallError, CudaDriver, call_failed
 from tvm_ios.runtime.cuda_errors import read_tvm_error
 from tvm_ios.runtime.cuda_native import (
     BEGIN_CAPTURE,
-    CUDNN_CALLS,
     END_CAPTURE,
     WORKSPACE_CALLS,
     Outcome,
 )
-from tvm_ios.runtime.cudnn_library import Cudnn
+from tvm_ios.runtime.libraries.opened import LaunchCalls
 from tvm_ios.runtime.tvm_abi import last_error_text
 
-__all__ = ["explain"]
+__all__ = ["explain", "is_of_capture"]
 
 CAPTURE_INVALIDATED = 901
 """``CUDA_ERROR_STREAM_CAPTURE_INVALIDATED``: how a capture with a forbidden call ends."""
@@ -27,8 +27,8 @@ def explain(
     plan: ExecutionPlan,
     program: StreamProgram,
     outcome: Outcome,
-    cudnn: Cudnn | None = None,
-) -> CudaCallError:
+    calls: LaunchCalls | None = None,
+) -> ExecutionError:
     """The error to raise for a program that was not issued to its end.
 
     Parameters
@@ -39,8 +39,8 @@ def explain(
         What was to run, and as which steps.
     outcome
         What failed; to be explained on the same thread, before TVM is called again.
-    cudnn
-        What operators were run by, besides kernels.
+    calls
+        Calls of libraries by which operators were run, besides kernels.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
         begin = outcome.step == BEGIN_CAPTURE
@@ -56,14 +56,18 @@ def explain(
         return driver.failed(
             WORKSPACE_CALLS[outcome.workspace_call], outcome.workspace_status, where
         )
-    if cudnn is not None and outcome.cudnn_status:
-        error = cudnn.failed(CUDNN_CALLS[outcome.cudnn_call], outcome.cudnn_status, where)
-    else:
+    error = None if calls is None else calls.failure(step.index, where)
+    if error is None:
         call, name, text = read_tvm_error(last_error_text(), default_call="its host function")
         error = call_failed(call, name=name, text=text, where=where)
-    if outcome.end_status == CAPTURE_INVALIDATED and not error.is_of_capture:
+    if outcome.end_status == CAPTURE_INVALIDATED and not is_of_capture(error):
         return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
     return error
+
+
+def is_of_capture(error: ExecutionError) -> bool:
+    """Whether something was called that a capture does not allow."""
+    return isinstance(error, CudaCallError) and error.is_of_capture
 
 
 def _where(plan: ExecutionPlan, step: Step) -> str:
@@ -77,5 +81,7 @@ def _where(plan: ExecutionPlan, step: Step) -> str:
         StepKind.WAIT: group.launches[0],
     }[step.kind]
     launch = plan.launches[number]
-    kernel = f"kernel {launch.kernel}" if launch.cudnn is None else "by cuDNN"
-    return f"operator {launch.operator!r} ({kernel}, stage {group.stage}, stream {step.stream})"
+    return (
+        f"operator {launch.operator!r} ({launch.computed_by}, stage {group.stage}, "
+        f"stream {step.stream})"
+    )

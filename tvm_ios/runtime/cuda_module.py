@@ -14,9 +14,10 @@ from tvm_ios.runtime.cuda_device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory, explained
 from tvm_ios.runtime.cuda_streams import CudaStreamExecutor, current_stream
-from tvm_ios.runtime.cudnn_device import CudnnDevice, FactStore
 from tvm_ios.runtime.graph_module import PlanModule
 from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["CudaGraphModule"]
 
@@ -42,13 +43,13 @@ class CudaGraphModule(PlanModule):
     arch
         What the kernels were compiled for, such as ``sm_90``; checked where given.
     store
-        Where algorithms of cuDNN are kept that the plan does not bring along.
+        Where libraries keep what they find out of calls and the plan does not bring along.
 
     Raises
     ------
     HostError
-        If there is no driver, no such GPU, one that does not run this code, or no cuDNN where the
-        plan has it compute operators.
+        If there is no driver, no such GPU, one that does not run this code, or no library that
+        the plan has compute operators.
     ExecutionError
         If there is too little memory, or the driver refuses a stream or an event.
     """
@@ -71,12 +72,9 @@ class CudaGraphModule(PlanModule):
                 require_arch(gpu.facts, arch)
             memory = CudaMemory(plan, params, gpu)
             undo.callback(memory.release)
-            cudnn = None
-            if any(launch.cudnn is not None for launch in plan.launches):
-                cudnn = CudnnDevice(gpu, store=store)
-                undo.callback(cudnn.close)
-                plan = cudnn.complete(plan)
-            streams = CudaStreamExecutor(plan, library, memory, gpu, cudnn)
+            libraries = undo.enter_context(OpenLibraries(gpu, store, target_kind="cuda"))
+            plan = libraries.complete(plan)
+            streams = CudaStreamExecutor(plan, library, memory, gpu, libraries)
             self._streams = streams
             self._graphs = CudaGraphExecutor(streams, memory) if cuda_graph else None
             executor = self._graphs or streams

@@ -20,7 +20,6 @@ from tvm_ios.runtime.tvm_abi import TvmFunction
 
 __all__ = [
     "BEGIN_CAPTURE",
-    "CUDNN_CALLS",
     "END_CAPTURE",
     "NO_STEP",
     "WORKSPACE_CALLS",
@@ -35,15 +34,12 @@ __all__ = [
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 """In place of the step that failed: none did, or it was the begin or the end of the capture."""
 
-CUDNN_CALLS = (
-    "cudnnConvolutionForward",
-    "cudnnConvolutionBiasActivationForward",
-    "cudnnAddTensor",
-)
-"""What an operator calls of cuDNN."""
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """What growing a workspace calls."""
-_SOURCE = Path(__file__).parent / "native" / "cuda_streams.c"
+_NATIVE = Path(__file__).parent / "native"
+_SOURCE = _NATIVE / "cuda_streams.c"
+_ABI = 2
+"""Of the structures below; code of older models has another, and is not used."""
 _MAX_BLOCKS = 64
 
 
@@ -62,9 +58,6 @@ class _Workspace(Structure):
         ("status", c_int32),
         ("failed_call", c_int32),
         ("fixed", c_int64),
-        ("cudnn", c_void_p),
-        ("cudnn_status", c_int32),
-        ("cudnn_call", c_int32),
         ("blocks", _Block * _MAX_BLOCKS),
     ]
 
@@ -108,10 +101,8 @@ class Outcome(Structure):
         ("end_status", c_int32),
         ("workspace_status", c_int32),
         ("workspace_call", c_int32),
-        ("cudnn_status", c_int32),
-        ("workspace_bytes", c_uint64),
-        ("cudnn_call", c_int32),
         ("unused", c_int32),
+        ("workspace_bytes", c_uint64),
     ]
     step: int
     """The one that failed, or one of the negative constants of this file."""
@@ -123,10 +114,6 @@ class Outcome(Structure):
     workspace_call: int
     """What failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
-    cudnn_status: int
-    """Not 0: what cuDNN returned."""
-    cudnn_call: int
-    """What of cuDNN that was, a position in :data:`CUDNN_CALLS`."""
 
 
 class Workspaces:
@@ -145,10 +132,6 @@ class Workspaces:
         self.array = (_Workspace * len(streams))()
         for workspace, stream in zip(self.array, streams, strict=True):
             workspace.stream = stream
-
-    def use_cudnn(self, stream: int, handle: int) -> None:
-        """Let operators on a stream, by its number, call cuDNN with a handle of that stream."""
-        self.array[stream].cudnn = handle
 
     @property
     def size_bytes(self) -> int:
@@ -234,8 +217,7 @@ class NativeStreams:
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
         self.driver = driver
         self._kernels = kernels
-        brings = hasattr(kernels.code, "tvm_ios_cuda_issue")
-        self._library = kernels.code if brings else _shared()
+        self._library = kernels.code if _brings_streams(kernels.code) else _shared()
         functions = _Functions(
             set_stream=TvmFunction.SET_STREAM.address,
             take_workspace=TvmFunction.TAKE_WORKSPACE.address,
@@ -254,8 +236,8 @@ class NativeStreams:
         self._issue.argtypes, self._issue.restype = [c_void_p] * 3, None
         self._capture = self._library["tvm_ios_cuda_capture"]
         self._capture.argtypes, self._capture.restype = [c_void_p] * 4, c_void_p
-        self.cudnn_kernel = address_of(self._library, "tvm_ios_cudnn_convolve")
-        """Runs a prepared call of cuDNN, which is its resource."""
+        self.take_workspace = address_of(self._library, "tvm_ios_cuda_take_workspace")
+        self.give_workspace = address_of(self._library, "tvm_ios_cuda_give_workspace")
 
     def hook(self) -> None:
         """Serve the kernels with workspace of the stream they run on.
@@ -263,10 +245,8 @@ class NativeStreams:
         Threads that issue no stream program get TVM's own. To be called before each run, since
         loading the file once more, as stock TVM does, undoes it.
         """
-        take = address_of(self._library, "tvm_ios_cuda_take_workspace")
-        give = address_of(self._library, "tvm_ios_cuda_give_workspace")
-        self._kernels.redirect(TvmFunction.TAKE_WORKSPACE, take)
-        self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, give)
+        self._kernels.redirect(TvmFunction.TAKE_WORKSPACE, self.take_workspace)
+        self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, self.give_workspace)
 
     def issue(self, binding: StreamBinding, caller: int) -> Outcome:
         """Issue a program.
@@ -310,6 +290,11 @@ def compile_streams_object() -> Path:
         If there is no working C compiler.
     """
     return compile_object(_SOURCE)
+
+
+def _brings_streams(code: ctypes.CDLL) -> bool:
+    """Whether the code of a model has the native side, with today's structures."""
+    return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI
 
 
 @cache

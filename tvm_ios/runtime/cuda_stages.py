@@ -26,9 +26,8 @@ from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda_memory import CudaMemory
 from tvm_ios.runtime.cuda_streams import CudaStreamExecutor
-from tvm_ios.runtime.cudnn_convolution import CudnnCall
-from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.libraries.opened import OpenLibraries
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.sample_inputs import sample_tensor
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
@@ -45,7 +44,7 @@ class _OnGpu:
 
     kernels: KernelLibrary
     memory: CudaMemory
-    cudnn: CudnnDevice | None = None
+    libraries: OpenLibraries | None = None
     """What computes some of its launches."""
 
 
@@ -87,38 +86,6 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         """Most streams of a stage."""
         return self._streams
 
-    def with_cudnn(self, library: int, calls: Mapping[int, CudnnCall], cudnn: CudnnDevice) -> int:
-        """A second number for a library: by it, some operators are computed by cuDNN.
-
-        Both numbers stand for the same tensors, so a stage may mix them.
-
-        Parameters
-        ----------
-        library
-            Number of the library.
-        calls
-            By operator.
-        cudnn
-            cuDNN on the same GPU; it has to outlive the runner.
-        """
-        base = self._libraries[library]
-        first = len(base.plan.launches)
-        added = [
-            replace(launch, cudnn=calls[launch.operator_index])
-            for launch in base.plan.launches
-            if launch.operator_index in calls
-        ]
-        places = {launch.operator_index: first + number for number, launch in enumerate(added)}
-        self._libraries.append(
-            replace(
-                base,
-                plan=replace(base.plan, launches=(*base.plan.launches, *added)),
-                position={**base.position, **places},
-                loaded=replace(base.loaded, cudnn=cudnn),
-            )
-        )
-        return len(self._libraries) - 1
-
     def prepare(
         self,
         groups: Sequence[Sequence[tuple[int, int]]],
@@ -129,7 +96,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     ) -> CudaStage:
         """As :meth:`LibraryStageRunner.prepare`, captured; `unsplit` is not read.
 
-        A stage has operators of one library, under either of its numbers.
+        A stage has operators of one library, under any of its numbers.
         """
         used = {pair[0]: self._library(*pair) for group in groups for pair in group}
         if len({id(library.loaded.memory) for library in used.values()}) > 1:
@@ -146,7 +113,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
                 lanes.append((len(lanes) if homes is None else homes[place]) % self.lanes)
         if not rows:
             return CudaStage(None, 1)
-        # The launches of the second number begin with those of the first.
+        # The launches of further numbers begin with those of the first, and are the same for all.
         library = max(used.values(), key=lambda library: len(library.plan.launches))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
         try:
@@ -182,12 +149,16 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
             raise CostError(f"stages cannot be priced: {error}") from error
         return _OnGpu(kernels=KernelLibrary(path, shared_runtime()), memory=memory)
 
+    def _with_calls(self, loaded: _OnGpu, plan: ExecutionPlan, libraries: OpenLibraries) -> _OnGpu:
+        del plan  # its calls are prepared with each stage
+        return replace(loaded, libraries=libraries)
+
     def _run_ns(self, handle: CudaStage, runs: int) -> int:
         return 0 if handle.executor is None else handle.executor.time_ns(runs)
 
     def _captured(self, plan: ExecutionPlan, loaded: _OnGpu, copies: int) -> CudaStage:
         streams = CudaStreamExecutor(
-            plan, loaded.kernels, loaded.memory, self._device, loaded.cudnn
+            plan, loaded.kernels, loaded.memory, self._device, loaded.libraries
         )
         executor = CudaGraphExecutor(streams, loaded.memory)
         stage = CudaStage(executor, copies)

@@ -14,12 +14,11 @@ from functools import cache, cached_property
 import tvm
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan, Launch
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles, elapsed_ns, event_ns
-from tvm_ios.runtime.cuda_driver import CudaCallError
-from tvm_ios.runtime.cuda_failures import explain
+from tvm_ios.runtime.cuda_failures import explain, is_of_capture
 from tvm_ios.runtime.cuda_memory import CudaMemory
 from tvm_ios.runtime.cuda_native import (
     NO_STEP,
@@ -28,9 +27,10 @@ from tvm_ios.runtime.cuda_native import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.cudnn_device import CudnnDevice
 from tvm_ios.runtime.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.protocol import LibraryLane
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
 
@@ -62,13 +62,13 @@ class CudaStreamExecutor:
         What to run, its kernels, and where its tensors lie.
     device
         The GPU.
-    cudnn
-        cuDNN on that GPU, for a plan that it has completed; it has to outlive this.
+    libraries
+        Libraries on that GPU, which have completed the plan; to be closed after this.
 
     Raises
     ------
     ExecutionError
-        If the driver refuses a stream or an event, or cuDNN a convolution.
+        If the driver refuses a stream or an event, or a library a call.
     HostError
         If there is no working C compiler.
     """
@@ -79,7 +79,7 @@ class CudaStreamExecutor:
         library: KernelLibrary,
         memory: CudaMemory,
         device: CudaDevice,
-        cudnn: CudnnDevice | None = None,
+        libraries: OpenLibraries | None = None,
     ) -> None:
         self.plan = plan
         self.device = device
@@ -98,10 +98,10 @@ class CudaStreamExecutor:
             self._done = self._handles.event()
             self.workspaces = Workspaces(self._native, self._streams)
             self._handles.later(self.workspaces.free)
-            self._cudnn = cudnn
-            self._lend_handles()
-            kernels = [self._kernel(launch) for launch in plan.launches]
-            self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
+            self._calls = None if libraries is None else LaunchCalls(libraries)
+            if self._calls is not None:
+                self._handles.later(self._calls.close)
+            self._launches = PreparedLaunches(plan.launches, self._kernels(), memory.table)
             self._binding = self._bind(self.program, self._events)
         except BaseException:
             self._handles.close()
@@ -144,7 +144,7 @@ class CudaStreamExecutor:
         if graph:
             self.device.driver.call("cuGraphDestroy", graph)
         error = self._explain(self.program, outcome)
-        if error.is_of_capture:
+        if is_of_capture(error):
             raise CannotCaptureError(str(error)) from error
         raise error
 
@@ -260,32 +260,28 @@ class CudaStreamExecutor:
             self.device.settle()  # so that nothing runs on while the caller mends things
             raise error
 
-    def _explain(self, program: StreamProgram, outcome: Outcome) -> CudaCallError:
-        cudnn = None if self._cudnn is None else self._cudnn.library
-        return explain(self.device.driver, self.plan, program, outcome, cudnn)
+    def _explain(self, program: StreamProgram, outcome: Outcome) -> ExecutionError:
+        return explain(self.device.driver, self.plan, program, outcome, self._calls)
 
-    def _lend_handles(self) -> None:
-        """Give every stream that has calls of cuDNN a handle."""
-        if self._cudnn is None:
-            return
-        streams = sorted(
-            {
-                step.stream
-                for step in self.program.steps
-                if step.kind is StepKind.LAUNCH and self.plan.launches[step.index].cudnn is not None
-            }
+    def _kernels(self) -> list[Kernel]:
+        """What runs each launch: its kernel, or the call of a library on the stream of its step."""
+        stream_of = {
+            step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
+        }
+        return [
+            self._library.kernel(launch.kernel)
+            if launch.call is None or self._calls is None
+            else self._calls.kernel(position, launch, self._lane(stream_of[position]))
+            for position, launch in enumerate(self.plan.launches)
+        ]
+
+    def _lane(self, stream: int) -> LibraryLane:
+        return LibraryLane(
+            take_workspace=self._native.take_workspace,
+            give_workspace=self._native.give_workspace,
+            stream=self._streams[stream],
+            code=self._library.code,
         )
-        for stream in streams:
-            handle = self._cudnn.lend(self._streams[stream])
-            self._handles.later(self._cudnn.give_back, handle)
-            self.workspaces.use_cudnn(stream, handle)
-
-    def _kernel(self, launch: Launch) -> Kernel:
-        if launch.cudnn is None:
-            return self._library.kernel(launch.kernel)
-        assert self._cudnn is not None, "who makes the executor sees what its plan needs"
-        prepared = self._cudnn.prepare(launch.cudnn, launch.operator)
-        return Kernel(self._native.cudnn_kernel, resource=prepared)
 
     def _bind(self, program: StreamProgram, events: list[int]) -> StreamBinding:
         return StreamBinding(

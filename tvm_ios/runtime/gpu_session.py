@@ -8,7 +8,8 @@ from typing import Self
 from tvm_ios.runtime.cuda_device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda_native import streams_digest
 from tvm_ios.runtime.cuda_stages import CudaStageRunner
-from tvm_ios.runtime.cudnn_device import CudnnDevice, FactStore
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["GpuDevice", "GpuSession"]
 
@@ -87,7 +88,7 @@ class GpuSession:
     def __init__(self, device: GpuDevice) -> None:
         self.device = device
         self._gpu = CudaDevice(device.ordinal)
-        self._cudnn: CudnnDevice | None = None
+        self._libraries: OpenLibraries | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -99,22 +100,17 @@ class GpuSession:
         """What runs stages there, on as many streams; to be closed before the session."""
         return CudaStageRunner(streams, self._gpu)
 
-    def cudnn(self, store: FactStore | None = None) -> CudnnDevice:
-        """What has cuDNN compute there, closed with the session.
+    def libraries(self, store: FactStore | None = None) -> OpenLibraries:
+        """Libraries that compute operators there, closed with the session.
 
         Parameters
         ----------
         store
-            Where algorithms are kept.
-
-        Raises
-        ------
-        HostError
-            If there is no cuDNN.
+            Where they keep what they find out; that of the first call counts.
         """
-        if self._cudnn is None:
-            self._cudnn = CudnnDevice(self._gpu, store=store)
-        return self._cudnn
+        if self._libraries is None:
+            self._libraries = OpenLibraries(self._gpu, store, target_kind="cuda")
+        return self._libraries
 
     @property
     def bus_id(self) -> str:
@@ -124,7 +120,7 @@ class GpuSession:
     def close(self) -> None:
         """Let go of the context; may be called twice."""
         try:
-            if self._cudnn is not None:
-                self._cudnn.close()
+            if self._libraries is not None:
+                self._libraries.close()
         finally:
             self._gpu.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from typing import Any, Protocol, Self
 
 import tvm
@@ -17,6 +19,8 @@ from tvm_ios.runtime.input_value import input_value, output_tensor
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_executor import LaneExecutor
 from tvm_ios.runtime.lane_pool import LaneOptions
+from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.runtime.plan_memory import PlanMemory
 
 __all__ = ["MultiStreamGraphModule", "PlanExecutor", "PlanModule"]
@@ -387,11 +391,15 @@ class MultiStreamGraphModule(PlanModule):
         Threads, the caller's included; what the plan was made for where omitted.
     options
         How lanes share work and wait.
+    store
+        Where libraries keep what they find out of calls and the plan does not bring along.
 
     Raises
     ------
     OptionError
         If there are more lanes than cores.
+    HostError
+        If there is no library that the plan has compute operators.
     """
 
     def __init__(
@@ -402,10 +410,22 @@ class MultiStreamGraphModule(PlanModule):
         *,
         lanes: int | None = None,
         options: LaneOptions | None = None,
+        store: FactStore | None = None,
     ) -> None:
         memory = PlanMemory(plan, params)
-        self._lane_executor = LaneExecutor(plan, library, memory, lanes=lanes, options=options)
-        super().__init__(plan, library, params, memory, self._lane_executor)
+        with ExitStack() as undo:
+            libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
+            plan = libraries.complete(plan)
+            self._lane_executor = LaneExecutor(
+                plan, library, memory, lanes=lanes, options=options, libraries=libraries
+            )
+            super().__init__(plan, library, params, memory, self._lane_executor)
+            self._finalizer = weakref.finalize(self._lane_executor, undo.pop_all().close)
+
+    def close(self) -> None:
+        """Give back threads and libraries; later runs raise ExecutionError."""
+        super().close()
+        self._finalizer()
 
     @property
     def lanes(self) -> int:

@@ -6,11 +6,12 @@ import ctypes
 from collections.abc import Iterable, Sequence
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.runtime.kernel_arguments import PreparedLaunches
+from tvm_ios.runtime.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
+from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
 from tvm_ios.runtime.native_runtime import NativeTraceRow
 from tvm_ios.runtime.plan_memory import PlanMemory
 from tvm_ios.runtime.poison import poison_data
@@ -35,11 +36,16 @@ class LaneExecutor:
         How lanes share work and wait.
     poison
         True overwrites outputs before they are written, and dead buffers (for tests).
+    libraries
+        Libraries on this processor, which have completed the plan; to be closed after this. Without
+        them TVM's kernels compute everything.
 
     Raises
     ------
     OptionError
         If there are more lanes than cores.
+    ExecutionError
+        If a library refuses a call.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class LaneExecutor:
         lanes: int | None = None,
         options: LaneOptions | None = None,
         poison: bool = False,
+        libraries: OpenLibraries | None = None,
     ) -> None:
         self.plan = plan
         self._library = library
@@ -61,9 +68,8 @@ class LaneExecutor:
             options,
             get_last_error=TvmFunction.LAST_ERROR.address,
         )
-        kernels = [
-            library.kernel(launch.kernel).on_one_lane(not launch.split) for launch in plan.launches
-        ]
+        self._calls = None if libraries is None else LaunchCalls(libraries)
+        kernels = [self._kernel(*launch) for launch in enumerate(plan.launches)]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
         barriers = options is not None and options.barriers
         self._order = _with_barriers(plan) if barriers else dependency_order(plan)
@@ -136,6 +142,13 @@ class LaneExecutor:
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()
+        if self._calls is not None:
+            self._calls.close()
+
+    def _kernel(self, position: int, launch: Launch) -> Kernel:
+        if launch.call is not None and self._calls is not None:
+            return self._calls.kernel(position, launch, host_lane(self._library.code))
+        return self._library.kernel(launch.kernel).on_one_lane(not launch.split)
 
     def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:
         groups, successors, homes = self._order
@@ -149,8 +162,13 @@ class LaneExecutor:
 
     def _explain(self, failure: LaunchFailedError) -> ExecutionError:
         launch = self.plan.launches[failure.position]
+        where = f"operator {launch.operator!r} ({launch.computed_by})"
+        if self._calls is not None:
+            of_library = self._calls.failure(failure.position, where)
+            if of_library is not None:
+                return of_library
         return ExecutionError(
-            f"operator {launch.operator!r} (kernel {launch.kernel}) failed: "
+            f"{where} failed: "
             f"{failure.text.strip() or 'no error text'}; the executor stays usable, mend its inputs"
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,8 @@ from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 __all__ = ["LibraryStageRunner", "StageLibrary"]
 
@@ -89,6 +91,50 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         )
         return len(self._libraries) - 1
 
+    def with_calls(
+        self, library: int, ways: Sequence[Mapping[int, LibraryCall]], libraries: OpenLibraries
+    ) -> tuple[int, ...]:
+        """More numbers for a library: by each, calls compute some of its operators.
+
+        All its numbers stand for the same tensors, so a stage may mix them.
+
+        Parameters
+        ----------
+        library
+            Number of the library.
+        ways
+            For each further number the calls, by operator; they are complete.
+        libraries
+            What makes the calls, where the stages run; it has to outlive this.
+
+        Returns
+        -------
+        libraries
+            One number for each way.
+
+        Raises
+        ------
+        CostError
+            If a call is refused, or no library computes where the stages run.
+        """
+        base = self._libraries[library]
+        launches = list(base.plan.launches)
+        positions: list[dict[int, int]] = []
+        for calls in ways:
+            own = dict(base.position)
+            for launch in base.plan.launches:
+                if launch.operator_index in calls:
+                    own[launch.operator_index] = len(launches)
+                    launches.append(replace(launch, call=calls[launch.operator_index]))
+            positions.append(own)
+        plan = replace(base.plan, launches=tuple(launches))
+        loaded = self._with_calls(base.loaded, plan, libraries)
+        first = len(self._libraries)
+        self._libraries += [
+            replace(base, plan=plan, position=position, loaded=loaded) for position in positions
+        ]
+        return tuple(range(first, len(self._libraries)))
+
     def needs_no_kernel(self, library: int, operator: int) -> bool:
         """Whether an operator became a view, so running it costs nothing."""
         return operator not in self._library(library, operator).position
@@ -156,6 +202,10 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     @abstractmethod
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> Loaded:
         """What runs the launches of a plan."""
+
+    @abstractmethod
+    def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
+        """The same for a plan with more launches, which libraries compute, over its tensors."""
 
     @abstractmethod
     def _run_ns(self, handle: Any, runs: int) -> int:

@@ -6,19 +6,21 @@ A program is made in microseconds, since kernels are loaded and calls prepared o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import tvm
 
-from tvm_ios.errors import CostError
+from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
 from tvm_ios.runtime.kernel_library import KernelLibrary
 from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaunchFailedError
+from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.sample_inputs import sample_tensor
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
@@ -50,6 +52,15 @@ class StageCalls:
     """The same calls, their parallel regions kept on one lane."""
     kept: object = None
     """What must live as long as they do."""
+    calls: LaunchCalls | None = None
+    """Those of libraries among them."""
+    extend: Callable[[ExecutionPlan, OpenLibraries], StageCalls] | None = None
+    """Prepares the calls of a plan with more launches, by libraries, over the same tensors; None
+    where no library computes."""
+
+    def failure(self, position: int, where: str) -> ExecutionError | None:
+        """Why the launch at a position of the plan failed, if it was for a library."""
+        return None if self.calls is None else self.calls.failure(position, where)
 
 
 class StageLanes(Protocol):
@@ -96,6 +107,8 @@ class StageProgram:
     operators: tuple[str, ...]
     """By launch position, of one copy."""
     copies: int
+    reasons: tuple[Callable[[str], ExecutionError | None], ...] = ()
+    """For each launch, why its library failed, given where that was; None if it did not."""
 
 
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
@@ -144,6 +157,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         """
         rows: list[list[int]] = []
         names: list[str] = []
+        reasons: list[Callable[[str], ExecutionError | None]] = []
         lanes: list[int] = []
         for place, group in enumerate(groups):
             row = []
@@ -155,6 +169,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
                     launches = library.loaded.whole if alone else library.loaded.split
                     row.append(launches.address(position))
                     names.append(library.plan.launches[position].operator)
+                    reasons.append(partial(library.loaded.failure, position))
             if row:
                 rows.append(row)
                 lanes.append(len(lanes) if homes is None else homes[place])
@@ -169,7 +184,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             ],
             homes=[lane + (copy if count > 1 else 0) for copy in copied for lane in lanes],
         )
-        return StageProgram(program, tuple(names), len(copied))
+        return StageProgram(program, tuple(names), len(copied), tuple(reasons))
 
     def ping_pong_ns(self) -> float:
         """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
@@ -178,17 +193,32 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()
+        for library in self._libraries:
+            if library.loaded.calls is not None:
+                library.loaded.calls.close()
 
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
         return self._pool.load(path, plan, params)
+
+    def _with_calls(
+        self, loaded: StageCalls, plan: ExecutionPlan, libraries: OpenLibraries
+    ) -> StageCalls:
+        if loaded.extend is None:
+            raise CostError("no library computes on the device of an RPC tracker; leave it out")
+        try:
+            return loaded.extend(plan, libraries)
+        except ExecutionError as error:
+            raise CostError(f"stages cannot be priced: {error}") from error
 
     def _run_ns(self, handle: StageProgram, runs: int) -> int:
         try:
             return self._pool.time_ns(handle.program, runs)
         except LaunchFailedError as failure:
-            name = handle.operators[failure.position % len(handle.operators)]
+            position = failure.position % len(handle.operators)
+            where = f"operator {handle.operators[position]!r} failed while its stage was priced"
+            of_library = handle.reasons[position](where)
             raise CostError(
-                f"operator {name!r} failed while its stage was priced: {failure.text.strip()}"
+                f"{where}: {failure.text.strip()}" if of_library is None else str(of_library)
             ) from failure
 
 
@@ -206,13 +236,37 @@ class _LocalLanes(LanePool):
         memory, addresses = _allocate(plan)
         table = TensorTable(plan, addresses)
         _fill_tensors(plan, table, params)
-        kernels = [library.kernel(launch.kernel) for launch in plan.launches]
-        whole = [kernel.on_one_lane(True) for kernel in kernels]
-        return StageCalls(
-            PreparedLaunches(plan.launches, kernels, table),
-            PreparedLaunches(plan.launches, whole, table),
-            kept=(library, memory),
-        )
+        return _prepared(plan, library, table, kept=memory)
+
+
+def _prepared(
+    plan: ExecutionPlan,
+    library: KernelLibrary,
+    table: TensorTable,
+    *,
+    kept: object,
+    libraries: OpenLibraries | None = None,
+) -> StageCalls:
+    """The calls of a plan over a table of tensors."""
+    calls = None if libraries is None else LaunchCalls(libraries)
+    kernels = [
+        library.kernel(launch.kernel)
+        if launch.call is None or calls is None
+        else calls.kernel(position, launch, host_lane(library.code))
+        for position, launch in enumerate(plan.launches)
+    ]
+    whole = [kernel.on_one_lane(True) for kernel in kernels]
+
+    def extended(plan: ExecutionPlan, libraries: OpenLibraries) -> StageCalls:
+        return _prepared(plan, library, table, kept=kept, libraries=libraries)
+
+    return StageCalls(
+        PreparedLaunches(plan.launches, kernels, table),
+        PreparedLaunches(plan.launches, whole, table),
+        kept=(library, kept),
+        calls=calls,
+        extend=extended,
+    )
 
 
 def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:

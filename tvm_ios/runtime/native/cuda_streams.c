@@ -3,11 +3,11 @@
  * A kernel is the host function of an operator. It launches device code on the stream that TVM has
  * set for this thread, and takes workspace where it needs any. TVM's pool hands the bytes of one
  * operator to the next while the first may still run, which only a single stream makes right. So
- * kernels get the workspace of their own stream here.
+ * kernels get the workspace of their own stream here, and so do calls of libraries, which have the
+ * signature of kernels.
  */
 #include <string.h>
 
-#include "cudnn_calls.h"
 #include "lane_executor.h"
 
 #define CUDA_DEVICE_TYPE 2
@@ -41,9 +41,6 @@ typedef struct {
   int32_t status;        /* why it could not; 0: it could */
   int32_t failed_call;
   int64_t fixed; /* no growth: the stream is being captured */
-  void* cudnn;   /* handle of cuDNN on this stream; NULL where no operator needs it */
-  int32_t cudnn_status; /* why a call of it failed */
-  int32_t cudnn_call;
   Block blocks[MAX_BLOCKS];
 } Workspace;
 
@@ -76,14 +73,17 @@ typedef struct {
   int32_t end_status;       /* of the end of a capture in which a step failed */
   int32_t workspace_status; /* of the driver, if the kernel failed for want of workspace */
   int32_t workspace_call;
-  int32_t cudnn_status; /* of cuDNN, if it failed */
-  uint64_t workspace_bytes;
-  int32_t cudnn_call;
   int32_t unused;
+  uint64_t workspace_bytes;
 } Outcome;
+
+/* Goes up with the structures above: an exported model brings this code along. */
+#define STREAMS_ABI 2
 
 static Functions call;
 static _Thread_local Workspace* current;
+
+int32_t tvm_ios_cuda_abi(void) { return STREAMS_ABI; }
 
 void tvm_ios_cuda_bind(const Functions* functions) { call = *functions; }
 
@@ -147,21 +147,6 @@ int tvm_ios_cuda_free_workspace(Workspace* workspace) {
   return first;
 }
 
-/* An operator as a call of cuDNN. */
-int32_t tvm_ios_cudnn_convolve(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
-                               TVMValue* value, int32_t* code, void* resource) {
-  const CudnnCall* prepared = resource;
-  void* workspace = NULL;
-  if (prepared->workspace_bytes) {
-    workspace = tvm_ios_cuda_take_workspace(CUDA_DEVICE_TYPE, 0, prepared->workspace_bytes, 0, 0);
-    if (!workspace) return -1;
-  }
-  current->cudnn_status = convolve(prepared, current->cudnn, workspace, arguments, num_arguments,
-                                   &current->cudnn_call);
-  if (workspace) tvm_ios_cuda_give_workspace(CUDA_DEVICE_TYPE, 0, workspace);
-  return current->cudnn_status ? -1 : 0;
-}
-
 static int launch(const StreamProgram* program, const Step* step, Outcome* outcome) {
   Launch* kernel = &program->launches[step->index];
   TVMValue value;
@@ -172,9 +157,7 @@ static int launch(const StreamProgram* program, const Step* step, Outcome* outco
     outcome->workspace_status = current->status;
     outcome->workspace_call = current->failed_call;
     outcome->workspace_bytes = current->wanted_bytes;
-    outcome->cudnn_status = current->cudnn_status;
-    outcome->cudnn_call = current->cudnn_call;
-    current->status = current->cudnn_status = 0;
+    current->status = 0;
     for (int i = 0; i < MAX_BLOCKS; ++i) current->blocks[i].busy = 0;
   }
   return status;

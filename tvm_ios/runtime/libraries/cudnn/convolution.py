@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvm_ios.core.fused_function import TensorType
 from tvm_ios.core.stored_value import StoredValue
 
-__all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution", "CudnnOffload"]
+__all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution"]
 
 Shape = tuple[int, int, int, int]
 Pair = tuple[int, int]
@@ -84,6 +86,30 @@ class CudnnCall:
     algorithm: CudnnAlgorithm | None = None
     """None, or one of another GPU or cuDNN, is looked for when the plan is put on a GPU."""
 
+    def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
+        """Whether the tensors of a launch are those of the convolution, all of them used."""
+        convolution = self.convolution
+        shapes: dict[int, tuple[int, ...]] = {
+            self.data: convolution.input_shape,
+            self.weight: convolution.weight_shape,
+        }
+        if self.bias is not None:
+            shapes[self.bias] = (convolution.weight_shape[0],)
+        return (
+            convolution.bias == (self.bias is not None)
+            and sorted(shapes) == list(range(len(inputs)))
+            and len(outputs) == 1
+            and all(
+                inputs[position].fits(TensorType(shape, convolution.dtype))
+                for position, shape in shapes.items()
+            )
+            and outputs[0].fits(TensorType(convolution.output_shape, convolution.dtype))
+        )
+
+    def as_text(self) -> str:
+        """The convolution in a line."""
+        return self.convolution.as_text()
+
     def to_data(self) -> dict[str, Any]:
         """For JSON; :meth:`from_data` reads it back."""
         return asdict(self)
@@ -104,14 +130,6 @@ class CudnnCall:
             bias=data.field("bias").or_none(StoredValue.whole),
             algorithm=data.field("algorithm").or_none(_algorithm),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudnnOffload:
-    """That operators of a model may run as calls of cuDNN."""
-
-    tf32: bool = False
-    """Whether they may round float32 to TF32."""
 
 
 def _convolution(data: StoredValue) -> CudnnConvolution:

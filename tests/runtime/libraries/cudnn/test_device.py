@@ -118,7 +118,7 @@ def test_outputs_on_a_gpu_are_those_of_tvm(cuda_graph, tf32):
     import tvm_ios
     from tvm_ios.errors import HostError
     from tvm_ios.models import squeezenet
-    from tvm_ios.runtime.cudnn_library import load_cudnn
+    from tvm_ios.runtime.libraries.cudnn.library import load_cudnn
     from tvm_ios.search.baselines import greedy_schedule
 
     if not tvm.cuda().exist:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tvm_ios.runtime.cudnn_convolution import CudnnConvolution
-from tvm_ios.runtime.cudnn_library import Cudnn
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.library import Cudnn
 
 __all__ = ["Activation", "DataType", "Descriptors", "Math", "describe", "math_of"]
 

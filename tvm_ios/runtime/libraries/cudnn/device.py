@@ -5,54 +5,40 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from ctypes import Structure, c_int32, c_size_t, c_uint64, c_void_p
+from ctypes import c_size_t, c_uint64
 from dataclasses import replace
-from typing import Protocol
 
 from tvm_ios.errors import DatabaseError
 from tvm_ios.plan.data_type import dtype_bytes
-from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.cuda_device import CudaDevice, CudaHandles
-from tvm_ios.runtime.cuda_native import CUDNN_CALLS
-from tvm_ios.runtime.cudnn_convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
-from tvm_ios.runtime.cudnn_descriptors import Descriptors, describe
-from tvm_ios.runtime.cudnn_library import Cudnn, load_cudnn
-from tvm_ios.runtime.cudnn_search import activates, find_algorithm
+from tvm_ios.runtime.libraries.cudnn.convolution import (
+    CudnnAlgorithm,
+    CudnnCall,
+    CudnnConvolution,
+)
+from tvm_ios.runtime.libraries.cudnn.descriptors import Descriptors, describe
+from tvm_ios.runtime.libraries.cudnn.library import Cudnn, load_cudnn
+from tvm_ios.runtime.libraries.cudnn.native_calls import (
+    CUDNN_CALLS,
+    CudnnPreparedCall,
+    NativeCall,
+    NativeFunctions,
+    calls_digest,
+    convolve_address,
+)
+from tvm_ios.runtime.libraries.cudnn.search import activates, find_algorithm
+from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 
-__all__ = ["CudnnDevice", "FactStore"]
+__all__ = ["CudnnDevice", "CudnnStream"]
 
 NONE_RUNS = "none"
 """Kept in place of an algorithm where no algorithm computes the convolution."""
 
 
-class FactStore(Protocol):
-    """Keeps what is found once, such as the profile database."""
-
-    def get_facts(self, subject: str, names: Iterable[str]) -> Mapping[str, str]:
-        """What is known of a subject, by name."""
-        ...
-
-    def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
-        """Keep what was found of a subject."""
-        ...
-
-
-class _Functions(Structure):
-    _fields_ = [(name, c_void_p) for name in CUDNN_CALLS]
-
-
-class _Call(Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("functions", "x", "w", "y", "bias")),
-        *((name, c_void_p) for name in ("convolution", "activation", "no_bias")),
-        ("workspace_bytes", c_uint64),
-        *((name, c_int32) for name in ("algorithm", "activates", "data", "weight")),
-        *((name, c_int32) for name in ("bias_argument", "unused")),
-    ]
-
-
 class CudnnDevice:
     """Lends handles, prepares calls and finds algorithms; to be closed before its GPU.
+
+    An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`.
 
     Parameters
     ----------
@@ -84,9 +70,9 @@ class CudnnDevice:
         self._idle: list[int] = []
         self._described: dict[CudnnConvolution, Descriptors] = {}
         self._algorithms: dict[CudnnConvolution, CudnnAlgorithm | None] = {}
-        self._prepared: dict[CudnnCall, _Call] = {}
+        self._workspace_bytes: dict[CudnnCall, int] = {}
         self._zeros: dict[int, int] = {}
-        self._functions = _Functions(*map(self.library.address, CUDNN_CALLS))
+        self._functions = NativeFunctions(*map(self.library.address, CUDNN_CALLS))
 
     @property
     def device_name(self) -> str:
@@ -139,49 +125,95 @@ class CudnnDevice:
                 self._store.put_facts(self._subject, found)
         return {convolution: self._algorithms[convolution] for convolution in wanted}
 
-    def complete(self, plan: ExecutionPlan) -> ExecutionPlan:
-        """The plan with algorithms of this GPU; kernels compute what has none here.
+    def complete(self, calls: Iterable[CudnnCall]) -> dict[CudnnCall, CudnnCall | None]:
+        """Each call with an algorithm of this GPU; None where there is none.
 
         Parameters
         ----------
-        plan
-            Algorithms of this GPU and this cuDNN that it brings along are kept.
+        calls
+            Algorithms of this GPU and this cuDNN that they bring along are kept.
 
         Raises
         ------
         CudaCallError
             If a search fails.
         """
-        unknown = [
-            launch.cudnn.convolution
-            for launch in plan.launches
-            if launch.cudnn is not None and not self._fits(launch.cudnn.algorithm)
-        ]
-        if not unknown:
-            return plan
-        found = self.algorithms(unknown)
-        return replace(
-            plan, launches=tuple(self._completed(launch, found) for launch in plan.launches)
+        wanted = list(calls)
+        found = self.algorithms(
+            call.convolution for call in wanted if not self._fits(call.algorithm)
         )
+        return {
+            call: call
+            if self._fits(call.algorithm)
+            else self._with_algorithm(call, found[call.convolution])
+            for call in wanted
+        }
 
-    def prepare(self, call: CudnnCall, operator: str) -> int:
-        """Address of the native form of a call; valid until this is closed.
+    def price_name(self, call: CudnnCall) -> str:
+        """Version, algorithm and arithmetic of a complete call, and the code that makes it."""
+        assert call.algorithm is not None, "complete() gives every call one"
+        tf32 = "-tf32" if call.convolution.tf32 else ""
+        version = self.library.version_text
+        return f"{version}-algorithm{call.algorithm.number}{tf32}-{calls_digest()}"
+
+    def on_lane(self, lane: LibraryLane) -> CudnnStream:
+        """A handle on a stream, and calls that use it.
+
+        Raises
+        ------
+        CudaCallError
+            If cuDNN refuses.
+        """
+        return CudnnStream(self, lane)
+
+    def as_text(self) -> str:
+        """Name and version."""
+        return f"cuDNN {self.library.version_text}"
+
+    def prepare(self, call: CudnnCall, operator: str, handle: int, lane: LibraryLane) -> NativeCall:
+        """The native form of a call on a stream; valid until this is closed.
 
         Parameters
         ----------
         call
-            What to prepare, of a plan that is complete.
+            What to prepare; it is complete.
         operator
             Its name, for messages.
+        handle
+            What was lent for the stream.
+        lane
+            Where workspace comes from there.
 
         Raises
         ------
         CudaCallError
             If cuDNN refuses it.
         """
-        if call not in self._prepared:
-            self._prepared[call] = self._made(call, operator)
-        return ctypes.addressof(self._prepared[call])
+        convolution, algorithm = call.convolution, call.algorithm
+        assert algorithm is not None, "complete() gives every call one"
+        described = self._describe(convolution)
+        if call not in self._workspace_bytes:
+            size_bytes = self._find_workspace_bytes(described, algorithm.number, operator)
+            self._workspace_bytes[call] = size_bytes
+        return NativeCall(
+            functions=ctypes.addressof(self._functions),
+            handle=handle,
+            take=lane.take_workspace,
+            give=lane.give_workspace,
+            x=described.x,
+            w=described.w,
+            y=described.y,
+            bias=described.bias,
+            convolution=described.convolution,
+            activation=described.activation,
+            no_bias=self._no_bias(convolution) if call.bias is None else None,
+            workspace_bytes=self._workspace_bytes[call],
+            algorithm=algorithm.number,
+            activates=activates(convolution, algorithm.number),
+            data=call.data,
+            weight=call.weight,
+            bias_argument=-1 if call.bias is None else call.bias,
+        )
 
     def close(self) -> None:
         """Destroy handles and descriptors; twice is fine.
@@ -192,46 +224,19 @@ class CudnnDevice:
             If cuDNN refuses, once everything else is destroyed.
         """
         self._idle.clear()
-        self._prepared.clear()
+        self._workspace_bytes.clear()
         self._described.clear()
         self._zeros.clear()
         self._handles.close()
-
-    def _made(self, call: CudnnCall, operator: str) -> _Call:
-        convolution, algorithm = call.convolution, call.algorithm
-        assert algorithm is not None, "complete() gives every call one"
-        described = self._describe(convolution)
-        return _Call(
-            functions=ctypes.addressof(self._functions),
-            x=described.x,
-            w=described.w,
-            y=described.y,
-            bias=described.bias,
-            convolution=described.convolution,
-            activation=described.activation,
-            no_bias=self._no_bias(convolution) if call.bias is None else None,
-            workspace_bytes=self._workspace_bytes(described, algorithm.number, operator),
-            algorithm=algorithm.number,
-            activates=activates(convolution, algorithm.number),
-            data=call.data,
-            weight=call.weight,
-            bias_argument=-1 if call.bias is None else call.bias,
-        )
 
     def _fits(self, algorithm: CudnnAlgorithm | None) -> bool:
         here = (self.device_name, self.library.version)
         return algorithm is not None and (algorithm.device, algorithm.version) == here
 
-    def _completed(
-        self, launch: Launch, found: Mapping[CudnnConvolution, CudnnAlgorithm | None]
-    ) -> Launch:
-        call = launch.cudnn
-        if call is None or self._fits(call.algorithm):
-            return launch
-        algorithm = found[call.convolution]
-        return replace(
-            launch, cudnn=None if algorithm is None else replace(call, algorithm=algorithm)
-        )
+    def _with_algorithm(
+        self, call: CudnnCall, algorithm: CudnnAlgorithm | None
+    ) -> CudnnCall | None:
+        return None if algorithm is None else replace(call, algorithm=algorithm)
 
     def _describe(self, convolution: CudnnConvolution) -> Descriptors:
         if convolution not in self._described:
@@ -239,7 +244,7 @@ class CudnnDevice:
             self._described[convolution] = describe(self.library, convolution, later)
         return self._described[convolution]
 
-    def _workspace_bytes(self, described: Descriptors, algorithm: int, operator: str) -> int:
+    def _find_workspace_bytes(self, described: Descriptors, algorithm: int, operator: str) -> int:
         size = c_size_t()
         with self._own_handle() as handle:
             self.library.call(
@@ -312,3 +317,46 @@ class CudnnDevice:
         handle = self.library.handle("cudnnCreate", "a stream of a model")
         self._handles.later(self.library.call, "cudnnDestroy", handle)
         return handle
+
+
+class CudnnStream:
+    """cuDNN on one stream, with a handle of it.
+
+    Parameters
+    ----------
+    device
+        cuDNN on the GPU of the stream.
+    lane
+        The stream.
+
+    Raises
+    ------
+    CudaCallError
+        If cuDNN refuses.
+    HostError
+        If the model does not bring the native code along and there is no working C compiler.
+    """
+
+    def __init__(self, device: CudnnDevice, lane: LibraryLane) -> None:
+        self._device = device
+        self._lane = lane
+        self._convolve = convolve_address(lane.code)
+        self._handle = device.lend(lane.stream)
+        self._open = True
+
+    def prepare(self, call: CudnnCall, operator: str) -> CudnnPreparedCall:
+        """A call on the stream.
+
+        Raises
+        ------
+        CudaCallError
+            If cuDNN refuses it.
+        """
+        native = self._device.prepare(call, operator, self._handle, self._lane)
+        return CudnnPreparedCall(native, self._convolve, self._device.library)
+
+    def close(self) -> None:
+        """Give the handle back; twice is fine."""
+        if self._open:
+            self._open = False
+            self._device.give_back(self._handle)

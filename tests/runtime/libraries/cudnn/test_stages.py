@@ -43,7 +43,7 @@ def test_tune_keeps_what_is_faster_operator_by_operator(cuda_stand_in, tmp_path)
         assert run["fallback"] is None
         assert 0 < len(run["calls"]) < run["kinds"].count("conv2d")  # both kinds of kernels
         assert all(window != [1, 1] for _, window in run["windows"])
-        assert "2 of the 4 convolutions that cuDNN 9.10.2" in run["notes"][0]
+        assert "2 of the 4 operators that cuDNN 9.10.2" in run["notes"][0]
     assert first["searches"] > 0
     # The second time everything is known, algorithms of merged convolutions too.
     assert second["searches"] == 0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.runtime.cuda_device import CudaDevice
 from tvm_ios.runtime.cuda_driver import CudaCallError
-from tvm_ios.runtime.cudnn_convolution import CudnnConvolution
-from tvm_ios.runtime.cudnn_descriptors import Descriptors, math_of
-from tvm_ios.runtime.cudnn_library import AlgorithmTime, Cudnn
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnConvolution
+from tvm_ios.runtime.libraries.cudnn.descriptors import Descriptors, math_of
+from tvm_ios.runtime.libraries.cudnn.library import AlgorithmTime, Cudnn
 
 __all__ = ["FUSES_BIAS_ALONE", "activates", "find_algorithm"]
 

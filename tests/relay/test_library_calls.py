@@ -7,13 +7,19 @@ import pytest
 from tvm import relay
 
 from tvm_ios.plan.placement import Placement
-from tvm_ios.relay.cudnn_calls import match_cudnn_call, with_cudnn_calls
 from tvm_ios.relay.extract import extract
+from tvm_ios.relay.fused_function import describe_function
+from tvm_ios.relay.library_calls import with_library_calls
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.runtime.cudnn_convolution import CudnnOffload
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 
 DATA = (2, 12, 9, 7)
+
+
+def match(function, *, tf32=False):
+    described = describe_function(function)
+    return None if described is None else CudnnLibrary(tf32=tf32).match(described)
 
 
 def parts(groups=1, kernel=(3, 3), dtype="float32"):
@@ -41,7 +47,7 @@ def convolution(data, weight, **attributes):
 def test_the_numbers_are_those_of_the_operator(nets, groups, kernel, attributes):
     data, weight = parts(groups, kernel)
     function = nets.fused(convolution(data, weight, groups=groups, **attributes), data, weight)
-    call = match_cudnn_call(function)
+    call = match(function)
     found = call.convolution
     wanted = function.body.attrs  # what TVM itself computes from
     assert (found.input_shape, found.weight_shape) == (DATA, (24, 12 // groups, *kernel))
@@ -64,7 +70,7 @@ def test_bias_and_relu_belong_to_the_call(nets):
         (relay.nn.relu(wide + plain), (data, weight, wide), (True, True, (0, 1, 2))),
         (relay.nn.relu(plain), (weight, data), (False, True, (1, 0, None))),
     ):
-        call = match_cudnn_call(nets.fused(body, *arguments))
+        call = match(nets.fused(body, *arguments))
         found = (call.convolution.bias, call.convolution.relu, (call.data, call.weight, call.bias))
         assert found == expected
 
@@ -73,8 +79,8 @@ def test_tf32_is_a_choice_and_only_of_float32(nets):
     for dtype, wanted in (("float32", True), ("float16", False)):
         data, weight = parts(dtype=dtype)
         function = nets.fused(relay.nn.relu(convolution(data, weight)), data, weight)
-        assert match_cudnn_call(function, tf32=True).convolution.tf32 is wanted
-        assert match_cudnn_call(function).convolution.dtype == dtype
+        assert match(function, tf32=True).convolution.tf32 is wanted
+        assert match(function).convolution.dtype == dtype
 
 
 def refused_functions():
@@ -103,7 +109,7 @@ def refused_functions():
 
 @pytest.mark.parametrize(("why", "body", "arguments"), list(refused_functions()))
 def test_what_is_no_such_call_stays_with_tvm(nets, why, body, arguments):
-    assert match_cudnn_call(nets.fused(body, *arguments)) is None
+    assert match(nets.fused(body, *arguments)) is None
 
 
 def parallel(nets):
@@ -119,7 +125,7 @@ def test_a_merged_convolution_is_one_call_like_any_other(nets):
     members = [i for i, each in enumerate(extraction.graph.operators) if each.convolution]
     module = merge_stage_module(extraction, members)
     merged = extract(module).calls[0]
-    call = match_cudnn_call(merged.op)
+    call = match(merged.op)
     assert call.convolution.weight_shape == (32, 16, 3, 3)
     assert call.convolution.padding == (1, 1)
     assert call.convolution.bias
@@ -134,8 +140,10 @@ def test_names_choose(nets):
     places = [Placement(stage=index, group=0) for index in range(len(names))]
 
     def chosen(*which):
-        made = with_cudnn_calls(places, extraction.calls, names, CudnnOffload(), *which)
-        return [index for index, place in enumerate(made) if place.cudnn is not None]
+        libraries = [CudnnLibrary()]
+        by = [{"cudnn": wanted} for wanted in which]
+        made = with_library_calls(places, extraction.calls, names, libraries, *by)
+        return [index for index, place in enumerate(made) if place.call is not None]
 
     assert chosen() == convolutions
     assert chosen({names[convolutions[0]], "a"}) == convolutions[:1]

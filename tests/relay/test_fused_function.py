@@ -1,0 +1,55 @@
+"""What an operator runs, in words that libraries read."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relay
+
+from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.relay.fused_function import describe_function
+
+IMAGE = TensorType((1, 4, 6, 6), "float32")
+
+
+def test_calls_read_parameters_constants_and_each_other(nets):
+    data, other = (relay.var(name, shape=IMAGE.shape) for name in ("data", "other"))
+    body = relay.clip(data + relay.const(np.float32(2.0)), 0.0, 6.0) * other
+    assert describe_function(nets.fused(body, other, data)) == FusedFunction(
+        parameters=(IMAGE, IMAGE),
+        calls=(
+            PrimitiveCall(operator="constant", operands=(), result=TensorType((), "float32")),
+            PrimitiveCall(operator="add", operands=(1, 2), result=IMAGE),
+            PrimitiveCall(
+                operator="clip",
+                operands=(3,),
+                result=IMAGE,
+                attributes=(("a_min", 0.0), ("a_max", 6.0)),
+            ),
+            PrimitiveCall(operator="multiply", operands=(4, 0), result=IMAGE),
+        ),
+    )
+
+
+def test_attributes_are_numbers_text_and_tuples_of_them(nets):
+    data, weight = relay.var("data", shape=IMAGE.shape), relay.var("weight", shape=(8, 2, 3, 3))
+    body = relay.nn.conv2d(data, weight, padding=(1, 0), groups=2, kernel_size=(3, 3))
+    (call,) = describe_function(nets.fused(body, data, weight)).calls
+    assert (call.operator, call.operands) == ("nn.conv2d", (0, 1))
+    assert call.result == TensorType((1, 8, 6, 4), "float32")
+    assert call.attribute("padding") == (1, 0, 1, 0)
+    assert (call.attribute("groups"), call.attribute("data_layout")) == (2, "NCHW")
+    assert call.attribute("nothing", "else") == "else"
+
+
+def test_fields_of_a_tuple_are_operands(nets):
+    data, other = (relay.var(name, shape=IMAGE.shape) for name in ("data", "other"))
+    body = relay.concatenate([relay.nn.relu(data), other], axis=1)
+    relu, joined = describe_function(nets.fused(body, data, other)).calls
+    assert (relu.operands, joined.operands) == ((0,), (2, 1))
+
+
+def test_what_has_several_results_or_nothing_in_it_is_not_described(nets):
+    data = relay.var("data", shape=IMAGE.shape)
+    pieces = relay.split(data, 2, axis=1)
+    for body in (pieces.astuple(), pieces[0], relay.Tuple([data, relay.nn.relu(data)]), data):
+        assert describe_function(nets.fused(body, data)) is None

@@ -1,0 +1,403 @@
+"""A library that nobody has heard of computes operators on the CPU: its protocol is all it takes.
+
+It is registered in the one list there is, and from then on priced, chosen, planned, exported,
+loaded and run like any other; no other code knows of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tvm_ios.compiled import BuiltModel, build_model, lower_partitioned, lower_schedule
+from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.core.fused_function import FusedFunction, TensorType
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
+from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
+from tvm_ios.kernel_identity import variants_of
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.pricing import KernelPrices
+from tvm_ios.runtime.libraries import known
+from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR
+from tvm_ios.runtime.libraries.protocol import LibraryLane, LibraryName
+from tvm_ios.runtime.native_runtime import address_of
+from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.stage_kernels import RelayStageRunner
+
+SOURCE = r"""
+#include <math.h>
+#include <stdint.h>
+
+typedef struct {
+  float* data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} Tensor;
+
+typedef struct {
+  int64_t size;
+  int32_t kind, fails, failed, runs;
+} Call;
+
+int32_t fake_library_run(int64_t* arguments, int32_t* codes, int32_t count, int64_t* value,
+                         int32_t* code, void* resource) {
+  Call* call = resource;
+  const float* x = ((Tensor*)arguments[0])->data;
+  float* y = ((Tensor*)arguments[1])->data;
+  if (call->fails) {
+    call->failed = 7;
+    return -1;
+  }
+  for (int64_t i = 0; i < call->size; ++i) {
+    y[i] = call->kind ? fabsf(x[i]) : (x[i] > 0.0f ? x[i] : 0.0f);
+  }
+  ++call->runs;
+  return 0;
+}
+"""
+KINDS = ("nn.relu", "abs", "exp")
+NOT_HERE = "exp"
+"""Looks like something the library computes until it is on a device."""
+PRICES_NS = {"fake": {"nn.relu": 100, "abs": 5000}, "second": {"nn.relu": 200, "abs": 300}}
+KERNEL_NS = 1000
+CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
+MEASURE = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.001, mode=CALM)
+
+
+class NativeCall(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_int64),
+        *((name, ctypes.c_int32) for name in ("kind", "fails", "failed", "runs")),
+    ]
+
+
+@dataclass(frozen=True)
+class FakeCall:
+    kind: str
+    shape: tuple[int, ...]
+    tile: int = 0
+    """Found out on the device."""
+
+    def fits(self, inputs: list[TensorType], outputs: list[TensorType]) -> bool:
+        return [*inputs, *outputs] == [TensorType(self.shape, "float32")] * 2
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self) | {"shape": list(self.shape)}
+
+    def as_text(self) -> str:
+        return f"{self.kind} of {self.shape}"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    native: NativeCall
+    function: int
+
+    @property
+    def resource(self) -> int:
+        return ctypes.addressof(self.native)
+
+    def failure(self, where: str) -> ExecutionError | None:
+        failed, self.native.failed = self.native.failed, 0
+        return ExecutionError(f"{where}: status {failed} of Fake 1.2") if failed else None
+
+
+@dataclass
+class Seen:
+    """What became of the library."""
+
+    prepared: list[Prepared] = field(default_factory=list)
+    brought: list[bool] = field(default_factory=list)
+    """By lane, whether the model brought the code along."""
+    completed: int = 0
+    open: int = 0
+
+
+@dataclass(frozen=True)
+class FakeLane:
+    seen: Seen
+    function: int
+
+    def prepare(self, call: FakeCall, operator: str) -> Prepared:
+        assert call.tile == 4, f"{operator} is not complete"
+        native = NativeCall(size=int(np.prod(call.shape)), kind=KINDS.index(call.kind))
+        self.seen.prepared.append(Prepared(native, self.function))
+        return self.seen.prepared[-1]
+
+    def close(self) -> None:
+        self.seen.open -= 1
+
+
+@dataclass(frozen=True)
+class OpenFake:
+    library: FakeLibrary
+
+    def complete(self, calls):
+        self.library.seen.completed += 1
+        return {call: None if call.kind == NOT_HERE else replace(call, tile=4) for call in calls}
+
+    def price_name(self, call: FakeCall) -> str:
+        return f"1.2-tile{call.tile}"
+
+    def on_lane(self, lane: LibraryLane) -> FakeLane:
+        brings = lane.code is not None and hasattr(lane.code, "fake_library_run")
+        code = lane.code if brings else ctypes.CDLL(str(compile_shared(self.library.source)))
+        self.library.seen.brought.append(brings)
+        self.library.seen.open += 1
+        return FakeLane(self.library.seen, address_of(code, "fake_library_run"))
+
+    def as_text(self) -> str:
+        return "Fake 1.2"
+
+    def close(self) -> None:
+        self.library.seen.open -= 1
+
+
+@dataclass(frozen=True)
+class FakeLibrary:
+    source: Path
+    seen: Seen
+    name: ClassVar[LibraryName] = LibraryName("fake", "Fake")
+    target_kind: ClassVar[str] = "llvm"
+    options_text: ClassVar[str] = "with one tile"
+
+    def match(self, function: FusedFunction) -> FakeCall | None:
+        if len(function.calls) != 1 or function.calls[0].operator not in KINDS:
+            return None
+        return FakeCall(function.calls[0].operator, function.parameters[0].shape)
+
+    def read_call(self, data: StoredValue) -> FakeCall:
+        return FakeCall(
+            data.field("kind").text(), data.field("shape").wholes(), data.field("tile").whole()
+        )
+
+    def native_object(self) -> Path:
+        return compile_object(self.source)
+
+    def require(self) -> None:
+        """It is always there."""
+
+    def open(self, device: Any, store: Any) -> OpenFake:
+        assert device is THIS_PROCESSOR
+        self.seen.open += 1
+        return OpenFake(self)
+
+
+class SecondLibrary(FakeLibrary):
+    name: ClassVar[LibraryName] = LibraryName("second", "Second")
+
+
+class PricedByHand(RelayStageRunner):
+    """Prepares and runs stages as ever, but what they cost is made up."""
+
+    def prepare(self, graph, stage):
+        variants = variants_of(graph)
+        plain = [self.built.extraction.calls[index].op for index in stage.operators]
+        cost_ns = 0
+        for index, function in zip(stage.operators, plain, strict=True):
+            library = variants[index].library
+            assert library is None or library.name == "1.2-tile4"
+            cost_ns += (
+                KERNEL_NS if library is None else PRICES_NS[library.library][function.body.op.name]
+            )
+        return SimpleNamespace(handle=super().prepare(graph, stage), cost_ns=cost_ns)
+
+    def time_ns(self, handle, number):
+        assert super().time_ns(handle.handle, 1) >= 0
+        return number * handle.cost_ns
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
+    source = tmp_path / "fake_library.c"
+    source.write_text(SOURCE)
+    made = FakeLibrary(source, Seen())
+    monkeypatch.setattr(known, "LIBRARIES", (*known.LIBRARIES, made))
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain() -> BuiltModel:
+    data = relay.var("data", shape=(1, 4, 6, 6))
+    pieces = [
+        relay.nn.max_pool2d(make(data), (3, 3)) for make in (relay.nn.relu, relay.abs, relay.exp)
+    ]
+    module = tvm.IRModule.from_expr(relay.Function([data], relay.concatenate(pieces, axis=1)))
+    return build_model(relay.transform.InferType()(module), {}, "llvm", sink=False)
+
+
+@pytest.fixture
+def built(plain: BuiltModel, library: FakeLibrary) -> BuiltModel:
+    return replace(plain, libraries=(library,))
+
+
+@pytest.fixture
+def schedule(built: BuiltModel) -> Iterator[InterOpSchedule]:
+    with PricedByHand(built, lanes=1) as runner:
+        prices = KernelPrices(runner, options=MEASURE)
+        prices.price_operators()
+        assert "1 of the 2 operators that Fake 1.2 with one tile can compute" in prices.notes[-1]
+        chosen = prices.annotate(greedy_schedule(prices.graph))
+        relu = operator(built, "nn.relu")
+        assert prices.operator_ns[relu] == PRICES_NS["fake"]["nn.relu"]
+        prices.price(prices.graph, chosen.stages)  # stages mix both kinds of kernels
+    yield chosen
+    assert all(prepared.native.failed == 0 for prepared in built.libraries[0].seen.prepared)
+
+
+def operator(built: BuiltModel, name: str) -> int:
+    bodies = [call.op.body for call in built.extraction.calls]
+    return next(i for i, body in enumerate(bodies) if body.op.name == name)
+
+
+DATA = np.random.default_rng(0).uniform(-1, 1, (1, 4, 6, 6)).astype("float32")
+
+
+def run(module) -> bytes:
+    module.run(data=DATA)
+    return module.get_output(0).numpy().tobytes()
+
+
+def expected(plain: BuiltModel) -> bytes:
+    with lower_schedule(plain, greedy_schedule(plain.graph), lanes=1).executor() as module:
+        return run(module)
+
+
+def by(plan: ExecutionPlan) -> list[str]:
+    return [launch.call.descriptor.kind for launch in plan.launches if launch.call is not None]
+
+
+def test_prices_choose_it_operator_by_operator(built, schedule, library):
+    relu = operator(built, "nn.relu")
+    assert schedule.libraries == (LibraryOperators("fake", (relu,)),)
+    assert InterOpSchedule.from_json(schedule.to_json()) == schedule
+    assert any(prepared.native.runs for prepared in library.seen.prepared)
+    assert library.seen.open == 0
+
+
+def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, monkeypatch):
+    second = SecondLibrary(library.source, Seen())
+    monkeypatch.setattr(known, "LIBRARIES", (library, second))
+    built = replace(plain, libraries=(library, second))
+    relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
+    with PricedByHand(built, lanes=1) as runner:
+        prices = KernelPrices(runner, options=MEASURE)
+        prices.price_operators()
+        chosen = prices.annotate(greedy_schedule(prices.graph))
+        both = [Stage(((relu,), (absolute,)))]
+        assert prices.price(prices.graph, both) == [400]
+        prices.keep_whole(range(len(prices.graph)))  # what is chosen stays
+        assert prices.price(prices.graph, both) == [400]
+    assert chosen.by_library("fake") == (relu,)
+    assert chosen.by_library("second") == (absolute,)
+    model = lower_schedule(built, chosen, lanes=1)
+    who = {a.call.descriptor.kind: a.call.library.title for a in model.plan.launches if a.call}
+    assert who == {"nn.relu": "Fake", "abs": "Second"}
+    with model.executor() as module:
+        assert run(module) == expected(plain)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_what_it_computes_is_equal_and_travels_along(
+    built, plain, schedule, library, lanes, tmp_path
+):
+    model = lower_schedule(built, schedule, lanes=lanes)
+    assert by(model.plan) == ["nn.relu"]
+    assert model.plan.as_text().count("by Fake") == 1
+    assert ExecutionPlan.from_json(model.plan.to_json()) == model.plan
+    library.seen.prepared.clear()
+    with model.executor(lanes=1) as module:
+        assert run(module) == expected(plain)
+        assert "relu" in " ".join(event.operator for event in module.trace())
+    assert [prepared.native.runs > 0 for prepared in library.seen.prepared] == [True]
+    assert library.seen.open == 0
+
+    model.export_library(tmp_path / "model.so")
+    library.seen.prepared.clear()
+    with tvm_ios.load(tmp_path / "model.so", lanes=1) as module:
+        assert library.seen.brought[-1]
+        assert run(module) == expected(plain)
+    assert library.seen.prepared[0].native.runs == 1
+    partitioned = lower_partitioned(model.module, None, "llvm", lanes=1, libraries=[library])
+    assert by(partitioned.plan) == ["nn.relu"]
+
+
+def test_without_a_choice_it_computes_all_that_it_can(built, plain, library):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=1)
+    assert sorted(by(model.plan)) == sorted(KINDS)
+    with model.executor() as module:
+        # On the device one of them turned out to be none of its calls.
+        assert sorted(by(module.plan)) == ["abs", "nn.relu"]
+        assert run(module) == expected(plain)
+    nothing = replace(greedy_schedule(built.graph), libraries=())
+    assert by(lower_schedule(built, nothing, lanes=1).plan) == []
+
+
+def test_a_call_that_fails_says_why(built, plain, library):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=1)
+    with model.executor() as module:
+        library.seen.prepared[0].native.fails = 1
+        with pytest.raises(ExecutionError, match=r"operator '\w+' \(by Fake\): status 7 of Fake"):
+            module.run(data=DATA)
+        library.seen.prepared[0].native.fails = 0
+        assert run(module) == expected(plain)
+
+
+def test_a_call_that_fails_while_it_is_priced_says_why(built, library):
+    with RelayStageRunner(built, lanes=1) as runner:
+        prices = KernelPrices(runner, options=MEASURE)
+        for prepared in library.seen.prepared:
+            prepared.native.fails = 1
+        with pytest.raises(CostError, match=r"operator '\w+' .*priced: status 7 of Fake 1.2"):
+            prices.price_operators()
+        for prepared in library.seen.prepared:
+            prepared.native.failed = 0
+
+
+def test_a_plan_with_tensors_of_another_shape_is_refused(built):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=1)
+    launches = [
+        launch
+        if launch.call is None
+        else replace(
+            launch,
+            call=replace(launch.call, descriptor=replace(launch.call.descriptor, shape=(3,))),
+        )
+        for launch in model.plan.launches
+    ]
+    broken = replace(model, plan=replace(model.plan, launches=tuple(launches)))
+    with pytest.raises(PlanError, match=r"rule 6: .* call of Fake, \S+ of \(3,\)"):
+        broken.export_library("nowhere.so")
+
+
+def test_who_is_unknown_or_for_another_target_is_refused(built, schedule):
+    stranger = replace(schedule, libraries=(LibraryOperators("stranger", (0,)),))
+    with pytest.raises(ScheduleError, match="has stranger compute 1 operators.* does not know"):
+        lower_schedule(built, stranger, lanes=1)
+
+
+def test_a_plan_for_another_kind_of_device_is_refused(plain, library, monkeypatch):
+    built = replace(plain, libraries=(library,))
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=1)
+    monkeypatch.setattr(FakeLibrary, "target_kind", "cuda")
+    with pytest.raises(ExecutionError, match="Fake compute operators, which is for cuda targets"):
+        model.executor()
+    monkeypatch.setattr(known, "LIBRARIES", ())
+    with pytest.raises(ExecutionError, match="Fake .*which this tvm-ios does not know"):
+        model.executor()

@@ -1,0 +1,106 @@
+"""Describes what an operator runs in words that no dialect owns, for libraries to recognise.
+
+Goes after ``extract``; what comes out is a :class:`~tvm_ios.core.fused_function.FusedFunction`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.fused_function import (
+    AttributeValue,
+    FusedFunction,
+    PrimitiveCall,
+    TensorType,
+)
+
+__all__ = ["describe_function"]
+
+
+def describe_function(function: relay.Function) -> FusedFunction | None:
+    """A fused, typed function described.
+
+    A constant inside it is a call of ``constant`` without operands; the fields of a tuple are
+    operands of whoever reads the tuple. None where the function has a dynamic shape, several
+    results, or anything but primitive operators in it.
+    """
+    try:
+        types = [_tensor_type(parameter.checked_type) for parameter in function.params]
+        values = {parameter: number for number, parameter in enumerate(function.params)}
+        calls: list[PrimitiveCall] = []
+        _describe(function.body, values, calls)
+    except _UndescribedError:
+        return None
+    if not calls or values.get(function.body) != len(types) + len(calls) - 1:
+        return None
+    return FusedFunction(parameters=tuple(types), calls=tuple(calls))
+
+
+class _UndescribedError(Exception):
+    """A function has something in it that no library computes."""
+
+
+def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[PrimitiveCall]) -> None:
+    found: list[relay.Expr] = []
+    relay.analysis.post_order_visit(body, found.append)
+    for expression in found:
+        if isinstance(expression, relay.Var | relay.Tuple | tvm.ir.Op) or expression in values:
+            continue
+        operands: tuple[int, ...] = ()
+        attributes: tuple[tuple[str, AttributeValue], ...] = ()
+        if isinstance(expression, relay.Constant):
+            operator = "constant"
+        elif isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
+            operator = str(expression.op.name)
+            operands = tuple(
+                values[operand] for argument in expression.args for operand in _flat(argument)
+            )
+            attributes = _attributes(expression)
+        else:
+            raise _UndescribedError
+        values[expression] = len(values)
+        calls.append(
+            PrimitiveCall(
+                operator=operator,
+                operands=operands,
+                result=_tensor_type(expression.checked_type),
+                attributes=attributes,
+            )
+        )
+
+
+def _flat(argument: relay.Expr) -> list[relay.Expr]:
+    fields = argument.fields if isinstance(argument, relay.Tuple) else [argument]
+    if any(isinstance(field, relay.Tuple) for field in fields):
+        raise _UndescribedError
+    return list(fields)
+
+
+def _tensor_type(type_: tvm.ir.Type) -> TensorType:
+    if not isinstance(type_, tvm.ir.TensorType) or any(
+        not isinstance(extent, tvm.tir.IntImm) for extent in type_.shape
+    ):
+        raise _UndescribedError
+    return TensorType(tuple(int(extent) for extent in type_.shape), str(type_.dtype))
+
+
+def _attributes(call: relay.Call) -> tuple[tuple[str, AttributeValue], ...]:
+    if call.attrs is None:
+        return ()
+    names = list(call.attrs.keys())
+    return tuple((str(name), _value(call.attrs[name])) for name in names)
+
+
+def _value(value: Any) -> AttributeValue:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, tvm.tir.IntImm):
+        return bool(value.value) if value.dtype == "bool" else int(value.value)
+    if isinstance(value, tvm.tir.FloatImm):
+        return float(value.value)
+    if isinstance(value, tvm.ir.Array | list | tuple):
+        return tuple(map(_value, value))
+    return str(value)

@@ -1,0 +1,73 @@
+"""Finds the calls of libraries that compute fused functions, and places them.
+
+Goes after ``extract``, before lowering. Which functions a library computes is its own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tvm import relay
+
+from tvm_ios.plan.placement import Placement
+from tvm_ios.relay.fused_function import describe_function
+from tvm_ios.runtime.libraries.protocol import LibraryCall, OperatorLibrary
+
+__all__ = ["library_calls", "with_library_calls"]
+
+
+def library_calls(
+    calls: Sequence[relay.Call], library: OperatorLibrary
+) -> tuple[LibraryCall | None, ...]:
+    """For each kernel call, the call of a library that computes the same; None where there is none.
+
+    Parameters
+    ----------
+    calls
+        Of an extraction, in its order.
+    library
+        Who is asked, with the options it may be used with.
+    """
+    return tuple(
+        _library_call(call.op, library) if isinstance(call.op, relay.Function) else None
+        for call in calls
+    )
+
+
+def with_library_calls(
+    placements: Sequence[Placement],
+    calls: Sequence[relay.Call],
+    names: Sequence[str],
+    libraries: Sequence[OperatorLibrary],
+    chosen: Mapping[str, Collection[str]] | None = None,
+) -> tuple[Placement, ...]:
+    """The placements of operators, with the calls of those that libraries are to compute.
+
+    Parameters
+    ----------
+    placements, calls, names
+        Of all operators of a build, in node order.
+    libraries
+        Who may compute operators.
+    chosen
+        For each library, by its name in files, names of the operators it is to compute, if it can.
+        Where omitted, the first library that can computes an operator. A merged convolution is
+        chosen where all its members are.
+    """
+    placed = list(placements)
+    for library in libraries:
+        wanted = None if chosen is None else set(chosen.get(library.name.key, ()))
+        for index, call in enumerate(library_calls(calls, library)):
+            members = set(names[index].split("+"))
+            if call is None or placed[index].call is not None:
+                continue
+            if wanted is None or members <= wanted:
+                placed[index] = replace(placed[index], call=call)
+    return tuple(placed)
+
+
+def _library_call(function: relay.Function, library: OperatorLibrary) -> LibraryCall | None:
+    described = describe_function(function)
+    descriptor = None if described is None else library.match(described)
+    return None if descriptor is None else LibraryCall(library.name, descriptor)

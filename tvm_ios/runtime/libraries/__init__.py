@@ -1,0 +1,1 @@
+"""Libraries that compute operators in place of TVM's kernels: one protocol, a folder for each."""

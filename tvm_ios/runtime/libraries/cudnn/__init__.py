@@ -1,0 +1,1 @@
+"""cuDNN: convolutions, with bias and ReLU, on a GPU of NVIDIA."""

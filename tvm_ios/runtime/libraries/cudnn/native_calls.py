@@ -1,0 +1,127 @@
+"""Binds the native side of cuDNN's calls (``native/cudnn_calls.c``) through ctypes. No TVM here."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from ctypes import Structure, c_int32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.libraries.cudnn.library import Cudnn
+from tvm_ios.runtime.native_runtime import address_of
+
+__all__ = [
+    "CUDNN_CALLS",
+    "CudnnPreparedCall",
+    "NativeCall",
+    "NativeFunctions",
+    "calls_digest",
+    "compile_calls_object",
+    "convolve_address",
+]
+
+CUDNN_CALLS = (
+    "cudnnConvolutionForward",
+    "cudnnConvolutionBiasActivationForward",
+    "cudnnAddTensor",
+)
+"""What an operator calls of cuDNN."""
+_SOURCE = Path(__file__).parent / "native" / "cudnn_calls.c"
+_HEADER = Path(__file__).parents[2] / "native" / "tvm_abi.h"
+_CONVOLVE = "tvm_ios_cudnn_convolve"
+
+
+class NativeFunctions(Structure):
+    """``CudnnFunctions``: what native code calls of cuDNN."""
+
+    _fields_ = [(name, c_void_p) for name in CUDNN_CALLS]
+
+
+class NativeCall(Structure):
+    """``CudnnCall``: a prepared call on one stream, and why it last failed."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("functions", "handle", "take", "give")),
+        *((name, c_void_p) for name in ("x", "w", "y", "bias")),
+        *((name, c_void_p) for name in ("convolution", "activation", "no_bias")),
+        ("workspace_bytes", c_uint64),
+        *((name, c_int32) for name in ("algorithm", "activates", "data", "weight")),
+        *((name, c_int32) for name in ("bias_argument", "status", "failed_call", "unused")),
+    ]
+    status: int
+    """What cuDNN returned; 0 unless the last call failed for it."""
+    failed_call: int
+    """What of cuDNN that was, a position in :data:`CUDNN_CALLS`."""
+
+
+class CudnnPreparedCall:
+    """One convolution on one stream, ready to be made from C.
+
+    Parameters
+    ----------
+    native
+        What is to be called; kept alive.
+    function
+        Address of the function that calls it.
+    library
+        cuDNN.
+    """
+
+    def __init__(self, native: NativeCall, function: int, library: Cudnn) -> None:
+        self.function = function
+        self._native = native
+        self._library = library
+
+    @property
+    def resource(self) -> int:
+        """Address of the native call."""
+        return ctypes.addressof(self._native)
+
+    def failure(self, where: str) -> ExecutionError | None:
+        """The error of the call of cuDNN that failed, once; None if it was none of cuDNN."""
+        status, self._native.status = self._native.status, 0
+        if not status:
+            return None
+        return self._library.failed(CUDNN_CALLS[self._native.failed_call], status, where)
+
+
+def convolve_address(code: ctypes.CDLL | None) -> int:
+    """Address of the function that makes a call, in a model's own code where that brings it along.
+
+    Raises
+    ------
+    HostError
+        If it does not, and there is no working C compiler.
+    """
+    brings = code is not None and hasattr(code, _CONVOLVE)
+    return address_of(code if code is not None and brings else _shared(), _CONVOLVE)
+
+
+def compile_calls_object() -> Path:
+    """The native side as an object file to link into an exported model.
+
+    Raises
+    ------
+    HostError
+        If there is no working C compiler.
+    """
+    return compile_object(_SOURCE, _flags())
+
+
+@cache
+def calls_digest() -> str:
+    """Digest of the native source: prices taken with another are not comparable."""
+    return hashlib.sha256(_SOURCE.read_bytes() + _HEADER.read_bytes()).hexdigest()[:12]
+
+
+@cache
+def _shared() -> ctypes.CDLL:
+    return ctypes.CDLL(str(compile_shared(_SOURCE, _flags())))
+
+
+def _flags() -> tuple[str, ...]:
+    """The compile cache keys on one file, so the digest of all of them is made a flag."""
+    return (f"-DTVM_IOS_SOURCES=0x{calls_digest()}",)

@@ -1,0 +1,66 @@
+"""cuDNN as a library that computes operators: what the rest of the package knows of it. No TVM.
+
+Opening it on a GPU loads what needs TVM and the driver; lowering and reading plans does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall
+from tvm_ios.runtime.libraries.cudnn.matching import match_call
+from tvm_ios.runtime.libraries.protocol import FactStore, LibraryName
+
+if TYPE_CHECKING:
+    from tvm_ios.runtime.cuda_device import CudaDevice
+    from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
+
+__all__ = ["CudnnLibrary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudnnLibrary:
+    """cuDNN, with what it may do; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
+
+    Its methods are those of the protocol.
+    """
+
+    tf32: bool = False
+    """Whether it may round float32 to TF32."""
+    name: ClassVar[LibraryName] = LibraryName("cudnn", "cuDNN")
+    target_kind: ClassVar[str] = "cuda"
+
+    @property
+    def options_text(self) -> str:
+        """Whether TF32 is allowed."""
+        return f"{'with' if self.tf32 else 'without'} TF32"
+
+    def match(self, function: FusedFunction) -> CudnnCall | None:
+        """The call that computes a fused function; None where there is none."""
+        return match_call(function, tf32=self.tf32)
+
+    def read_call(self, data: StoredValue) -> CudnnCall:
+        """Read a call of a plan."""
+        return CudnnCall.from_data(data)
+
+    def native_object(self) -> Path:
+        """The function that makes the calls."""
+        from tvm_ios.runtime.libraries.cudnn.native_calls import compile_calls_object  # noqa: PLC0415
+
+        return compile_calls_object()
+
+    def require(self) -> None:
+        """Load libcudnn."""
+        from tvm_ios.runtime.libraries.cudnn.library import load_cudnn  # noqa: PLC0415
+
+        load_cudnn()
+
+    def open(self, device: CudaDevice, store: FactStore | None) -> CudnnDevice:
+        """Handles and algorithms of a GPU."""
+        from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice  # noqa: PLC0415
+
+        return CudnnDevice(device, store=store)

@@ -1,0 +1,59 @@
+"""The libraries there are: the one place that names them. No TVM here.
+
+To add one, write its folder beside :mod:`tvm_ios.runtime.libraries.cudnn` and list it here.
+"""
+
+from __future__ import annotations
+
+from tvm_ios.core.stored_value import StoredValue, UnreadableValueError
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.protocol import LibraryCall, OperatorLibrary
+
+__all__ = ["LIBRARIES", "call_from_data", "call_to_data", "cudnn_library", "find_library"]
+
+LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(),)
+"""Every library, with its default options: enough to read its calls and to run them."""
+
+_ONLY_LIBRARY_ONCE = "cudnn"
+"""Whose calls older files hold, which do not name the library."""
+
+
+def find_library(key: str) -> OperatorLibrary | None:
+    """The library of this name in files; None if there is none."""
+    return next((library for library in LIBRARIES if library.name.key == key), None)
+
+
+def cudnn_library(*, tf32: bool) -> OperatorLibrary:
+    """The library that users ask for by ``cudnn=True``.
+
+    Parameters
+    ----------
+    tf32
+        Whether it may round float32 to TF32.
+    """
+    return CudnnLibrary(tf32=tf32)
+
+
+def call_to_data(call: LibraryCall) -> dict[str, object]:
+    """The call for JSON; :func:`call_from_data` reads it back."""
+    return {"library": call.library.key, "call": call.descriptor.to_data()}
+
+
+def call_from_data(data: StoredValue) -> LibraryCall:
+    """Read what :func:`call_to_data` gave.
+
+    Raises
+    ------
+    UnreadableValueError
+        If the library is unknown, or a field is missing or of another kind.
+    """
+    named = data.optional_field("library")
+    key = _ONLY_LIBRARY_ONCE if named is None else named.text()
+    library = find_library(key)
+    if library is None:
+        keys = ", ".join(repr(known.name.key) for known in LIBRARIES)
+        raise UnreadableValueError(
+            f"{data.where}.library is {named}; this tvm-ios knows the libraries {keys}"
+        )
+    call = data if named is None else data.field("call")
+    return LibraryCall(library.name, library.read_call(call))

@@ -1,0 +1,252 @@
+"""What a library that computes operators offers, and what a launch says of a call of it. No TVM.
+
+An :class:`OperatorLibrary` is known without being there: it says which fused functions it computes
+and reads and writes its calls, so a schedule is lowered on a machine that does not have it. Opened
+on a device it is an :class:`OpenLibrary`, which finds out how each call is fastest, and prepares
+calls for a lane or a stream. Executors, plans and prices know these protocols and no library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from tvm_ios.core.fused_function import FusedFunction, TensorType
+from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.errors import ExecutionError
+
+__all__ = [
+    "CallDescriptor",
+    "FactStore",
+    "LibraryCall",
+    "LibraryLane",
+    "LibraryName",
+    "OpenLibrary",
+    "OperatorLibrary",
+    "PreparedCall",
+    "PreparedCalls",
+]
+
+Call = TypeVar("Call", bound="CallDescriptor")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryName:
+    """The name of a library."""
+
+    key: str
+    """In files, such as ``cudnn``."""
+    title: str
+    """For people, such as ``cuDNN``."""
+
+
+class CallDescriptor(Protocol):
+    """What a library has to know of one call: a frozen value of its own, equal for equal calls."""
+
+    def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
+        """Whether these tensors are what the call reads and writes, in the order of a launch."""
+        ...
+
+    def to_data(self) -> dict[str, Any]:
+        """The call for JSON; ``read_call`` of its library reads it back."""
+        ...
+
+    def as_text(self) -> str:
+        """What it computes in a line, for messages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """That a library computes a launch, and how."""
+
+    library: LibraryName
+    descriptor: CallDescriptor
+
+
+class PreparedCall(Protocol):
+    """One call, ready to be made from C again and again, with the signature of TVM's kernels."""
+
+    @property
+    def function(self) -> int:
+        """Address of the function."""
+        ...
+
+    @property
+    def resource(self) -> int:
+        """Handed to the function as its resource handle."""
+        ...
+
+    def failure(self, where: str) -> ExecutionError | None:
+        """Why the call that just failed did, None if it was not for the library.
+
+        Parameters
+        ----------
+        where
+            The operator, for the message.
+        """
+        ...
+
+
+class PreparedCalls(Protocol):
+    """A library on one lane or stream."""
+
+    def prepare(self, call: Any, operator: str) -> PreparedCall:
+        """Make a call ready, valid until this is closed.
+
+        Parameters
+        ----------
+        call
+            A descriptor of the library, one that ``complete`` gave.
+        operator
+            The operator's name, for messages.
+
+        Raises
+        ------
+        ExecutionError
+            If the library refuses the call.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what was taken for the lane."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryLane:
+    """Where calls run, and what they may use there."""
+
+    take_workspace: int
+    """Address of a function with the signature of ``TVMBackendAllocWorkspace``, for this lane."""
+    give_workspace: int
+    """Address of one with that of ``TVMBackendFreeWorkspace``."""
+    stream: int = 0
+    """Handle of the stream; 0 on a CPU, where any lane may make any call."""
+    code: ctypes.CDLL | None = None
+    """The loaded kernels of the model, which may bring native code of the library along."""
+
+
+class OpenLibrary(Protocol[Call]):
+    """A library on one device."""
+
+    def complete(self, calls: Iterable[Call]) -> Mapping[Call, Call | None]:
+        """Each call with all that is found out on the device; None for one it does not make there.
+
+        Raises
+        ------
+        ExecutionError
+            If a search fails.
+        """
+        ...
+
+    def price_name(self, call: Call) -> str:
+        """What a complete call's price is kept under, besides what it computes.
+
+        It tells apart all that changes its speed: version of the library, algorithm, arithmetic.
+        """
+        ...
+
+    def on_lane(self, lane: LibraryLane) -> PreparedCalls:
+        """The library on one lane, to be closed before the lane and before this.
+
+        Raises
+        ------
+        ExecutionError
+            If the library refuses.
+        """
+        ...
+
+    def as_text(self) -> str:
+        """Name and version, for people."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; twice is fine."""
+        ...
+
+
+class FactStore(Protocol):
+    """Keeps what is found once, such as the profile database."""
+
+    def get_facts(self, subject: str, names: Iterable[str]) -> Mapping[str, str]:
+        """What is known of a subject, by name."""
+        ...
+
+    def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
+        """Keep what was found of a subject."""
+        ...
+
+
+class OperatorLibrary(Protocol):
+    """A library with the options it is to be used with: a frozen value."""
+
+    @property
+    def name(self) -> LibraryName:
+        """Its name, of which there is one library."""
+        ...
+
+    @property
+    def target_kind(self) -> str:
+        """The kind of TVM target it computes for: ``llvm`` or ``cuda``."""
+        ...
+
+    @property
+    def options_text(self) -> str:
+        """Its options after its name, such as ``without TF32``; may be empty."""
+        ...
+
+    def match(self, function: FusedFunction) -> CallDescriptor | None:
+        """The call that computes a fused function; None where there is none."""
+        ...
+
+    def read_call(self, data: StoredValue) -> CallDescriptor:
+        """Read what ``to_data`` of a call gave.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a field is missing or of another kind.
+        """
+        ...
+
+    def native_object(self) -> Path | None:
+        """An object file that exported models bring along; None where none is needed.
+
+        Raises
+        ------
+        HostError
+            If there is no working C compiler.
+        """
+        ...
+
+    def require(self) -> None:
+        """Find the library in this process.
+
+        Raises
+        ------
+        HostError
+            If it is missing or does not fit; the message says what to install.
+        """
+        ...
+
+    def open(self, device: Any, store: FactStore | None) -> OpenLibrary[Any]:
+        """The library on a device.
+
+        Parameters
+        ----------
+        device
+            Of the target's kind: a :class:`~tvm_ios.runtime.cuda_device.CudaDevice` for ``cuda``,
+            and :data:`~tvm_ios.runtime.libraries.opened.THIS_PROCESSOR` for ``llvm``.
+        store
+            Where it may keep what it finds out.
+
+        Raises
+        ------
+        HostError
+            If it is missing or does not fit.
+        """
+        ...
