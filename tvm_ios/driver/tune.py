@@ -14,11 +14,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.build_choice import build_padded_or_not
-from tvm_ios.compiled import (
-    BuiltModel,
-    CompiledModel,
-    lower_schedule,
-)
+from tvm_ios.compiled import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import LEAST_ROUNDS
 from tvm_ios.cost.database import ProfileDatabase
@@ -33,20 +29,10 @@ from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, MeasuringSession, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
-from tvm_ios.scheduling import (
-    FoundSchedules,
-    choose,
-    find_schedules,
-    race,
-    race_s,
-)
+from tvm_ios.scheduling import FoundSchedules, choose, find_schedules, race, race_s
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.targets import (
-    gpu_of,
-    require_cudnn,
-    require_lanes,
-)
+from tvm_ios.targets import gpu_of, require_cudnn, require_lanes
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.record_lookup import records_around
