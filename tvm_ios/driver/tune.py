@@ -166,8 +166,8 @@ def tune(
     )
     tuned = None
     with ExitStack() as stack:
-        session = stack.enter_context(session_on(device))
         if request is None:
+            session = stack.enter_context(session_on(device))
             main = step.schedule(replace(chosen.built, offload=offload), session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
@@ -182,6 +182,8 @@ def tune(
                 budget=budget,
                 device=device,
             ) as tuned:
+                # Not before: tuners wait for a device that is held.
+                session = stack.enter_context(session_on(device))
                 main = step.schedule(replace(tuned.built, offload=offload), session)
         models = dict(main.models)
         if tuned is not None and tuned.layout is not None:
