@@ -199,7 +199,7 @@ def tune(
     if tuned is None:
         records = records_around(main.built.kernels.staged)
     else:
-        records = tuned.records.not_used() if kept in UNTUNED else tuned.records
+        records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
     model = replace(models[kept], records=records)
     report = TuneReport.of(
         kept=kept,
