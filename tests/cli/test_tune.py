@@ -169,7 +169,8 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     log, output = tmp_path / "net.log", tmp_path / "net.so"
     words = [model, "--params", tmp_path / "net.params", "--target", TARGET, "--output", output]
     words += ["--lanes", 1]  # two would wait for each other beside other tests
-    words += ["--database", tmp_path / "p.sqlite"]
+    # Enough for all candidates on a busy machine: what is cut would be measured by the next call.
+    words += ["--database", tmp_path / "p.sqlite", "--time-budget", 60]
     words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
     words += ["--min-repeat-ms", 0]
     assert tune(*words) == 0
@@ -187,7 +188,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     assert "autotvm: 0 candidates" in capsys.readouterr().out
     assert log.read_text() == records
     # The records alone, without tuning.
-    assert tune(*words[:11], "--records", log) == 0
+    assert tune(*words[:13], "--records", log) == 0
     assert "tuned kernels" in capsys.readouterr().out
 
 

@@ -113,6 +113,27 @@ def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        (Contestant.GREEDY, RecordFormat.AUTOTVM),
+        (Contestant.UNTUNED_GREEDY, MissingReason.NOT_FASTER),
+    ],
+)
+def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
+    fork, log, tmp_path, monkeypatch, kept, found
+):
+    monkeypatch.setattr(
+        "tvm_ios.tuning.session.choose_build",
+        lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
+    )
+    monkeypatch.setattr("tvm_ios.driver.tune.choose", lambda *_: (kept, "asked for"))
+    report = tune(fork, tmp_path, tuning_records=[log]).report()
+    assert report.kept is kept
+    assert [kernel.found for kernel in report.records.kernels] == [found, found]
+
+
+@pytest.mark.slow
 def test_records_alone_are_used_without_tuning(fork, log, tmp_path, reference_build):
     before = log.read_bytes()
     model = tune(fork, tmp_path, tuning_records=[log])

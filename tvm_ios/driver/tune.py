@@ -14,11 +14,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.build_choice import build_padded_or_not
-from tvm_ios.compiled import (
-    BuiltModel,
-    CompiledModel,
-    lower_schedule,
-)
+from tvm_ios.compiled import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import LEAST_ROUNDS
 from tvm_ios.cost.database import ProfileDatabase
@@ -32,20 +28,10 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
 from tvm_ios.runtime.measuring import MeasuringDevice, MeasuringSession, session_on
 from tvm_ios.runtime.remote_device import RemoteDevice
-from tvm_ios.scheduling import (
-    FoundSchedules,
-    choose,
-    find_schedules,
-    race,
-    race_s,
-)
+from tvm_ios.scheduling import FoundSchedules, choose, find_schedules, race, race_s
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.targets import (
-    gpu_of,
-    require_cudnn,
-    require_lanes,
-)
+from tvm_ios.targets import gpu_of, require_cudnn, require_lanes
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.record_lookup import records_around
@@ -180,8 +166,8 @@ def tune(
     )
     tuned = None
     with ExitStack() as stack:
-        session = stack.enter_context(session_on(device))
         if request is None:
+            session = stack.enter_context(session_on(device))
             main = step.schedule(replace(chosen.built, libraries=libraries), session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
@@ -197,6 +183,8 @@ def tune(
                 database=opened,
                 device=device,
             ) as tuned:
+                # Not before: tuners wait for a device that is held.
+                session = stack.enter_context(session_on(device))
                 main = step.schedule(replace(tuned.built, libraries=libraries), session)
         models = dict(main.models)
         if tuned is not None and tuned.layout is not None:
