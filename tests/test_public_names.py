@@ -12,7 +12,18 @@ import pytest
 import tvm_ios
 
 ROOT = Path(__file__).resolve().parent.parent / "tvm_ios"
-PACKAGES = ("core", "cost", "host", "models", "passes", "relay", "report", "runtime", "search")
+PACKAGES = (
+    "core",
+    "cost",
+    "devices",
+    "host",
+    "models",
+    "passes",
+    "relay",
+    "report",
+    "runtime",
+    "search",
+)
 FILES = sorted(
     path for path in ROOT.rglob("*.py") if path.name not in ("__main__.py", "__init__.py")
 )

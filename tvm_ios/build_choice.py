@@ -16,9 +16,9 @@ from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Verdict
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
-from tvm_ios.runtime.measuring import MeasuringDevice, idle_lanes_help, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -48,9 +48,9 @@ def build_padded_or_not(
     *,
     name: str = "main",
     lanes: int,
+    device: MeasuringDevice,
     pad: bool = True,
     compare_options: CompareOptions | None = None,
-    device: MeasuringDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
 
@@ -64,12 +64,12 @@ def build_padded_or_not(
         Name of the operator graph.
     lanes
         Lanes the network is timed on.
+    device
+        Where the builds are timed.
     pad
         False leaves channels as they are.
     compare_options
-        How the builds are timed.
-    device
-        Where they are timed; this machine where omitted.
+        How they are timed.
 
     Raises
     ------
@@ -125,8 +125,8 @@ def choose_build(
     builds: Mapping[str, BuiltModel],
     *,
     lanes: int,
+    device: MeasuringDevice,
     options: CompareOptions | None = None,
-    device: MeasuringDevice | None = None,
 ) -> tuple[str, list[str]]:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
@@ -139,10 +139,10 @@ def choose_build(
         By name, all of one network.
     lanes
         Most lanes they are timed on.
+    device
+        Where they are timed.
     options
         How they are timed.
-    device
-        Where they are timed; this machine where omitted.
 
     Returns
     -------
@@ -153,14 +153,14 @@ def choose_build(
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"
-        for count in ({lanes: None, 1: None} if idle_lanes_help(device) else (1,))
+        for count in ({lanes: None, 1: None} if device.traits.idle_lanes_help else (1,))
         for name in builds
     }
     models = {
         text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
         for (name, count), text in runs.items()
     }
-    with session_on(device) as session:
+    with device.open() as session:
         comparison = race(models, options=options, session=session)
     fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}

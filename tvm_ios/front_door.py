@@ -27,6 +27,9 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.targets import lanes_for_target, local_device, require_cudnn
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
 from tvm_ios.pricing import KernelPrices, open_database
@@ -37,9 +40,6 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.runtime.cudnn_library import load_cudnn
 from tvm_ios.runtime.device import is_gpu_target
-from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
-from tvm_ios.runtime.measuring import MeasuringDevice, session_on
-from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.scheduling import (
     baseline_schedules,
     choose,
@@ -52,12 +52,6 @@ from tvm_ios.scheduling import (
 )
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.stage_kernels import RelayStageRunner
-from tvm_ios.targets import (
-    gpu_of,
-    require_cudnn,
-    require_lanes,
-    require_streams,
-)
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.record_lookup import records_around
@@ -223,18 +217,18 @@ def tune(
         mixed_precision_acc_type=mixed_precision_acc_type,
     )
     device = _measuring_device(target, tuning_options, rpc_tracker, rpc_key)
-    if tuning is not None and mixed_precision and isinstance(device, GpuDevice):
+    if tuning is not None and mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
     if offload is not None:
         load_cudnn()  # a missing library is told before the work, not after
-    chosen_lanes = require_lanes(lanes, device)
+    chosen_lanes = device.require_lanes(lanes)
     opened = open_database(database)
     clock = PhaseClock(progress)
     if target is None:
-        target = device.target if isinstance(device, RemoteDevice) else host_target()
+        target = device.target
     mod, params = converted_model(mod, params, target, conversion)
     chosen = build_padded_or_not(
         mod,
@@ -242,7 +236,7 @@ def tune(
         target,
         clock,
         lanes=chosen_lanes,
-        pad=pad_channels and not isinstance(device, GpuDevice) and not conversion.changes,
+        pad=pad_channels and device.traits.pads_channels and not conversion.changes,
         compare_options=compare_options,
         device=device,
     )
@@ -264,7 +258,7 @@ def tune(
             )
             built = tuned.built
         built = replace(built, offload=offload)
-        session = stack.enter_context(session_on(device))
+        session = stack.enter_context(device.open())
         with (
             RelayStageRunner(built, lanes=chosen_lanes, session=session, database=opened) as runner,
             clock.phase("search"),
@@ -277,7 +271,7 @@ def tune(
             schedules[Contestant.IOS] = prices.annotate(found.schedule)
         with clock.phase("compare"):
             models = _distinct(built, schedules, lanes=chosen_lanes)
-            if offload is not None and isinstance(session, GpuSession):
+            if offload is not None:
                 cudnn_there = session.cudnn(opened)
                 models = {
                     who: replace(model, plan=cudnn_there.complete(model.plan))
@@ -302,7 +296,7 @@ def tune(
         notes=(
             *built.prepared.notes,
             *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),
-            *(() if device is None else (f"priced and raced on {device.as_text()}",)),
+            *device.notes,
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
             *found.notes,
@@ -315,16 +309,17 @@ def tune(
 
 def _measuring_device(
     target: Any, options: TuningOptions | None, rpc_tracker: str | None, rpc_key: str | None
-) -> MeasuringDevice | None:
-    """Where prices are taken; None for this machine's CPU."""
-    gpu = None if target is None else gpu_of(resolve_target(target))
+) -> MeasuringDevice:
+    """Where prices are taken."""
+    resolved = None if target is None else resolve_target(target)
+    here = LocalCpu() if resolved is None else local_device(resolved)
     tracker = rpc_tracker or (options or TuningOptions()).rpc_tracker
-    if gpu is not None and tracker is not None:
+    if tracker is not None and resolved is not None and is_gpu_target(resolved):
         raise OptionError(
             f"target is {target!r} and rpc_tracker {tracker!r}, but GPUs are measured on the "
             "machine they are in; run tune there, without rpc_tracker"
         )
-    return gpu or requested_device(options, rpc_tracker, rpc_key)
+    return requested_device(options, rpc_tracker, rpc_key, here=here)
 
 
 def compile_schedule(
@@ -374,8 +369,7 @@ def compile_schedule(
     """
     resolved = None if target is None else resolve_target(target)
     offload = require_cudnn(cudnn, tf32, resolved)
-    on_gpu = resolved is not None and is_gpu_target(resolved)
-    chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
+    chosen_lanes = lanes_for_target(lanes, resolved)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
     if not isinstance(schedule, InterOpSchedule | None):

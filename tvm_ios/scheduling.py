@@ -19,14 +19,10 @@ from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.errors import OptionError
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
-from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.graph_module import MultiStreamGraphModule
-from tvm_ios.runtime.measuring import MeasuringSession
-from tvm_ios.runtime.remote_device import RemoteSession
-from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -44,8 +40,6 @@ __all__ = [
     "search_schedule",
     "settle_splits",
 ]
-
-_Executor = MultiStreamGraphModule | CudaGraphModule | RemoteExecutor
 
 BOUND_MARGIN_PERCENT = 3
 """Measured prices scatter by about this much, so the search trusts its bounds that much less."""
@@ -188,7 +182,7 @@ def race(
     others: Mapping[str, TimedRuns] | None = None,
     *,
     options: CompareOptions | None = None,
-    session: MeasuringSession | None = None,
+    session: MeasuringSession,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
 
@@ -201,12 +195,12 @@ def race(
     options
         How they are timed.
     session
-        The device the models run on; this machine where omitted.
+        On the device the models run on.
     """
     with ExitStack() as stack:
-        executors: dict[str, _Executor] = {}
+        executors: dict[str, TimedExecutor] = {}
         for name, model in models.items():
-            executors[name] = _executor(model, session)
+            executors[name] = session.executor(model)
             stack.callback(executors[name].close)
         first = next(iter(models.values()))
         inputs = sample_inputs(first.plan, first.kernels.staged.params)
@@ -216,13 +210,6 @@ def race(
         timed = {name: executor.time_ns for name, executor in executors.items()}
         ping_pong_ns = next(iter(executors.values())).ping_pong_ns
         return compare({**(others or {}), **timed}, options=options, ping_pong_ns=ping_pong_ns)
-
-
-def _executor(model: CompiledModel, session: MeasuringSession | None) -> _Executor:
-    if not isinstance(session, RemoteSession):
-        return model.executor()
-    staged = model.kernels.staged
-    return session.executor(staged.factory, model.plan, staged.params)
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:

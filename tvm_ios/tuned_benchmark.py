@@ -28,6 +28,7 @@ from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_sched
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
 from tvm_ios.models import by_name
 from tvm_ios.pricing import KernelPrices, open_database
@@ -110,9 +111,10 @@ def evaluate_tuned(
     ModelError, OptionError, DatabaseError, TuningError, RecordError
         As :func:`tvm_ios.tune`.
     """
+    device = LocalCpu()
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
-        mod, params, None, clock, name=name, lanes=lanes, compare_options=options
+        mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
     plain = untuned = chosen.built
     if chosen.padded or untuned.prepared.sunk:
@@ -138,6 +140,7 @@ def evaluate_tuned(
                 request,
                 clock,
                 lanes=lanes,
+                device=device,
                 compare_options=options,
             )
         )
@@ -164,7 +167,10 @@ def _schedules(
     clock: PhaseClock,
     time_budget: float | None,
 ) -> tuple[dict[Contestant, InterOpSchedule], tuple[str, ...]]:
-    with RelayStageRunner(built, lanes=lanes) as runner:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=lanes, session=session) as runner,
+    ):
         prices = KernelPrices(runner, database=open_database(database))
         with resumable(prices):
             settle_splits(prices)
@@ -192,7 +198,8 @@ def _compare(
         STOCK_ALL: partial(stock.time_ns, threads=lanes),
     }
     try:
-        return race(models, others, options=options)
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
     finally:
         stock.close()
 

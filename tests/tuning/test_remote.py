@@ -11,6 +11,8 @@ import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name
 from tvm_ios.tuning import remote
@@ -111,14 +113,15 @@ def test_a_device_is_described(loopback_tracker):
 
 def test_arguments_go_over_options(loopback_tracker):
     options = TuningOptions(rpc_tracker="nowhere.invalid:1", rpc_key="xavier")
-    device = requested_device(options, loopback_tracker.address, loopback_tracker.key)
-    assert device is not None
+    here = LocalCpu()
+    device = requested_device(options, loopback_tracker.address, loopback_tracker.key, here=here)
+    assert isinstance(device, RemoteDevice)
     assert device.address.key == loopback_tracker.key
-    assert requested_device(None, None, None) is None
-    assert requested_device(TuningOptions(), None, None) is None
+    assert requested_device(None, None, None, here=here) is here
+    assert requested_device(TuningOptions(), None, None, here=here) is here
 
 
 @pytest.mark.parametrize(("tracker", "key"), [("h:1", None), (None, "xavier"), ("h:1", "")])
 def test_a_tracker_and_a_key_belong_together(tracker, key):
     with pytest.raises(OptionError, match="give both"):
-        requested_device(None, tracker, key)
+        requested_device(None, tracker, key, here=LocalCpu())

@@ -15,11 +15,12 @@ from typing import Any
 import tvm
 from tvm.rpc import base
 
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
-from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.tuning.options import TuningOptions
 
 __all__ = ["find_device", "parse_tracker", "requested_device", "require_tracker"]
@@ -146,9 +147,22 @@ def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) ->
 
 
 def requested_device(
-    options: TuningOptions | None, tracker: str | None, key: str | None
-) -> RemoteDevice | None:
-    """The device that the arguments of ``tune`` ask for, if any; the last two go over the options.
+    options: TuningOptions | None,
+    tracker: str | None,
+    key: str | None,
+    *,
+    here: MeasuringDevice,
+) -> MeasuringDevice:
+    """The device that the arguments of ``tune`` ask for.
+
+    Parameters
+    ----------
+    options
+        What tuning was told.
+    tracker, key
+        Arguments of their own, which go over the options.
+    here
+        The device of this machine that is asked for with no tracker.
 
     Raises
     ------
@@ -160,7 +174,7 @@ def requested_device(
     options = options or TuningOptions()
     tracker, key = tracker or options.rpc_tracker, key or options.rpc_key
     if tracker is None and key is None:
-        return None
+        return here
     if not tracker or not key:
         raise OptionError(
             f"rpc_tracker is {tracker!r} and rpc_key {key!r}; give both, the tracker's HOST:PORT "

@@ -20,10 +20,10 @@ from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.c_compiler import cache_directory
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.merge import merge_stage_module
-from tvm_ios.runtime.measuring import MeasuringDevice
 from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
@@ -154,8 +154,8 @@ def tuned_kernels(
     clock: PhaseClock,
     *,
     lanes: int,
+    device: MeasuringDevice,
     compare_options: CompareOptions | None = None,
-    device: MeasuringDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
 
@@ -171,10 +171,10 @@ def tuned_kernels(
         Told of the phases ``tune`` and ``build tuned``.
     lanes
         Lanes the network is timed on.
+    device
+        Where it is timed.
     compare_options
         How it is timed.
-    device
-        Where it is timed; this machine where omitted.
 
     Raises
     ------
