@@ -119,7 +119,7 @@ def test_a_compiler_that_cannot_link_is_named(session, kernels, monkeypatch):
 
 
 def test_more_lanes_than_cores_are_refused(session):
-    with pytest.raises(OptionError, match="999 lanes were asked for, but the device with key"):
+    with pytest.raises(OptionError, match="lanes is 999, but the device with key"):
         session.stage_runner(999)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_ios.core.whole_number import as_whole
 from tvm_ios.devices.protocol import (
     BuiltKernels,
     MeasuringSession,
@@ -13,12 +12,12 @@ from tvm_ios.devices.protocol import (
     TimedExecutor,
 )
 from tvm_ios.devices.traits import CPU, DeviceTraits
-from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes, host_target, processor_name
+from tvm_ios.runtime.lane_pool import require_lanes
 from tvm_ios.runtime.native_runtime import runtime_digest
 from tvm_ios.runtime.stage_runner import LocalStageLanes, NativeStageRunner
 
-__all__ = ["LocalCpu", "LocalSession", "lanes_of_cores"]
+__all__ = ["LocalCpu", "LocalSession"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,8 @@ class LocalCpu:
         OptionError
             If it is below one or above the cores there are.
         """
-        return lanes_of_cores(lanes, default_lanes(), "this process may use")
+        cores = default_lanes()
+        return cores if lanes is None else require_lanes(lanes, cores, "this process may use")
 
     def as_text(self) -> str:
         """For messages."""
@@ -95,28 +95,3 @@ class LocalSession(MeasuringSession):
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def lanes_of_cores(lanes: int | None, cores: int, owner: str) -> int:
-    """The number of lanes of a CPU, all its cores where omitted.
-
-    Parameters
-    ----------
-    lanes
-        What was asked for.
-    cores
-        Most there can be.
-    owner
-        Whose they are, with a verb, such as ``"this process may use"``.
-
-    Raises
-    ------
-    OptionError
-        If it is below one or above the cores there are.
-    """
-    if lanes is None:
-        return cores
-    number = as_whole(lanes)
-    if number is None or not 1 <= number <= cores:
-        raise OptionError(f"lanes is {lanes!r}, but {owner} {cores} cores; give 1 to {cores}")
-    return number

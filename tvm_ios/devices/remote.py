@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tvm.contrib import cc
 
-from tvm_ios.devices.local import lanes_of_cores
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.lane_pool import require_lanes
 from tvm_ios.runtime.native_runtime import remote_digest
 from tvm_ios.runtime.plan import ExecutionPlan
 from tvm_ios.runtime.remote_address import DeviceAddress
@@ -73,7 +73,8 @@ class RemoteDevice:
         OptionError
             If it is below one or above the cores it has.
         """
-        return lanes_of_cores(lanes, self.cores, f"{self.address.as_text()} has")
+        owner = f"{self.address.as_text()} has"
+        return self.cores if lanes is None else require_lanes(lanes, self.cores, owner)
 
     def as_text(self) -> str:
         """For messages."""
@@ -159,17 +160,7 @@ class RemoteSession(MeasuringSession):
         OptionError
             If the device has fewer cores.
         """
-        return NativeStageRunner(self.stage_lanes(lanes))
-
-    def stage_lanes(self, lanes: int) -> RemoteStageLanes:
-        """Lanes to price stages on.
-
-        Raises
-        ------
-        OptionError
-            If the device has fewer cores.
-        """
-        return RemoteStageLanes(self, self._connection, lanes)
+        return NativeStageRunner(RemoteStageLanes(self, self._connection, lanes))
 
     def executor(self, model: RunnableModel) -> RemoteExecutor:
         """A whole model on the device, its kernels linked and uploaded when first asked for."""
