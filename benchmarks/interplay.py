@@ -23,6 +23,7 @@ def main() -> None:
     lanes = prepare_process(None)
     # TVM reads the number of threads when it is loaded.
     from tvm_ios.compiled import build_model, lower_schedule  # noqa: PLC0415
+    from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
     from tvm_ios.relay.channel_padding import pad_channels  # noqa: PLC0415
@@ -45,7 +46,8 @@ def main() -> None:
                 built = build_model(module, None, target, name=network)
             schedule = sequential_schedule(built.graph)
             models[f"threads {threads}, {name}"] = lower_schedule(built, schedule, lanes=lanes)
-    comparison = race(models)
+    with LocalCpu().open() as session:
+        comparison = race(models, session=session)
     best = {
         threads: min(
             (name for name in models if name.startswith(f"threads {threads},")),

@@ -16,6 +16,7 @@ from tvm_ios.compiled import build_model
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import CompareRound, Comparison
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ScheduleError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
@@ -80,7 +81,7 @@ def clocked(monkeypatch):
 def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
     clock = PhaseClock(None)
-    chosen = build_padded_or_not(*narrow, TARGET, clock, lanes=1)
+    chosen = build_padded_or_not(*narrow, TARGET, clock, lanes=1, device=LocalCpu())
     assert {"build", "build padded", "check padded"} <= set(clock.phase_s)
     assert chosen.notes[0].startswith(f"padded channels: {100 / padded_ns:.3f}")
     blocks = {
@@ -100,26 +101,27 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
 def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     clocked({"channels as they are": 100, "padded channels": padded_ns})
-    first = build_padded_or_not(*narrow, TARGET, PhaseClock(), lanes=1, database=database)
+    known = {"lanes": 1, "device": LocalCpu(), "database": database}
+    first = build_padded_or_not(*narrow, TARGET, PhaseClock(), **known)
     clock = PhaseClock()
-    again = build_padded_or_not(*narrow, TARGET, clock, lanes=1, database=database)
+    again = build_padded_or_not(*narrow, TARGET, clock, **known)
     assert set(clock.phase_s) == {"build"}
     assert again.padded == first.padded == (2 if padded_ns < 100 else 0)
     assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
     assert again.notes[0].startswith(f"{first.notes[0]} (raced on 2")
     for changed in ({"lanes": 2}, {"database": None}):
         clock = PhaseClock()
-        build_padded_or_not(*narrow, TARGET, clock, **{"lanes": 1, "database": database} | changed)
+        build_padded_or_not(*narrow, TARGET, clock, **known | changed)
         assert "check padded" in clock.phase_s
 
 
 def test_without_narrow_convolutions_nothing_is_timed(narrow):
     mod, params = narrow
     clock = PhaseClock(None)
-    chosen = build_padded_or_not(mod, params, TARGET, clock, lanes=1, pad=False)
+    chosen = build_padded_or_not(mod, params, TARGET, clock, lanes=1, device=LocalCpu(), pad=False)
     assert (chosen.mod, chosen.params, chosen.padded, chosen.notes) == (mod, params, 0, ())
     padded_mod, _ = pad_channels(mod, params, TARGET)
-    chosen = build_padded_or_not(padded_mod, None, TARGET, clock, lanes=1)
+    chosen = build_padded_or_not(padded_mod, None, TARGET, clock, lanes=1, device=LocalCpu())
     assert (chosen.mod, chosen.padded) == (padded_mod, 0)
     assert "check padded" not in clock.phase_s
 
@@ -129,14 +131,14 @@ def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(narrow
     builds = dict.fromkeys(("first", "second", "third"), built)
     for times_ns, kept in (((50, 40, 30), "third"), ((50, 40, 45), "second"), ((1, 1, 2), "first")):
         clocked(dict(zip(builds, times_ns, strict=True)))
-        choice = choose_build(builds, lanes=1)
+        choice = choose_build(builds, lanes=1, device=LocalCpu())
         assert choice.kept == kept
         assert [note.split(":")[0] for note in choice.notes] == ["second", "third"]
 
 
 def test_builds_are_really_timed(narrow):
     built = build_model(*narrow, TARGET)
-    choice = choose_build({"one": built, "other": built}, lanes=2, options=SOON)
+    choice = choose_build({"one": built, "other": built}, lanes=2, device=LocalCpu(), options=SOON)
     assert choice.kept in ("one", "other")
     assert "times as fast in sequential order as one" in choice.notes[0]
 

@@ -17,6 +17,7 @@ from tvm_ios.compiled import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.kernel_identity import with_slices, without_help
 from tvm_ios.merge_surroundings import MergeSurroundings
 from tvm_ios.models import squeezenet
@@ -205,7 +206,10 @@ def test_prices_add_up_to_what_is_launched(network, merged):
     schedule = merge_only(built, operators_of(built, network, merged))
     mode = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
     options = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.001, mode=mode)
-    with CountedRunner(built, lanes=1) as runner:
+    with (
+        LocalCpu().open() as session,
+        CountedRunner(built, lanes=1, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=options)
         costs = prices.price(prices.graph, schedule.stages)
         floors = prices.floors(prices.graph, schedule.stages, costs)

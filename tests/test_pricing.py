@@ -12,6 +12,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernel_identity import with_kernel_identity, without_help
@@ -37,7 +38,10 @@ def built(branching) -> BuiltModel:
 
 @pytest.fixture(scope="module")
 def runner(built: BuiltModel) -> Iterator[RelayStageRunner]:
-    with RelayStageRunner(built, lanes=LANES) as runner:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=LANES, session=session) as runner,
+    ):
         yield runner
 
 
@@ -147,7 +151,10 @@ def test_another_graph_is_refused(prices: KernelPrices) -> None:
 
 
 def test_a_closed_runner_prices_nothing(built: BuiltModel) -> None:
-    with RelayStageRunner(built, lanes=1) as runner:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=1, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=MEASURE)
     runner.close()
     with pytest.raises(CostError, match="closed"):
@@ -165,8 +172,9 @@ def test_a_prepared_module_is_priced_by_itself(built: BuiltModel, tmp_path: Path
 
 def test_the_context_tells_lanes_and_targets_apart(built: BuiltModel) -> None:
     target = built.prepared.target
-    assert profile_context(target, 1) == profile_context(target, 1)
-    assert profile_context(target, 1) != profile_context(target, 2)
+    here = LocalCpu()
+    assert profile_context(target, 1, here) == profile_context(target, 1, LocalCpu())
+    assert profile_context(target, 1, here) != profile_context(target, 2, here)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent / "tvm_ios"
 PACKAGES = (
     "core",
     "cost",
+    "devices",
     "driver",
     "host",
     "models",

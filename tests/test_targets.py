@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 import tvm
-
-from tvm_ios.errors import OptionError
-from tvm_ios.host import default_lanes
-from tvm_ios.runtime.cuda_device import DeviceFacts
-from tvm_ios.runtime.gpu_session import GpuDevice
-from tvm_ios.runtime.libraries.known import cudnn_library
 from tvm_ios.targets import (
     DEFAULT_STREAMS,
     MAX_STREAMS,
@@ -17,6 +11,12 @@ from tvm_ios.targets import (
     require_lanes,
     require_streams,
 )
+
+from tvm_ios.devices.gpu import GpuDevice
+from tvm_ios.errors import OptionError
+from tvm_ios.host import default_lanes
+from tvm_ios.runtime.cuda_device import DeviceFacts
+from tvm_ios.runtime.libraries.known import cudnn_library
 
 H100 = GpuDevice(
     ordinal=0,

@@ -15,6 +15,7 @@ from pathlib import Path
 import tvm
 
 from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ArtifactError
 from tvm_ios.evaluation import (
     GREEDY,
@@ -33,7 +34,6 @@ from tvm_ios.progress import StderrProgress
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.targets import require_lanes
 
 __all__ = [
     "BenchmarkSettings",
@@ -64,7 +64,7 @@ class BenchmarkSettings:
 def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
     """Measure networks one after another; a record is written as soon as its network is done."""
     factories = [(name, by_name(name)) for name in networks]
-    require_lanes(settings.lanes)
+    LocalCpu().require_lanes(settings.lanes)
     TimeBudget(settings.time_budget)
     options = CompareOptions(rounds=settings.rounds)
     open_database(settings.database)

@@ -18,13 +18,13 @@ from tvm_ios.cost.compare import INDIFFERENT, CompareOptions
 from tvm_ios.cost.comparison import Verdict
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.host import host_target
 from tvm_ios.pricing import profile_context
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.runtime.measuring import MeasuringDevice, idle_lanes_help, session_on
 from tvm_ios.scheduling import race
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget
@@ -63,11 +63,11 @@ def build_padded_or_not(
     *,
     name: str = "main",
     lanes: int,
+    device: MeasuringDevice,
     pad: bool = True,
     compare_options: CompareOptions | None = None,
     budget: TimeBudget | None = None,
     database: ProfileDatabase | None = None,
-    device: MeasuringDevice | None = None,
 ) -> ChosenBuild:
     """Build a model; where channels fill no whole vectors, also with padded ones, and keep one.
 
@@ -81,6 +81,8 @@ def build_padded_or_not(
         Name of the operator graph.
     lanes
         Lanes the network is timed on.
+    device
+        Where the builds are timed.
     pad
         False leaves channels as they are.
     compare_options
@@ -89,8 +91,6 @@ def build_padded_or_not(
         Of the whole call; what is left of it has to allow as much again as building took, and more.
     database
         Where it is kept which build was faster; a build that lost before is not made again.
-    device
-        Where they are timed; this machine where omitted.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def known_choices(
     database: ProfileDatabase | None,
     target: tvm.target.Target,
     lanes: int,
-    device: MeasuringDevice | None,
+    device: MeasuringDevice,
 ) -> KnownChoices:
     """Choices between builds that were made under the records in force, as prices are kept."""
     return KnownChoices(database, profile_context(target, lanes, device))
@@ -180,8 +180,8 @@ def choose_build(
     builds: Mapping[str, BuiltModel],
     *,
     lanes: int,
+    device: MeasuringDevice,
     options: CompareOptions | None = None,
-    device: MeasuringDevice | None = None,
 ) -> BuildChoice:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
@@ -194,23 +194,23 @@ def choose_build(
         By name, all of one network.
     lanes
         Most lanes they are timed on.
+    device
+        Where they are timed.
     options
         How they are timed.
-    device
-        Where they are timed; this machine where omitted.
     """
     base, *others = builds
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"
-        for count in ({lanes: None, 1: None} if idle_lanes_help(device) else (1,))
+        for count in ({lanes: None, 1: None} if device.traits.idle_lanes_help else (1,))
         for name in builds
     }
     models = {
         text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
         for (name, count), text in runs.items()
     }
-    with session_on(device) as session:
+    with device.open() as session:
         comparison = race(models, options=options, until_decided=True, session=session)
     fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}

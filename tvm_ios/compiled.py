@@ -22,6 +22,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.plan.lanes import CORES, STREAMS
@@ -51,7 +52,6 @@ from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.opened import uses_libraries
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.runtime.native_runtime import shared_runtime
-from tvm_ios.targets import require_known_target
 from tvm_ios.tune_report import TuneReport
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from tvm_ios.cost.comparison import Comparison
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
@@ -35,7 +36,6 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.targets import require_lanes
 from tvm_ios.tune_report import Contestant
 
 __all__ = [
@@ -149,18 +149,23 @@ def evaluate(
     ModelError, OptionError, DatabaseError
         As :func:`tvm_ios.tune`.
     """
-    require_lanes(lanes)
+    device = LocalCpu()
+    device.require_lanes(lanes)
     TimeBudget(time_budget)
     opened = open_database(database)
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
-        mod, params, target, clock, name=name, lanes=lanes, compare_options=options
+        mod, params, target, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
     plain = built = chosen.built
     if chosen.padded or built.prepared.sunk:
         with clock.phase("build for stock TVM"):
             plain = build_model(mod, params, target, name=name, sink=False)
-    with RelayStageRunner(built, lanes=lanes) as runner, clock.phase("search"):
+    with (
+        device.open() as session,
+        RelayStageRunner(built, lanes=lanes, session=session) as runner,
+        clock.phase("search"),
+    ):
         prices = KernelPrices(runner, database=opened)
         limits = {
             contestant: SearchOptions(strategies=strategies)
@@ -226,6 +231,7 @@ def _compare(
         STOCK_LANES: stock.time_on_lanes_ns,
     }
     try:
-        return race(models, others, options=options)
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
     finally:
         stock.close()

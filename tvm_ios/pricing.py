@@ -20,17 +20,16 @@ from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.host import cached_libinfo, processor_name
+from tvm_ios.host import cached_libinfo
 from tvm_ios.kernel_identity import VariantGraph, by_library, with_kernel_identity, without_help
 from tvm_ios.merge_prices import KernelChoice, MergePrices
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import PreparedModule
-from tvm_ios.runtime.measuring import MeasuringDevice, session_on
-from tvm_ios.runtime.native_runtime import runtime_digest
 from tvm_ios.stage_kernels import RelayStageRunner
-from tvm_ios.targets import gpu_of, require_lanes
 
 __all__ = [
     "KernelPrices",
@@ -89,11 +88,7 @@ class KernelPrices:
         )
         self._measured = MeasuredCostModel(
             runner,
-            profile_context(
-                runner.built.prepared.target,
-                runner.lanes,
-                None if runner.session is None else runner.session.device,
-            ),
+            profile_context(runner.built.prepared.target, runner.lanes, runner.session.device),
             options=options,
             database=database,
             on_batch=on_batch,
@@ -298,14 +293,14 @@ def measured_cost_model(
     DatabaseError
         If the database cannot be read.
     """
-    device = gpu_of(prepared.target)
-    chosen_lanes = require_lanes(lanes, device)
+    device = local_device(prepared.target)
+    chosen_lanes = device.require_lanes(lanes)
     opened = open_database(database)
     with cached_libinfo():
         base = build(prepared.module, prepared.target, prepared.params)
     built = BuiltModel(prepared, ModelKernels(base))
     with (
-        session_on(device) as session,
+        device.open() as session,
         RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
     ):
         prices = KernelPrices(runner, database=opened, options=options)
@@ -316,7 +311,7 @@ def measured_cost_model(
 
 
 def profile_context(
-    target: tvm.target.Target, lanes: int, device: MeasuringDevice | None = None
+    target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
     """What all prices of one search depend on besides the stages.
 
@@ -325,14 +320,14 @@ def profile_context(
     target, lanes
         What kernels are compiled for, and how many lanes run them.
     device
-        Where they run; this machine where omitted.
+        Where they run.
     """
     return ProfileContext(
-        device=processor_name() if device is None else device.name,
+        device=device.name,
         lanes=lanes,
         tvm_version=tvm.__version__,
         kernels=f"{target} {applied_records_digest()}".rstrip(),
-        executor=runtime_digest() if device is None else device.executor_digest,
+        executor=device.executor_digest,
     )
 
 

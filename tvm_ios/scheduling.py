@@ -16,13 +16,9 @@ from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.pricing import KernelPrices
 from tvm_ios.progress import PhaseClock
-from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.graph_module import MultiStreamGraphModule
-from tvm_ios.runtime.measuring import MeasuringSession
-from tvm_ios.runtime.remote_device import RemoteSession
-from tvm_ios.runtime.remote_executor import RemoteExecutor
 from tvm_ios.runtime.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -41,8 +37,6 @@ __all__ = [
     "search_schedule",
     "settle_splits",
 ]
-
-_Executor = MultiStreamGraphModule | CudaGraphModule | RemoteExecutor
 
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 CLEARLY_FASTER = 1.02
@@ -226,8 +220,8 @@ def race(
     others: Mapping[str, TimedRuns] | None = None,
     *,
     options: CompareOptions | None = None,
+    session: MeasuringSession,
     until_decided: bool = False,
-    session: MeasuringSession | None = None,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
 
@@ -242,12 +236,12 @@ def race(
     until_decided
         Whether it may end once it is known which one is the fastest.
     session
-        The device the models run on; this machine where omitted.
+        On the device the models run on.
     """
     with ExitStack() as stack:
-        executors: dict[str, _Executor] = {}
+        executors: dict[str, TimedExecutor] = {}
         for name, model in models.items():
-            executors[name] = _executor(model, session)
+            executors[name] = session.executor(model)
             stack.callback(executors[name].close)
         first = next(iter(models.values()))
         inputs = sample_inputs(first.plan, first.kernels.staged.params)
@@ -262,13 +256,6 @@ def race(
             until_decided=until_decided,
             ping_pong_ns=ping_pong_ns,
         )
-
-
-def _executor(model: CompiledModel, session: MeasuringSession | None) -> _Executor:
-    if not isinstance(session, RemoteSession):
-        return model.executor()
-    staged = model.kernels.staged
-    return session.executor(staged.factory, model.plan, staged.params)
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:

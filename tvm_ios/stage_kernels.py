@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tvm_ios.compiled import BuiltModel, ModelKernels
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.host import cached_libinfo, read_clocks
+from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.host import cached_libinfo
 from tvm_ios.kernel_identity import Bytes, KernelVariant, variants_of
 from tvm_ios.library_kernels import LibraryKernels, LibraryWay
 from tvm_ios.plan.kernel_graph import KernelGraph
@@ -23,47 +24,9 @@ from tvm_ios.plan.lanes import assign_lanes
 from tvm_ios.plan.merge_effects import View
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
-from tvm_ios.runtime.gpu_session import GpuSession
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
-from tvm_ios.runtime.measuring import MeasuringSession, idle_lanes_help
-from tvm_ios.runtime.remote_device import RemoteSession
 from tvm_ios.runtime.stage_libraries import LibraryStageRunner
-from tvm_ios.runtime.stage_runner import NativeStageRunner
 
 __all__ = ["RelayStageRunner"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rates:
-    """What a device does with one operator, roughly: enough to choose lanes and copies."""
-
-    flops_per_ns: int
-    bytes_per_ns: int
-    least_ns: int
-    most_copies: int
-    """A short stage is timed this many times in one program; see :class:`LibraryStageRunner`."""
-    longest_program_ns: int
-    """Fewer copies where they would take longer than this."""
-
-    def guess_ns(self, operator: Operator) -> int:
-        return (
-            self.least_ns
-            + operator.flops // self.flops_per_ns
-            + operator.memory_bytes // self.bytes_per_ns
-        )
-
-    def copies(self, stage_ns: int) -> int:
-        """How often a stage is timed in one program."""
-        return max(1, min(self.most_copies, round(self.longest_program_ns / max(1, stage_ns))))
-
-
-CORE = _Rates(
-    flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
-)
-# The start of a graph takes as long as a short stage: eight copies would pay a tenth each.
-GPU = _Rates(
-    flops_per_ns=5000, bytes_per_ns=1000, least_ns=3000, most_copies=48, longest_program_ns=200_000
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +51,7 @@ class RelayStageRunner:
     lanes
         Lanes the stages run on.
     session
-        The device they run on; this machine where omitted.
+        On the device they run on.
     database
         Where libraries keep what they find out, for models that may use them.
     """
@@ -98,7 +61,7 @@ class RelayStageRunner:
         built: BuiltModel,
         *,
         lanes: int,
-        session: MeasuringSession | None = None,
+        session: MeasuringSession,
         database: ProfileDatabase | None = None,
     ) -> None:
         self.built = built
@@ -106,17 +69,13 @@ class RelayStageRunner:
         self.session = session
         self._merged: dict[tuple[tuple[str, bool], ...], _Merged] = {}
         self._apart: dict[int, int] = {}
-        self._on_gpu = isinstance(session, GpuSession)
         self._notes: tuple[str, ...] = ()
-        self._native: LibraryStageRunner[Any] = (
-            NativeStageRunner(lanes) if session is None else session.stage_runner(lanes)
-        )
+        self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
         self._base_library = self._add(built.kernels)
-        self._own_libraries: OpenLibraries | None = None
-        self.libraries = self._library_kernels(database)
+        self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
         """Calls of libraries in place of kernels: those that are to be tried."""
         self._ways = self.libraries.add(self._base_library, built.extraction.calls)
-        self._rates = GPU if self._on_gpu else CORE
+        self._rates = session.device.traits.rates
         self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
         """What each operator costs alone on one lane, a guess until it was priced; decides which
         lane gets which group, and how many copies are timed."""
@@ -145,18 +104,13 @@ class RelayStageRunner:
     @property
     def idle_lanes_help(self) -> bool:
         """Whether a long operator is faster where other lanes are idle."""
-        return idle_lanes_help(None if self.session is None else self.session.device)
+        return self.session.device.traits.idle_lanes_help
 
     def close(self) -> None:
         """Stop the lanes; a second call does nothing."""
-        if isinstance(self.session, GpuSession) and not self._notes:
-            clocks = read_clocks(self.session.bus_id)
-            unknown = "the GPU's clocks are not known: nvidia-smi does not tell"
-            told = unknown if clocks is None else f"after pricing: {clocks.as_text()}"
-            self._notes = (told, *self._native.notes())
+        if not self._notes:
+            self._notes = (*self.session.notes(), *self._native.notes())
         self._native.close()
-        if self._own_libraries is not None:
-            self._own_libraries.close()
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
@@ -227,19 +181,6 @@ class RelayStageRunner:
             )
         return self._merged[key]
 
-    def _library_kernels(self, database: ProfileDatabase | None) -> LibraryKernels:
-        """Libraries where the stages run: those of a session, or of this processor."""
-        wanted = self.built.libraries
-        if isinstance(self.session, RemoteSession):
-            wanted = ()  # none is there
-        if isinstance(self.session, GpuSession):
-            opened = self.session.libraries(database)
-        else:
-            opened = self._own_libraries = OpenLibraries(
-                THIS_PROCESSOR, database, target_kind="llvm"
-            )
-        return LibraryKernels(self._native, opened, wanted)
-
     def _add(
         self,
         kernels: ModelKernels,
@@ -249,7 +190,5 @@ class RelayStageRunner:
         staged = kernels.staged
         if views is None:
             views = [placement.view for placement in staged.placements]
-        path = kernels.path
-        if isinstance(self.session, RemoteSession):
-            path = self.session.export(staged.factory)
+        path = self.session.export(kernels)
         return self._native.add_library(path, graph or staged.graph, staged.params, views)

@@ -27,6 +27,7 @@ from tvm_ios.build_choice import build_padded_or_not
 from tvm_ios.compiled import BuiltModel, CompiledModel, build_model, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import Comparison
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.evaluation import STOCK_ALL, STOCK_ONE
 from tvm_ios.models import by_name
 from tvm_ios.pricing import KernelPrices, open_database
@@ -104,9 +105,10 @@ def evaluate_tuned(
     ModelError, OptionError, DatabaseError, TuningError, RecordError
         As :func:`tvm_ios.tune`.
     """
+    device = LocalCpu()
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
-        mod, params, None, clock, name=name, lanes=lanes, compare_options=options
+        mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
     plain = untuned = chosen.built
     if chosen.padded or untuned.prepared.sunk:
@@ -117,7 +119,10 @@ def evaluate_tuned(
 
     def schedule(kernels: str, built: BuiltModel) -> None:
         with clock.phase(f"search {kernels}"):
-            with RelayStageRunner(built, lanes=lanes) as runner:
+            with (
+                device.open() as session,
+                RelayStageRunner(built, lanes=lanes, session=session) as runner,
+            ):
                 prices = KernelPrices(runner, database=open_database(database))
                 limits = {Contestant.IOS.value: SearchOptions()}
                 found = find_schedules(prices, limits, clock, time_budget=time_budget)
@@ -136,6 +141,7 @@ def evaluate_tuned(
                 request,
                 clock,
                 lanes=lanes,
+                device=device,
                 compare_options=options,
             )
         )
@@ -171,7 +177,8 @@ def _compare(
         STOCK_ALL: partial(stock.time_ns, threads=lanes),
     }
     try:
-        return race(models, others, options=options)
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
     finally:
         stock.close()
 

@@ -11,6 +11,7 @@ from benchmarks.gpu_evaluation.workplace import Workplace
 from tvm_ios.compiled import BuiltModel
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
 from tvm_ios.evaluation import IOS, SearchedSchedules, search_all
 from tvm_ios.pricing import KernelPrices, open_database
@@ -18,7 +19,6 @@ from tvm_ios.progress import PhaseClock
 from tvm_ios.report import draw_schedule
 from tvm_ios.search.result import SearchResult
 from tvm_ios.stage_kernels import RelayStageRunner
-from tvm_ios.targets import gpu_of
 
 __all__ = ["search"]
 
@@ -45,10 +45,8 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
     clock = PhaseClock()
     database = open_database(place.database)
     with kept_device_code(place.device_code), place.built(step.case, kernels) as built:
-        device = gpu_of(built.prepared.target)
-        assert device is not None
         with (
-            device.open() as session,
+            local_device(built.prepared.target).open() as session,
             _TimedStageRunner(built, lanes=streams, session=session, database=database) as runner,
         ):
             prices = KernelPrices(

@@ -20,9 +20,9 @@ from benchmarks.gpu_evaluation.networks import network
 from benchmarks.gpu_evaluation.settings import Settings
 from tvm_ios.compiled import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.devices.targets import require_cudnn
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.targets import require_cudnn
 from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
 
 __all__ = ["SkippedError", "UnfinishedError", "Workplace"]

@@ -321,12 +321,11 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.compiled import build_model, lower_schedule
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
+    from tvm_ios.devices.targets import local_device
     from tvm_ios.pricing import KernelPrices
     from tvm_ios.runtime.libraries.known import cudnn_library
-    from tvm_ios.runtime.measuring import session_on
     from tvm_ios.search.baselines import sequential_schedule
     from tvm_ios.stage_kernels import RelayStageRunner
-    from tvm_ios.targets import gpu_of
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     built = build_model(*network(network_name), TARGET)
@@ -335,7 +334,7 @@ def cudnn_merged(network_name, database_folder):
         ours = replace(built, libraries=libraries)
         database = ProfileDatabase(f"{database_folder}/prices.sqlite")
         with (
-            session_on(gpu_of(ours.prepared.target)) as session,
+            local_device(ours.prepared.target).open() as session,
             RelayStageRunner(ours, lanes=2, session=session, database=database) as runner,
         ):
             prices = KernelPrices(runner, database=database, options=quick())

@@ -88,7 +88,7 @@ def test_a_failure_names_the_launch_and_leaves_the_pool_usable():
 
 def test_more_lanes_than_cores_are_refused():
     cores = len(usable_cores())
-    with pytest.raises(OptionError, match=f"{cores + 1} lanes .* {cores} cores"):
+    with pytest.raises(OptionError, match=f"lanes is {cores + 1}, but .* {cores} cores; give 1 to"):
         LanePool(shared_runtime(), cores + 1)
 
 

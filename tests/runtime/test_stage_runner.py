@@ -6,12 +6,12 @@ import pytest
 
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.runtime.lane_pool import usable_cores
-from tvm_ios.runtime.stage_runner import NativeStageRunner
+from tvm_ios.runtime.stage_runner import LocalStageLanes, NativeStageRunner
 
 
 @pytest.fixture(scope="module")
 def runner():
-    runner = NativeStageRunner(lanes=min(2, len(usable_cores())))
+    runner = NativeStageRunner(LocalStageLanes(min(2, len(usable_cores()))))
     yield runner
     runner.close()
 
@@ -71,13 +71,13 @@ def test_what_does_not_exist_is_named(runner, library, library_number, operator,
 
 def test_more_lanes_than_cores_are_refused():
     with pytest.raises(OptionError, match="cores"):
-        NativeStageRunner(lanes=len(usable_cores()) + 1)
+        LocalStageLanes(len(usable_cores()) + 1)
 
 
 def test_a_closed_runner_says_so(exported):
     built, path = exported
     with_views = (path, built.graph, built.factory.get_params(), built.views)
-    closed = NativeStageRunner(lanes=1)
+    closed = NativeStageRunner(LocalStageLanes(1))
     handle = closed.prepare([[(closed.add_library(*with_views), 0)]])
     assert closed.ping_pong_ns() == 0
     closed.close()

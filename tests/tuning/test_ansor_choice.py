@@ -12,6 +12,7 @@ from tvm import auto_scheduler, relay
 from tvm_ios.compiled import build_model, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.machine_mode import ModeOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import host_target
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.inputs import resolve_target
@@ -69,7 +70,7 @@ def test_slow_kernels_are_left_out_and_the_network_stays_right(branching, untune
     backend = AnsorBackend()
     with backend.applied([log]):
         tuned = build_model(*branching, TARGET)
-    slower = slower_workloads(untuned, tuned, lanes=1)
+    slower = slower_workloads(untuned, tuned, lanes=1, device=LocalCpu())
     heaviest = max(convolutions, key=lambda one: one.flop)
     assert heaviest.workload in slower
     with backend.applied([log], without=slower):
@@ -93,7 +94,13 @@ def test_a_session_builds_without_them_too_and_says_so(branching, untuned, tasks
     brief = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
     request = TuningRequest(records=(log,))
     with tuned_kernels(
-        untuned, *branching, request, PhaseClock(None), lanes=1, compare_options=brief
+        untuned,
+        *branching,
+        request,
+        PhaseClock(None),
+        lanes=1,
+        device=LocalCpu(),
+        compare_options=brief,
     ) as kernels:
         assert kernels.layout != "auto_scheduler"
     notes = "\n".join(kernels.notes)
@@ -113,4 +120,5 @@ def test_a_session_builds_without_them_too_and_says_so(branching, untuned, tasks
 def test_builds_of_two_models_have_nothing_in_common(untuned):
     data = relay.var("data", shape=(1, 16))
     softmax = tvm.IRModule.from_expr(relay.Function([data], relay.nn.softmax(data)))
-    assert slower_workloads(untuned, build_model(softmax, {}, TARGET), lanes=1) == frozenset()
+    other = build_model(softmax, {}, TARGET)
+    assert slower_workloads(untuned, other, lanes=1, device=LocalCpu()) == frozenset()

@@ -11,6 +11,8 @@ import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name
 from tvm_ios.tuning import remote
@@ -111,7 +113,8 @@ def test_a_device_is_described(loopback_tracker):
 
 def test_the_device_that_is_asked_for_is_found(loopback_tracker):
     options = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
-    device = requested_device(options)
-    assert device is not None
+    here = LocalCpu()
+    device = requested_device(options, here=here)
+    assert isinstance(device, RemoteDevice)
     assert device.address.key == loopback_tracker.key
-    assert requested_device(DeviceOptions()) is None
+    assert requested_device(DeviceOptions(), here=here) is here

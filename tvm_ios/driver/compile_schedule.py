@@ -12,15 +12,14 @@ from tvm_ios.build_choice import build_for_schedule
 from tvm_ios.compiled import CompiledModel, lower_partitioned, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
+from tvm_ios.devices.targets import lanes_for_target, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
 from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.targets import require_cudnn, require_lanes, require_streams
 from tvm_ios.tuning.record_lookup import records_around
 
 __all__ = ["compile_schedule"]
@@ -67,8 +66,7 @@ def compile_schedule(
     require_options(options)
     resolved = None if target is None else resolve_target(target)
     libraries = require_cudnn(options.build.cudnn, options.build.tf32, resolved)
-    on_gpu = resolved is not None and is_gpu_target(resolved)
-    chosen_lanes = require_streams(lanes) if on_gpu else require_lanes(lanes)
+    chosen_lanes = lanes_for_target(lanes, resolved)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
     if not isinstance(schedule, InterOpSchedule | None):

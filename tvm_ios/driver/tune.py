@@ -18,20 +18,19 @@ from tvm_ios.compiled import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.comparison import LEAST_ROUNDS
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.devices.targets import local_device, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import OptionError
-from tvm_ios.host import host_target
 from tvm_ios.pricing import KernelPrices, open_database
 from tvm_ios.progress import PhaseClock, ProgressListener
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.runtime.gpu_session import GpuDevice, GpuSession
-from tvm_ios.runtime.measuring import MeasuringDevice, MeasuringSession, session_on
-from tvm_ios.runtime.remote_device import RemoteDevice
+from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.scheduling import FoundSchedules, choose, find_schedules, race, race_s
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.targets import gpu_of, require_cudnn, require_lanes
 from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.record_lookup import records_around
@@ -131,18 +130,18 @@ def tune(
     resolved = None if target is None else resolve_target(target)
     libraries = require_cudnn(build.cudnn, build.tf32, resolved)
     device = _measuring_device(target, options.device)
-    if tuning is not None and conversion.mixed_precision and isinstance(device, GpuDevice):
+    if tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
     for library in libraries:
         library.require()  # a missing one is told before the work, not after
-    chosen_lanes = require_lanes(lanes, device)
+    chosen_lanes = device.require_lanes(lanes)
     opened = open_database(database)
     clock = PhaseClock(progress)
     if target is None:
-        target = device.target if isinstance(device, RemoteDevice) else host_target()
+        target = device.target
     mod, params = converted_model(mod, params, target, conversion)
     chosen = build_padded_or_not(
         mod,
@@ -150,7 +149,7 @@ def tune(
         target,
         clock,
         lanes=chosen_lanes,
-        pad=build.pad_channels and not isinstance(device, GpuDevice) and not conversion.changes,
+        pad=build.pad_channels and device.traits.pads_channels and not conversion.changes,
         compare_options=options.compare,
         budget=budget,
         database=opened,
@@ -167,7 +166,7 @@ def tune(
     tuned = None
     with ExitStack() as stack:
         if request is None:
-            session = stack.enter_context(session_on(device))
+            session = stack.enter_context(device.open())
             main = step.schedule(replace(chosen.built, libraries=libraries), session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
@@ -184,7 +183,7 @@ def tune(
                 device=device,
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
-                session = stack.enter_context(session_on(device))
+                session = stack.enter_context(device.open())
                 main = step.schedule(replace(tuned.built, libraries=libraries), session)
         models = dict(main.models)
         if tuned is not None and tuned.layout is not None:
@@ -215,7 +214,7 @@ def tune(
         notes=(
             *main.built.prepared.notes,
             *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),
-            *(() if device is None else (f"priced and raced on {device.as_text()}",)),
+            *device.notes,
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
             *main.found.notes,
@@ -251,11 +250,11 @@ class _Step:
     lanes: int
     database: ProfileDatabase
     options: TuneOptions
-    device: MeasuringDevice | None
+    device: MeasuringDevice
     clock: PhaseClock
     budget: TimeBudget
 
-    def schedule(self, built: BuiltModel, session: MeasuringSession | None) -> _Scheduled:
+    def schedule(self, built: BuiltModel, session: MeasuringSession) -> _Scheduled:
         """Price a build, search its schedules, and compile them, under the records in force."""
         with (
             RelayStageRunner(
@@ -271,16 +270,15 @@ class _Step:
                 Contestant(name): lower_schedule(built, schedule, lanes=self.lanes)
                 for name, schedule in found.without_repetitions().items()
             }
-            if isinstance(session, GpuSession):
-                opened = session.libraries(self.database)
-                models = {
-                    who: replace(model, plan=opened.complete(model.plan))
-                    for who, model in models.items()
-                }
+            opened = session.libraries(self.database)
+            models = {
+                who: replace(model, plan=opened.complete(model.plan))
+                for who, model in models.items()
+            }
         return _Scheduled(built=built, prices=prices, found=found, models=models)
 
     def untuned(
-        self, built: BuiltModel, tuned: _Scheduled, session: MeasuringSession | None
+        self, built: BuiltModel, tuned: _Scheduled, session: MeasuringSession
     ) -> dict[Contestant, CompiledModel]:
         """What has to be beaten besides sequential order: the best schedules of untuned kernels.
 
@@ -306,12 +304,14 @@ class _Step:
         return replace(compare, rounds=min(rounds, compare.rounds))
 
 
-def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice | None:
-    """Where prices are taken; None for this machine's CPU."""
-    gpu = None if target is None else gpu_of(resolve_target(target))
-    if gpu is not None and options.is_remote:
+def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:
+    """Where prices are taken."""
+    resolved = None if target is None else resolve_target(target)
+    here = LocalCpu() if resolved is None else local_device(resolved)
+    tracker = options.rpc_tracker
+    if tracker is not None and resolved is not None and is_gpu_target(resolved):
         raise OptionError(
-            f"target is {target!r} and rpc_tracker {options.rpc_tracker!r}, but GPUs are measured "
-            "on the machine they are in; run tune there, without rpc_tracker"
+            f"target is {target!r} and rpc_tracker {tracker!r}, but GPUs are measured on the "
+            "machine they are in; run tune there, without rpc_tracker"
         )
-    return gpu or requested_device(options)
+    return requested_device(options, here=here)

@@ -19,6 +19,7 @@ import tvm
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
+from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
 from tvm_ios.pricing import measured_cost_model
@@ -26,12 +27,10 @@ from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.runtime.device import is_gpu_target
 from tvm_ios.scheduling import find_schedules
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.targets import require_lanes, require_streams
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 
@@ -78,10 +77,7 @@ class ScheduleOperators(_Options):
         self.chosen_scheduler()
         if not isinstance(self.search, SearchOptions):
             raise OptionError(f"search is {self.search!r}; give SearchOptions")
-        if is_gpu_target(resolve_target(self.target)):
-            require_streams(self.lanes)
-        else:
-            require_lanes(self.lanes)
+        lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""

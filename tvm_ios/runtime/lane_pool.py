@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_ios.core.whole_number import require_whole, require_whole_fields
+from tvm_ios.core.whole_number import as_whole, require_whole, require_whole_fields
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.runtime.native_runtime import (
     NativePoison,
@@ -19,7 +19,15 @@ from tvm_ios.runtime.native_runtime import (
     PoolOptions,
 )
 
-__all__ = ["LaneOptions", "LanePool", "LaneProgram", "LaunchFailedError", "usable_cores"]
+__all__ = [
+    "LaneOptions",
+    "LanePool",
+    "LaneProgram",
+    "LaunchFailedError",
+    "join_rows",
+    "require_lanes",
+    "usable_cores",
+]
 
 _CHUNK_NS = 50_000_000
 """A native call is cut after about this long, so Ctrl-C is heard."""
@@ -77,6 +85,46 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(sorted(cores))
 
 
+def require_lanes(lanes: int, cores: int, owner: str) -> int:
+    """A number of lanes that a CPU can have.
+
+    Parameters
+    ----------
+    lanes
+        What was asked for.
+    cores
+        Most there can be.
+    owner
+        Whose they are, with a verb, such as ``"this process may use"``.
+
+    Raises
+    ------
+    OptionError
+        If it is below one or above the cores there are.
+    """
+    number = as_whole(lanes)
+    if number is None or not 1 <= number <= cores:
+        raise OptionError(f"lanes is {lanes!r}, but {owner} {cores} cores; give 1 to {cores}")
+    return number
+
+
+def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
+    """Rows one after the other, and where each begins; one more number says where the last ends.
+
+    Parameters
+    ----------
+    rows
+        What the native code takes as one array.
+    kind
+        Type code of :mod:`array`, such as ``"Q"`` for addresses.
+    """
+    joined, begins = array(kind), array("i", [0])
+    for row in rows:
+        joined.extend(row)
+        begins.append(len(joined))
+    return joined, begins
+
+
 class LaneProgram:
     """Groups of prepared launches with their order; belongs to the pool that made it."""
 
@@ -119,11 +167,8 @@ class LanePool:
             raise OptionError(f"options is a {type(options).__name__}; give LaneOptions")
         cores = usable_cores()
         lanes = require_whole("lanes", lanes, least=1)
-        if lanes > len(cores) and not options.oversubscribe:
-            raise OptionError(
-                f"{lanes} lanes were asked for, but this process may use {len(cores)} cores; "
-                f"give at most {len(cores)}"
-            )
+        if not options.oversubscribe:
+            require_lanes(lanes, len(cores), "this process may use")
         self.lanes = lanes
         self._runtime = runtime
         cpus = (ctypes.c_int32 * len(cores))(*cores)
@@ -170,14 +215,8 @@ class LanePool:
                 raise ExecutionError(
                     f"group {idle[0]} has no launches and waits for nothing; leave it out"
                 )
-        launches, rows = array("Q"), array("i", [0])
-        for group in groups:
-            launches.extend(group)
-            rows.append(len(launches))
-        edges, edge_rows = array("i"), array("i", [0])
-        for row in successors:
-            edges.extend(row)
-            edge_rows.append(len(edges))
+        launches, rows = join_rows(groups, "Q")
+        edges, edge_rows = join_rows(successors, "i")
         wanted = range(len(groups)) if homes is None else homes
         lanes = array("i", [home % self.lanes for home in wanted])
         handle = self._runtime.program_create(

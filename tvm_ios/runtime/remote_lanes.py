@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from tvm_ios.core.whole_number import require_whole
-from tvm_ios.errors import CostError, OptionError
-from tvm_ios.runtime.lane_pool import LaneOptions, LaunchFailedError
+from tvm_ios.errors import CostError
+from tvm_ios.runtime.lane_pool import LaneOptions, LaunchFailedError, join_rows, require_lanes
 from tvm_ios.runtime.remote_connection import RemoteConnection, pack_rows
 
 __all__ = ["RemoteLanes", "RemoteProgram"]
@@ -47,12 +46,7 @@ class RemoteLanes:
         self, connection: RemoteConnection, lanes: int, options: LaneOptions | None = None
     ) -> None:
         options = options or LaneOptions()
-        lanes = require_whole("lanes", lanes, least=1)
-        if lanes > connection.cores:
-            raise OptionError(
-                f"{lanes} lanes were asked for, but {connection.address.as_text()} has "
-                f"{connection.cores} cores; give 1 to {connection.cores}"
-            )
+        lanes = require_lanes(lanes, connection.cores, f"{connection.address.as_text()} has")
         self.connection = connection
         self._lanes = lanes
         self._pool = connection.call("pool", lanes, options.tasks_per_lane, options.spin_us * 1000)
@@ -87,15 +81,11 @@ class RemoteLanes:
             If the device is lost.
         """
         self.connection.free()
-        edges = [tuple(row) for row in successors]
-        numbers = chain(
-            (len(groups), sum(map(len, groups)), sum(map(len, edges)), self._lanes),
-            chain.from_iterable(groups),
-            _row_ends(groups),
-            _row_ends(edges),
-            (home % self._lanes for home in homes),
-            chain.from_iterable(edges),
-        )
+        launches, rows = join_rows(groups, "Q")
+        edges, edge_rows = join_rows(successors, "i")
+        lanes = (home % self._lanes for home in homes)
+        counts = (len(groups), len(launches), len(edges), self._lanes)
+        numbers = chain(counts, launches, rows, edge_rows, lanes, edges)
         return RemoteProgram(
             self.connection, int(self.connection.call("program", pack_rows(numbers)))
         )
@@ -133,12 +123,3 @@ class RemoteLanes:
             self._closed = True
             with suppress(CostError):  # a device that is lost has no threads
                 self.connection.call("close_pool", self._pool)
-
-
-def _row_ends(rows: Iterable[Sequence[int]]) -> Iterator[int]:
-    """Where each row begins when they are joined, and where the last one ends."""
-    total = 0
-    yield total
-    for row in rows:
-        total += len(row)
-        yield total

@@ -19,7 +19,7 @@ from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
 from tvm_ios.runtime.kernel_library import KernelLibrary
-from tvm_ios.runtime.lane_pool import LaneOptions, LanePool, LaunchFailedError
+from tvm_ios.runtime.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
 from tvm_ios.runtime.native_runtime import shared_runtime
 from tvm_ios.runtime.sample_inputs import sample_tensor
@@ -28,6 +28,7 @@ from tvm_ios.runtime.tvm_abi import TvmFunction
 
 __all__ = [
     "Launches",
+    "LocalStageLanes",
     "NativeStageRunner",
     "StageCalls",
     "StageLanes",
@@ -116,26 +117,13 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
 
     Parameters
     ----------
-    lanes
-        Threads, the caller's included.
-    options
-        How lanes share work and wait.
-    on
-        Lanes of another device, as many; those of this process where omitted.
-
-    Raises
-    ------
-    OptionError
-        If there are more lanes than cores.
-    HostError
-        If the native code cannot be compiled.
+    pool
+        What runs them; closed with the runner.
     """
 
-    def __init__(
-        self, lanes: int, options: LaneOptions | None = None, *, on: StageLanes | None = None
-    ) -> None:
+    def __init__(self, pool: StageLanes) -> None:
         super().__init__()
-        self._pool: StageLanes = _LocalLanes(lanes, options) if on is None else on
+        self._pool = pool
 
     @property
     def lanes(self) -> int:
@@ -222,16 +210,28 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             ) from failure
 
 
-class _LocalLanes(LanePool):
-    """Lanes of this process."""
+class LocalStageLanes(LanePool):
+    """Lanes of this process that stages are priced on.
 
-    def __init__(self, lanes: int, options: LaneOptions | None) -> None:
+    Parameters
+    ----------
+    lanes
+        Threads, the caller's included.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    HostError
+        If the native code cannot be compiled.
+    """
+
+    def __init__(self, lanes: int) -> None:
         self._shared = shared_runtime()
-        super().__init__(
-            self._shared, lanes, options, get_last_error=TvmFunction.LAST_ERROR.address
-        )
+        super().__init__(self._shared, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        """Load an exported library, and prepare the calls of its plan."""
         library = KernelLibrary(path, self._shared)
         memory, addresses = _allocate(plan)
         table = TensorTable(plan, addresses)

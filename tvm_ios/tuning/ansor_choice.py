@@ -18,10 +18,10 @@ from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.cost.comparison import Comparison, Verdict
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.kernel_identity import without_help
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.primitive import kernel_digest
-from tvm_ios.runtime.measuring import MeasuringDevice, session_on
 from tvm_ios.stage_kernels import RelayStageRunner
 from tvm_ios.tuning.ansor_tasks import ansor_context, workloads_of
 
@@ -36,8 +36,8 @@ def slower_workloads(
     tuned: BuiltModel,
     *,
     lanes: int,
+    device: MeasuringDevice,
     options: CompareOptions = BRIEF,
-    device: MeasuringDevice | None = None,
 ) -> frozenset[str]:
     """Workloads whose records had better not be applied: TVM's own kernels win beyond the noise.
 
@@ -51,10 +51,10 @@ def slower_workloads(
     lanes
         Lanes the network runs on. A kernel takes what it does with the help of all of them or
         alone, whichever is less.
-    options
-        How kernels are timed.
     device
-        Where they are timed; this machine where omitted.
+        Where kernels are timed.
+    options
+        How they are timed.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def slower_workloads(
     if not places:
         return frozenset()
     with (
-        session_on(device) as session,
+        device.open() as session,
         RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
         RelayStageRunner(tuned, lanes=lanes, session=session) as tuned_runner,
     ):

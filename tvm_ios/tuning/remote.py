@@ -15,11 +15,12 @@ from typing import Any
 import tvm
 from tvm.rpc import base
 
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
-from tvm_ios.runtime.remote_device import RemoteDevice
 from tvm_ios.tuning.device_options import DeviceOptions
 
 __all__ = [
@@ -163,8 +164,15 @@ def require_device(options: DeviceOptions) -> None:
         require_tracker(options.rpc_tracker, options.rpc_key or "")
 
 
-def requested_device(options: DeviceOptions) -> RemoteDevice | None:
-    """The device that is asked for; None where it is this machine.
+def requested_device(options: DeviceOptions, *, here: MeasuringDevice) -> MeasuringDevice:
+    """The device that is asked for.
+
+    Parameters
+    ----------
+    options
+        What asks for it.
+    here
+        The device of this machine that it is where no tracker is named.
 
     Raises
     ------
@@ -172,7 +180,7 @@ def requested_device(options: DeviceOptions) -> RemoteDevice | None:
         As :func:`find_device`.
     """
     if options.rpc_tracker is None:
-        return None
+        return here
     return find_device(
         options.rpc_tracker, options.rpc_key or "", cross_compiler=options.cross_compiler
     )

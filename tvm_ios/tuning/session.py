@@ -23,11 +23,11 @@ from tvm_ios.core.c_compiler import cache_directory
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.progress import PhaseClock
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
-from tvm_ios.runtime.measuring import MeasuringDevice
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor_choice import slower_workloads
@@ -150,10 +150,10 @@ def tuned_kernels(
     clock: PhaseClock,
     *,
     lanes: int,
+    device: MeasuringDevice,
     compare_options: CompareOptions | None = None,
     budget: TimeBudget | None = None,
     database: ProfileDatabase | None = None,
-    device: MeasuringDevice | None = None,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
 
@@ -169,6 +169,8 @@ def tuned_kernels(
         Told of the phases ``tune`` and ``build tuned``.
     lanes
         Lanes the network is timed on.
+    device
+        Where it is timed.
     compare_options
         How it is timed.
     budget
@@ -176,8 +178,6 @@ def tuned_kernels(
     database
         Where it is kept which way to apply the records was the fastest; builds that lost before
         are not made again.
-    device
-        Where it is timed; this machine where omitted.
 
     Raises
     ------

@@ -1,31 +1,25 @@
-"""What a model is compiled for, where it is measured, and on how many lanes."""
+"""What a model is compiled for, and which device of this machine that is measured on."""
 
 from __future__ import annotations
 
 import tvm
 
-from tvm_ios.core.whole_number import as_whole
+from tvm_ios.devices.gpu import GpuDevice, require_streams
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import HostError, OptionError
-from tvm_ios.host import default_lanes, host_target
+from tvm_ios.host import host_target
 from tvm_ios.runtime.device import is_gpu_target
-from tvm_ios.runtime.gpu_session import GpuDevice
 from tvm_ios.runtime.libraries.known import cudnn_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.runtime.measuring import MeasuringDevice
 
 __all__ = [
-    "gpu_of",
+    "lanes_for_target",
+    "local_device",
     "require_cudnn",
     "require_known_target",
-    "require_lanes",
-    "require_streams",
 ]
 
-DEFAULT_STREAMS = 8
-"""Where nobody says how many; the paper's most groups of a stage."""
-MAX_STREAMS = 32
-"""Queues that a GPU has at most; the driver gives a process eight unless
-``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
 TVM_GUESS = "sm_50"
 """What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
 
@@ -85,19 +79,19 @@ def require_cudnn(
     return (cudnn_library(tf32=tf32),)
 
 
-def gpu_of(target: tvm.target.Target) -> GpuDevice | None:
-    """The GPU of this machine that a target is for; None for a CPU.
+def local_device(target: tvm.target.Target) -> MeasuringDevice:
+    """The device of this machine that a target is for.
 
     Raises
     ------
     OptionError
-        If the target is neither, or a GPU of an unknown architecture.
+        If the target is neither a CPU nor a GPU, or a GPU of an unknown architecture.
     HostError
         If there is no such GPU.
     """
     require_known_target(target)
     if not is_gpu_target(target):
-        return None
+        return LocalCpu()
     try:
         return GpuDevice.find(str(target.attrs["arch"]))
     except HostError as error:
@@ -108,44 +102,22 @@ def gpu_of(target: tvm.target.Target) -> GpuDevice | None:
         ) from error
 
 
-def require_lanes(lanes: int | None, device: MeasuringDevice | None = None) -> int:
-    """The number of lanes, all usable cores where omitted; of a GPU, streams.
+def lanes_for_target(lanes: int | None, target: tvm.target.Target | None) -> int | None:
+    """The number of lanes of a model that is compiled and not measured, so needs no device here.
 
     Parameters
     ----------
     lanes
-        What was asked for.
-    device
-        Where they run; this machine where omitted.
+        What was asked for; where omitted, all usable cores for a CPU, and None for a GPU, whose
+        streams are as many as the schedule can use.
+    target
+        What it is compiled for; this machine's processor where omitted.
 
     Raises
     ------
     OptionError
-        If it is below one or above the cores there are.
+        If there cannot be so many.
     """
-    if isinstance(device, GpuDevice):
-        return require_streams(lanes) or DEFAULT_STREAMS
-    cores = default_lanes() if device is None else device.cores
-    if lanes is None:
-        return cores
-    number = as_whole(lanes)
-    if number is None or not 1 <= number <= cores:
-        who = "this process may use" if device is None else f"{device.address.as_text()} has"
-        raise OptionError(f"lanes is {lanes!r}, but {who} {cores} cores; give 1 to {cores}")
-    return number
-
-
-def require_streams(streams: int | None) -> int | None:
-    """The number of streams of a GPU, where one was asked for.
-
-    Raises
-    ------
-    OptionError
-        If it is none that a GPU can have.
-    """
-    if streams is None:
-        return None
-    number = as_whole(streams)
-    if number is None or not 1 <= number <= MAX_STREAMS:
-        raise OptionError(f"lanes is {streams!r}; give 1 to {MAX_STREAMS} streams of a GPU")
-    return number
+    if target is not None and is_gpu_target(target):
+        return require_streams(lanes)
+    return LocalCpu().require_lanes(lanes)

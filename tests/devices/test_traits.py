@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.stage_kernels import CORE, GPU
+from tvm_ios.devices import traits
+
+CORE, GPU = traits.CPU.rates, traits.GPU.rates
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A device of an RPC tracker, and a session on it: prices and races are taken there.
+"""The CPU of a device behind an RPC tracker as a place to measure on.
 
 A session holds the device. So one is opened for each thing to measure, and none while kernels are
 tuned, since TVM's runners ask the tracker for the same device.
@@ -11,12 +11,17 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tvm.contrib import cc
 
+from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
+from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.lane_pool import require_lanes
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.runtime.native_runtime import remote_digest
 from tvm_ios.runtime.remote_address import DeviceAddress
 from tvm_ios.runtime.remote_connection import RemoteConnection
@@ -52,6 +57,27 @@ class RemoteDevice:
         """Digest of what starts its kernels."""
         return remote_digest()
 
+    @property
+    def traits(self) -> DeviceTraits:
+        """Those of CPUs."""
+        return CPU
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which device it is."""
+        return (f"priced and raced on {self.as_text()}",)
+
+    def require_lanes(self, lanes: int | None) -> int:
+        """The number of lanes, all its cores where omitted.
+
+        Raises
+        ------
+        OptionError
+            If it is below one or above the cores it has.
+        """
+        owner = f"{self.address.as_text()} has"
+        return self.cores if lanes is None else require_lanes(lanes, self.cores, owner)
+
     def as_text(self) -> str:
         """For messages."""
         return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"
@@ -67,8 +93,8 @@ class RemoteDevice:
         return RemoteSession(self)
 
 
-class RemoteSession:
-    """Kernels, lanes and models on a device; a context manager that gives it back.
+class RemoteSession(MeasuringSession):
+    """Kernels, lanes and models on a device.
 
     Parameters
     ----------
@@ -88,14 +114,12 @@ class RemoteSession:
         self._exported: dict[int, tuple[object, Path]] = {}
         self._kernels: dict[Path, RemoteKernels] = {}
 
-    def __enter__(self) -> Self:
-        return self
+    def export(self, kernels: BuiltKernels) -> Path:
+        """Link compiled kernels for the device; see :meth:`link`."""
+        return self.link(kernels.staged.factory)
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def export(self, factory: GraphExecutorFactoryModule) -> Path:
-        """Link compiled kernels for the device.
+    def link(self, factory: GraphExecutorFactoryModule) -> Path:
+        """Link what TVM compiled for the device, once.
 
         Raises
         ------
@@ -138,36 +162,16 @@ class RemoteSession:
         OptionError
             If the device has fewer cores.
         """
-        return NativeStageRunner(lanes, on=self.stage_lanes(lanes))
+        return NativeStageRunner(RemoteStageLanes(self, self._connection, lanes))
 
-    def stage_lanes(self, lanes: int) -> RemoteStageLanes:
-        """Lanes to price stages on.
+    def executor(self, model: RunnableModel) -> RemoteExecutor:
+        """A whole model on the device, its kernels linked and uploaded when first asked for."""
+        kernels = self.kernels(self.export(model.kernels), model.kernels.staged.params)
+        return RemoteExecutor(model.plan, kernels)
 
-        Raises
-        ------
-        OptionError
-            If the device has fewer cores.
-        """
-        return RemoteStageLanes(self, self._connection, lanes)
-
-    def executor(
-        self,
-        factory: GraphExecutorFactoryModule,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        *,
-        lanes: int | None = None,
-    ) -> RemoteExecutor:
-        """A whole model on the device.
-
-        Raises
-        ------
-        OptionError
-            If the device has fewer cores.
-        HostError, CostError
-            If the kernels cannot be linked or loaded, or the device is lost.
-        """
-        return RemoteExecutor(plan, self.kernels(self.export(factory), params), lanes=lanes)
+    def libraries(self, store: FactStore | None = None) -> OpenLibraries:
+        """None: there is nobody on the device who could call them."""
+        return OpenLibraries(None, store, target_kind="a device of an RPC tracker")
 
     def close(self) -> None:
         """Give the device back; may be called twice."""

@@ -1,17 +1,35 @@
-"""A GPU of this machine as a place to measure on: prices and races are taken there."""
+"""A GPU of this machine as a place to measure on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
 
+import tvm
+
+from tvm_ios.core.whole_number import as_whole
+from tvm_ios.devices.protocol import (
+    BuiltKernels,
+    MeasuringSession,
+    RunnableModel,
+    TimedExecutor,
+)
+from tvm_ios.devices.traits import GPU, DeviceTraits
+from tvm_ios.errors import OptionError
+from tvm_ios.host import read_clocks
 from tvm_ios.runtime.cuda_device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda_native import streams_digest
 from tvm_ios.runtime.cuda_stages import CudaStageRunner
 from tvm_ios.runtime.libraries.opened import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
-__all__ = ["GpuDevice", "GpuSession"]
+__all__ = ["GpuDevice", "GpuSession", "require_streams"]
+
+DEFAULT_STREAMS = 8
+"""Where nobody says how many; the paper's most groups of a stage."""
+MAX_STREAMS = 32
+"""Queues that a GPU has at most; the driver gives a process eight unless
+``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +67,31 @@ class GpuDevice:
         """Digest of what starts its kernels."""
         return streams_digest()
 
+    @property
+    def target(self) -> str:
+        """The TVM target of its architecture."""
+        return f"cuda -arch={self.facts.arch}"
+
+    @property
+    def traits(self) -> DeviceTraits:
+        """Those of GPUs."""
+        return GPU
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which GPU it is."""
+        return (f"priced and raced on {self.as_text()}",)
+
+    def require_lanes(self, lanes: int | None) -> int:
+        """The number of streams, :data:`DEFAULT_STREAMS` where omitted.
+
+        Raises
+        ------
+        OptionError
+            As :func:`require_streams`.
+        """
+        return require_streams(lanes) or DEFAULT_STREAMS
+
     def as_text(self) -> str:
         """For messages."""
         return (
@@ -71,8 +114,8 @@ class GpuDevice:
         return f"driver for CUDA {self.facts.driver_cuda}"
 
 
-class GpuSession:
-    """Stages on a GPU; a context manager.
+class GpuSession(MeasuringSession):
+    """Stages and models on a GPU.
 
     Parameters
     ----------
@@ -90,15 +133,17 @@ class GpuSession:
         self._gpu = CudaDevice(device.ordinal)
         self._libraries: OpenLibraries | None = None
 
-    def __enter__(self) -> Self:
-        return self
+    def export(self, kernels: BuiltKernels) -> Path:
+        """The file that the kernels have anyway: it holds the code for the GPU."""
+        return kernels.path
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def stage_runner(self, streams: int) -> CudaStageRunner:
+    def stage_runner(self, lanes: int) -> CudaStageRunner:
         """What runs stages there, on as many streams; to be closed before the session."""
-        return CudaStageRunner(streams, self._gpu)
+        return CudaStageRunner(lanes, self._gpu)
+
+    def executor(self, model: RunnableModel) -> TimedExecutor:
+        """The model's own executor, on this GPU."""
+        return model.executor(tvm.cuda(self._gpu.ordinal))
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
         """Libraries that compute operators there, closed with the session.
@@ -112,10 +157,12 @@ class GpuSession:
             self._libraries = OpenLibraries(self._gpu, store, target_kind="cuda")
         return self._libraries
 
-    @property
-    def bus_id(self) -> str:
-        """Where the GPU is plugged in, as nvidia-smi knows it."""
-        return self._gpu.bus_id
+    def notes(self) -> tuple[str, ...]:
+        """The clocks it runs at now: of use right after pricing."""
+        clocks = read_clocks(self._gpu.bus_id)
+        if clocks is None:
+            return ("the GPU's clocks are not known: nvidia-smi does not tell",)
+        return (f"after pricing: {clocks.as_text()}",)
 
     def close(self) -> None:
         """Let go of the context; may be called twice."""
@@ -124,3 +171,19 @@ class GpuSession:
                 self._libraries.close()
         finally:
             self._gpu.close()
+
+
+def require_streams(streams: int | None) -> int | None:
+    """The number of streams of a GPU, where one was asked for.
+
+    Raises
+    ------
+    OptionError
+        If it is none that a GPU can have.
+    """
+    if streams is None:
+        return None
+    number = as_whole(streams)
+    if number is None or not 1 <= number <= MAX_STREAMS:
+        raise OptionError(f"lanes is {streams!r}; give 1 to {MAX_STREAMS} streams of a GPU")
+    return number

@@ -1,0 +1,108 @@
+"""The CPU of this machine as a place to measure on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.devices.protocol import (
+    BuiltKernels,
+    MeasuringSession,
+    RunnableModel,
+    TimedExecutor,
+)
+from tvm_ios.devices.traits import CPU, DeviceTraits
+from tvm_ios.host import default_lanes, host_target, processor_name
+from tvm_ios.runtime.lane_pool import require_lanes
+from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.native_runtime import runtime_digest
+from tvm_ios.runtime.stage_runner import LocalStageLanes, NativeStageRunner
+
+__all__ = ["LocalCpu", "LocalSession"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCpu:
+    """The cores that this process may use."""
+
+    @property
+    def name(self) -> str:
+        """What its prices are kept under: the processor's model and instruction set."""
+        return processor_name()
+
+    @property
+    def executor_digest(self) -> str:
+        """Digest of the lane executor."""
+        return runtime_digest()
+
+    @property
+    def target(self) -> str:
+        """The best TVM target for its processor."""
+        return host_target()
+
+    @property
+    def traits(self) -> DeviceTraits:
+        """Those of CPUs."""
+        return CPU
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: a report that names no device speaks of this one."""
+        return ()
+
+    def require_lanes(self, lanes: int | None) -> int:
+        """The number of lanes, all usable cores where omitted.
+
+        Raises
+        ------
+        OptionError
+            If it is below one or above the cores there are.
+        """
+        cores = default_lanes()
+        return cores if lanes is None else require_lanes(lanes, cores, "this process may use")
+
+    def as_text(self) -> str:
+        """For messages."""
+        return f"this machine ({processor_name()}, cores: {default_lanes()})"
+
+    def open(self) -> LocalSession:
+        """A session, which takes nothing."""
+        return LocalSession(self)
+
+
+class LocalSession(MeasuringSession):
+    """Stages and models on lanes of this process."""
+
+    def __init__(self, device: LocalCpu) -> None:
+        self.device = device
+        self._libraries: OpenLibraries | None = None
+
+    def export(self, kernels: BuiltKernels) -> Path:
+        """The file that the kernels have anyway."""
+        return kernels.path
+
+    def stage_runner(self, lanes: int) -> NativeStageRunner:
+        """What runs stages on as many threads, the caller's included.
+
+        Raises
+        ------
+        OptionError
+            If there are more lanes than cores.
+        """
+        return NativeStageRunner(LocalStageLanes(lanes))
+
+    def executor(self, model: RunnableModel) -> TimedExecutor:
+        """The model's own executor."""
+        return model.executor()
+
+    def libraries(self, store: FactStore | None = None) -> OpenLibraries:
+        """Libraries that compute operators on this processor."""
+        if self._libraries is None:
+            self._libraries = OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm")
+        return self._libraries
+
+    def close(self) -> None:
+        """Close what libraries hold; may be called twice."""
+        if self._libraries is not None:
+            self._libraries.close()

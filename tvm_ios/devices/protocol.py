@@ -1,0 +1,209 @@
+"""What a device offers to those who measure on it, and what its sessions do.
+
+A device is what is known between sessions: immutable, and with no hold on anything. A session holds
+the device until it is closed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+from tvm_ios.devices.traits import DeviceTraits
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.stage_libraries import LibraryStageRunner
+
+__all__ = [
+    "BuiltKernels",
+    "MeasuringDevice",
+    "MeasuringSession",
+    "RunnableModel",
+    "StagedKernels",
+    "TimedExecutor",
+]
+
+
+class StagedKernels(Protocol):
+    """Kernels as TVM compiled them; a :class:`~tvm_ios.relay.build.StagedBuild`."""
+
+    @property
+    def factory(self) -> Any:
+        """TVM's ``GraphExecutorFactoryModule``, which can be linked once more."""
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Parameters by name."""
+        ...
+
+
+class BuiltKernels(Protocol):
+    """Compiled kernels and their file; a :class:`~tvm_ios.compiled.ModelKernels`."""
+
+    @property
+    def path(self) -> Path:
+        """A library that this machine can load, linked when first asked for."""
+        ...
+
+    @property
+    def staged(self) -> StagedKernels:
+        """What it is linked from."""
+        ...
+
+
+class TimedExecutor(Protocol):
+    """A whole model that is timed on a device."""
+
+    def set_input(self, name: str, value: Any, /) -> None:
+        """Copy a value into an input."""
+        ...
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs, by the clock of the device."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off, in nanoseconds; 0 where there is no such thing."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds; may be called twice."""
+        ...
+
+
+class RunnableModel(Protocol):
+    """A compiled model; a :class:`~tvm_ios.compiled.CompiledModel`."""
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        """What runs."""
+        ...
+
+    @property
+    def kernels(self) -> BuiltKernels:
+        """What the plan launches."""
+        ...
+
+    def executor(self, device: Any = None) -> TimedExecutor:
+        """Run it in this process, on a device of TVM's."""
+        ...
+
+
+@runtime_checkable
+class MeasuringDevice(Protocol):
+    """A place where stages are priced and networks raced."""
+
+    @property
+    def name(self) -> str:
+        """What its prices are kept under: a part of every key of the profile database."""
+        ...
+
+    @property
+    def executor_digest(self) -> str:
+        """Digest of what starts its kernels, the other such part."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """The best TVM target for it."""
+        ...
+
+    @property
+    def traits(self) -> DeviceTraits:
+        """What it has in common with its kind."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report says of it; nothing of this machine's CPU, where readers expect prices."""
+        ...
+
+    def require_lanes(self, lanes: int | None) -> int:
+        """The number of lanes to use; where omitted, what the device is best used with.
+
+        Raises
+        ------
+        OptionError
+            If there cannot be so many.
+        """
+        ...
+
+    def as_text(self) -> str:
+        """The device, for messages."""
+        ...
+
+    def open(self) -> MeasuringSession:
+        """Take the device until the session is closed.
+
+        Raises
+        ------
+        HostError, CostError
+            If it is gone or lost.
+        """
+        ...
+
+
+class MeasuringSession(ABC):
+    """Stages and models on a device; a context manager that lets go of it."""
+
+    device: MeasuringDevice
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def export(self, kernels: BuiltKernels) -> Path:
+        """A library of compiled kernels that :meth:`stage_runner` can load.
+
+        Raises
+        ------
+        HostError
+            If it cannot be linked.
+        """
+
+    @abstractmethod
+    def stage_runner(self, lanes: int) -> LibraryStageRunner[Any]:
+        """What runs stages there, on as many lanes; to be closed before the session.
+
+        Raises
+        ------
+        OptionError
+            If the device has fewer.
+        """
+
+    @abstractmethod
+    def executor(self, model: RunnableModel) -> TimedExecutor:
+        """A whole model on the device; to be closed before the session.
+
+        Raises
+        ------
+        OptionError
+            If the device has fewer lanes than the model was compiled for.
+        HostError, CostError
+            If the kernels cannot be linked or loaded, or the device is lost.
+        """
+
+    @abstractmethod
+    def libraries(self, store: FactStore | None = None) -> OpenLibraries:
+        """Libraries that compute operators there, closed with the session.
+
+        Parameters
+        ----------
+        store
+            Where they keep what they find out; that of the first call counts.
+        """
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of prices taken just now ought to know of the device's state."""
+        return ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the device; may be called twice."""

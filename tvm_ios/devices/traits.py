@@ -1,0 +1,72 @@
+"""What all devices of a kind have in common: how fast they are, roughly, and what they allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.core.graph import Operator
+
+__all__ = ["CPU", "GPU", "DeviceTraits", "Rates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a device does with one operator, roughly: enough to choose lanes and copies."""
+
+    flops_per_ns: int
+    bytes_per_ns: int
+    least_ns: int
+    most_copies: int
+    """A short stage is timed this many times in one program, one copy after the other; see
+    :class:`~tvm_ios.runtime.stage_libraries.LibraryStageRunner`."""
+    longest_program_ns: int
+    """Fewer copies where they would take longer than this."""
+
+    def guess_ns(self, operator: Operator) -> int:
+        """What an operator costs alone on one lane, in nanoseconds."""
+        return (
+            self.least_ns
+            + operator.flops // self.flops_per_ns
+            + operator.memory_bytes // self.bytes_per_ns
+        )
+
+    def copies(self, stage_ns: int) -> int:
+        """How often a stage is timed in one program."""
+        return max(1, min(self.most_copies, round(self.longest_program_ns / max(1, stage_ns))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTraits:
+    """What holds for every device of a kind."""
+
+    rates: Rates
+    idle_lanes_help: bool
+    """Whether a long operator is faster where other lanes are idle; streams do not help each
+    other."""
+    pads_channels: bool
+    """Whether output channels are padded to whole vectors where that is faster."""
+    tunes_float16: bool
+    """Whether TVM's tuners can compile float16 kernels; for a GPU they cannot with CUDA 12.8."""
+
+
+CPU = DeviceTraits(
+    rates=Rates(
+        flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
+    ),
+    idle_lanes_help=True,
+    pads_channels=True,
+    tunes_float16=True,
+)
+GPU = DeviceTraits(
+    # The start of a graph takes as long as a short stage: eight copies would pay a tenth each.
+    rates=Rates(
+        flops_per_ns=5000,
+        bytes_per_ns=1000,
+        least_ns=3000,
+        most_copies=48,
+        longest_program_ns=200_000,
+    ),
+    idle_lanes_help=False,
+    pads_channels=False,
+    tunes_float16=False,
+)
