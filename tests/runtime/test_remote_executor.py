@@ -136,9 +136,7 @@ def test_unknown_kernels_are_named(kernels):
 
 def test_more_lanes_than_cores_are_refused(kernels, connection):
     many = connection.cores + 1
-    with pytest.raises(
-        OptionError, match=f"lanes is {many}, .*'loopback'.* {connection.cores} co"
-    ):
+    with pytest.raises(OptionError, match=f"lanes is {many}, .*'loopback'.* {connection.cores} co"):
         RemoteExecutor(plan_of("count"), kernels, lanes=many)
 
 
