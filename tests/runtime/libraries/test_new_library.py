@@ -26,6 +26,7 @@ from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.core.stored_value import StoredValue
 from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
 from tvm_ios.kernel_identity import variants_of
 from tvm_ios.plan.plan import ExecutionPlan
@@ -249,7 +250,10 @@ def built(plain: BuiltModel, library: FakeLibrary) -> BuiltModel:
 
 @pytest.fixture
 def schedule(built: BuiltModel) -> Iterator[InterOpSchedule]:
-    with PricedByHand(built, lanes=1) as runner:
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=MEASURE)
         prices.price_operators()
         assert "1 of the 2 operators that Fake 1.2 with one tile can compute" in prices.notes[-1]
@@ -296,7 +300,10 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
     monkeypatch.setattr(known, "LIBRARIES", (library, second))
     built = replace(plain, libraries=(library, second))
     relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
-    with PricedByHand(built, lanes=1) as runner:
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=MEASURE)
         prices.price_operators()
         chosen = prices.annotate(greedy_schedule(prices.graph))
@@ -360,7 +367,10 @@ def test_a_call_that_fails_says_why(built, plain, library):
 
 
 def test_a_call_that_fails_while_it_is_priced_says_why(built, library):
-    with RelayStageRunner(built, lanes=1) as runner:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=1, session=session) as runner,
+    ):
         prices = KernelPrices(runner, options=MEASURE)
         for prepared in library.seen.prepared:
             prepared.native.fails = 1

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from ctypes import Structure, c_int32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.core.c_compiler import compile_object, compile_shared, source_digest
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.libraries.cudnn.library import Cudnn
 from tvm_ios.runtime.native_runtime import address_of
@@ -30,7 +29,6 @@ CUDNN_CALLS = (
 )
 """What an operator calls of cuDNN."""
 _SOURCE = Path(__file__).parent / "native" / "cudnn_calls.c"
-_HEADER = Path(__file__).parents[2] / "native" / "tvm_abi.h"
 _CONVOLVE = "tvm_ios_cudnn_convolve"
 
 
@@ -108,20 +106,15 @@ def compile_calls_object() -> Path:
     HostError
         If there is no working C compiler.
     """
-    return compile_object(_SOURCE, _flags())
+    return compile_object(_SOURCE)
 
 
 @cache
 def calls_digest() -> str:
     """Digest of the native source: prices taken with another are not comparable."""
-    return hashlib.sha256(_SOURCE.read_bytes() + _HEADER.read_bytes()).hexdigest()[:12]
+    return source_digest(_SOURCE)
 
 
 @cache
 def _shared() -> ctypes.CDLL:
-    return ctypes.CDLL(str(compile_shared(_SOURCE, _flags())))
-
-
-def _flags() -> tuple[str, ...]:
-    """The compile cache keys on one file, so the digest of all of them is made a flag."""
-    return (f"-DTVM_IOS_SOURCES=0x{calls_digest()}",)
+    return ctypes.CDLL(str(compile_shared(_SOURCE)))
