@@ -20,9 +20,9 @@ from pathlib import Path
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.cost.analytical import AnalyticalGpuCost, Kernels, Launching
-from tvm_ios.cost.gpu import GPU
-from tvm_ios.cost.gpu_work import KernelWork, copy_work, recorded_work
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, recorded_work
+from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
 from tvm_ios.cost.problem import RecordedPart, parse_problem
 from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios.report.table import Table

@@ -22,15 +22,15 @@ def main() -> None:
     network = parser.parse_args().network
     lanes = prepare_process(None)
     # TVM reads the number of threads when it is loaded.
-    from tvm_ios.compiled import build_model, lower_schedule  # noqa: PLC0415
+    from tvm_ios.compile.model import build_model, lower_schedule  # noqa: PLC0415
     from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
+    from tvm_ios.profile.race import race  # noqa: PLC0415
     from tvm_ios.relay.channel_padding import pad_channels  # noqa: PLC0415
     from tvm_ios.relay.inputs import resolve_target  # noqa: PLC0415
-    from tvm_ios.scheduling import race  # noqa: PLC0415
     from tvm_ios.search.baselines import sequential_schedule  # noqa: PLC0415
-    from tvm_ios.tuning.autotvm_backend import AutoTvmBackend  # noqa: PLC0415
+    from tvm_ios.tuning.autotvm.backend import AutoTvmBackend  # noqa: PLC0415
     from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415
 
     target = resolve_target(host_target())

@@ -27,8 +27,8 @@ def main() -> None:
     arguments = parser.parse_args()
     prepare_process(None)
     # TVM reads the number of threads when it is loaded.
-    from tvm_ios.cost.compare import CompareOptions, compare  # noqa: PLC0415
     from tvm_ios.host import host_target, processor_name  # noqa: PLC0415
+    from tvm_ios.measure.compare import CompareOptions, compare  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
     from tvm_ios.relay import prepare  # noqa: PLC0415
 

@@ -29,8 +29,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
-from tvm_ios.cost.machine_mode import ModeWatch
 from tvm_ios.host.processor import default_lanes
+from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.merge_effects import View
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
@@ -268,7 +268,7 @@ def reference_build() -> ReferenceBuild:
 @pytest.fixture(scope="session")
 def cuda_stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in for CUDA to preload, under the names and versions TVM's library asks for."""
-    from tvm_ios.core.c_compiler import compile_shared
+    from tvm_ios.support.c_compiler import compile_shared
 
     versions = tmp_path_factory.mktemp("stand-in") / "versions.map"
     versions.write_text(

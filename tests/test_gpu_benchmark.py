@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -184,7 +184,7 @@ def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp
 @pytest.fixture
 def cudnn(script, tmp_path):
     """A stand-in for cuDNN, where a wheel would have it."""
-    from tvm_ios.core.c_compiler import compile_shared
+    from tvm_ios.support.c_compiler import compile_shared
 
     source = ROOT / "tests" / "runtime" / "native" / "cudnn_stand_in.c"
     library = tmp_path / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
@@ -420,7 +420,7 @@ def test_what_is_timed_for_the_results_has_the_machine_to_itself(tmp_path, monke
 
 def test_there_are_fewer_rounds_of_what_takes_long():
     from benchmarks.gpu_evaluation.compare_steps import _compared
-    from tvm_ios.cost.compare import CompareOptions
+    from tvm_ios.measure.compare import CompareOptions
 
     options = CompareOptions(rounds=20, min_repeat_ms=5.0)
 

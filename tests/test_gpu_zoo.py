@@ -60,7 +60,7 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
     [*ALWAYS, *(pytest.param(n, marks=pytest.mark.full) for n in MODEL_NAMES if n not in ALWAYS)],
 )
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
-    from tvm_ios.compiled import build_model, lower_schedule
+    from tvm_ios.compile.model import build_model, lower_schedule
     from tvm_ios.search.baselines import greedy_schedule
 
     module, params = SMALLER.get(name, by_name(name))()

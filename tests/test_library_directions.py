@@ -30,7 +30,11 @@ KNOWS_NO_LIBRARY = [
         )
     ),
 ]
-NATIVE = sorted((PACKAGE / "runtime" / "native").iterdir())
+NATIVE = sorted(
+    source
+    for folder in ("base", "cuda")
+    for source in (PACKAGE / "runtime" / folder / "native").iterdir()
+)
 
 
 def imported_modules(path):

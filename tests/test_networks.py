@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ios.compiled import build_model, lower_schedule
+from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.host import host_target
 from tvm_ios.models import MODEL_NAMES, by_name
-from tvm_ios.runtime.lane_executor import LaneExecutor
-from tvm_ios.runtime.lane_pool import LaneOptions
-from tvm_ios.runtime.plan_memory import PlanMemory
-from tvm_ios.runtime.sample_inputs import sample_inputs
-from tvm_ios.runtime.stock_executor import StockExecutor
+from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 RUNS = 2

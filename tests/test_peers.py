@@ -16,7 +16,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.models import by_name, count
 from tvm_ios.models.builder import NetworkBuilder, Pooling
 from tvm_ios.report.records import BenchmarkRecord, NamedValue

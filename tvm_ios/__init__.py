@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_ios.compiled import CompiledModel
+    from tvm_ios.compile.model import CompiledModel
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
-    from tvm_ios.cost.compare import CompareOptions
-    from tvm_ios.cost.sampling import MeasureOptions
     from tvm_ios.driver.compile_schedule import compile_schedule
     from tvm_ios.driver.options import BuildOptions, TuneOptions
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
-    from tvm_ios.runtime.artifact import load
-    from tvm_ios.runtime.graph_module import MultiStreamGraphModule
+    from tvm_ios.measure.compare import CompareOptions
+    from tvm_ios.measure.sampling import MeasureOptions
+    from tvm_ios.runtime.artifact.artifact import load
+    from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
     from tvm_ios.search.options import SearchOptions
     from tvm_ios.tuning.device_options import DeviceOptions
     from tvm_ios.tuning.options import TuningOptions
@@ -46,13 +46,13 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "tvm_ios.driver.options",
-    "CompareOptions": "tvm_ios.cost.compare",
-    "CompiledModel": "tvm_ios.compiled",
+    "CompareOptions": "tvm_ios.measure.compare",
+    "CompiledModel": "tvm_ios.compile.model",
     "Conversion": "tvm_ios.core.conversion",
     "DeviceOptions": "tvm_ios.tuning.device_options",
     "InterOpSchedule": "tvm_ios.core.schedule",
-    "MeasureOptions": "tvm_ios.cost.sampling",
-    "MultiStreamGraphModule": "tvm_ios.runtime.graph_module",
+    "MeasureOptions": "tvm_ios.measure.sampling",
+    "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
     "SearchOptions": "tvm_ios.search.options",
     "Stage": "tvm_ios.core.schedule",
     "Strategy": "tvm_ios.core.schedule",
@@ -60,7 +60,7 @@ _HOMES = {
     "TuningOptions": "tvm_ios.tuning.options",
     "TvmIosError": "tvm_ios.errors",
     "compile_schedule": "tvm_ios.driver.compile_schedule",
-    "load": "tvm_ios.runtime.artifact",
+    "load": "tvm_ios.runtime.artifact.artifact",
     "tune": "tvm_ios.driver.tune",
 }
 

@@ -19,17 +19,17 @@ from benchmarks.gpu_evaluation.torch_process import MODES, TorchProcess
 from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import TOLERANCE, Floats, read_case, relative_error
-from tvm_ios.cost.compare import CompareOptions, compare
-from tvm_ios.cost.comparison import LEAST_ROUNDS, Comparison
-from tvm_ios.cost.machine_mode import ModeOptions
-from tvm_ios.cost.sampling import TimedRuns
 from tvm_ios.errors import CostError
 from tvm_ios.host.gpu import read_clocks
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.measure.comparison import LEAST_ROUNDS, Comparison
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
-from tvm_ios.runtime.cuda_device import CudaDevice
-from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.sample_inputs import sample_tensor
+from tvm_ios.runtime.base.sample_inputs import sample_tensor
+from tvm_ios.runtime.cuda.device import CudaDevice
+from tvm_ios.runtime.cuda.module import CudaGraphModule
 
 __all__ = ["measure", "outputs", "prove", "torch"]
 

@@ -24,11 +24,11 @@ from benchmarks.gpu_evaluation.names import (
     our_name,
 )
 from benchmarks.gpu_evaluation.workplace import Workplace
-from tvm_ios.cost.sampling import TimedRuns
-from tvm_ios.pricing import open_database
-from tvm_ios.runtime.artifact import read_plan
-from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.profile.prices import open_database
+from tvm_ios.runtime.artifact.artifact import read_plan
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.cuda.module import CudaGraphModule
 
 __all__ = ["Entry", "entries", "opened", "stock_runs"]
 

@@ -13,8 +13,8 @@ from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.export import describe
 from benchmarks.peers.network import Case as PeerCase
 from benchmarks.peers.network import write_case
-from tvm_ios.compiled import build_model, lower_schedule
-from tvm_ios.evaluation import SEQUENTIAL
+from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.experiments.evaluation import SEQUENTIAL
 
 __all__ = ["build", "lower", "reference"]
 

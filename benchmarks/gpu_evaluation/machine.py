@@ -85,7 +85,7 @@ def find_machine() -> Machine:
     HostError
         If there is no TVM, no driver, no GPU, or nothing that compiles for it.
     """
-    from tvm_ios.runtime.cuda_device import CudaDevice  # noqa: PLC0415 - loads TVM
+    from tvm_ios.runtime.cuda.device import CudaDevice  # noqa: PLC0415 - loads TVM
 
     with CudaDevice() as gpu:
         facts = gpu.facts

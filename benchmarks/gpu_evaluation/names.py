@@ -22,7 +22,7 @@ __all__ = [
 
 SEQUENTIAL, GREEDY, IOS = "sequential", "greedy", "IOS-both"
 SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS)
-"""As :mod:`tvm_ios.evaluation` calls them."""
+"""As :mod:`tvm_ios.experiments.evaluation` calls them."""
 STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
 EAGER, TORCH_GRAPH, COMPILED = "torch eager", "torch CUDA graph", "torch.compile"

@@ -8,17 +8,17 @@ from benchmarks.gpu_evaluation.agenda import Step
 from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.ledger import write_whole
 from benchmarks.gpu_evaluation.workplace import Workplace
-from tvm_ios.compiled import BuiltModel
+from tvm_ios.compile.model import BuiltModel
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
-from tvm_ios.evaluation import IOS, SearchedSchedules, search_all
-from tvm_ios.pricing import KernelPrices, open_database
-from tvm_ios.progress import PhaseClock
+from tvm_ios.experiments.evaluation import IOS, SearchedSchedules, search_all
+from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report import draw_schedule
 from tvm_ios.search.result import SearchResult
-from tvm_ios.stage_kernels import RelayStageRunner
+from tvm_ios.support.progress import PhaseClock
 
 __all__ = ["search"]
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from benchmarks.gpu_evaluation.jobs import ROOT, child_environment
 from benchmarks.gpu_evaluation.names import COMPILED, EAGER, TORCH_GRAPH
 from benchmarks.peers.errors import PeerError
-from tvm_ios.cost.sampling import TimedRuns
+from tvm_ios.measure.sampling import TimedRuns
 
 __all__ = ["MODES", "TorchProcess", "python_with_torch"]
 

@@ -13,7 +13,7 @@ from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.ledger import write_whole
 from benchmarks.gpu_evaluation.workplace import SkippedError, UnfinishedError, Workplace
 from tvm_ios.errors import TuningError
-from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
+from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.session import merged_modules
 

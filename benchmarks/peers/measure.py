@@ -25,9 +25,9 @@ from benchmarks.peers.peak import best_peak, measure_peak
 from benchmarks.peers.peer import Contestant, Peer, contestants
 from benchmarks.peers.record import peer_record
 from benchmarks.peers.worker import Prepared, Worker
-from tvm_ios.cost.compare import CompareOptions, compare
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import core_to_core_ns, default_lanes
+from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.report.records import BenchmarkRecord
 
 __all__ = ["Settings", "main", "measure_network", "require_agreement"]

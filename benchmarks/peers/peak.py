@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.errors import PeerError
-from tvm_ios.core.c_compiler import compile_shared
+from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["Peak", "best_peak", "floor_ns", "measure_peak"]
 

@@ -13,8 +13,8 @@ from importlib import metadata
 from benchmarks.peers.network import TOLERANCE, Case
 from benchmarks.peers.peak import Peak, floor_ns
 from benchmarks.peers.worker import Prepared
-from tvm_ios.cost.comparison import Comparison
 from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 
 __all__ = ["FLOOR_MS", "peer_record"]

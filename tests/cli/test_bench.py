@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.cli.main import main
-from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 
 NAMES = (

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tvm_ios.cli.main import main
-from tvm_ios.tuning.records import read_records
+from tvm_ios.tuning.records.records import read_records
 
 
 def autotvm_line(cost_s, *, index=0, size=16, error=0):

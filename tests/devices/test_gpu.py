@@ -7,7 +7,7 @@ import tvm
 
 from tvm_ios.devices.gpu import DEFAULT_STREAMS, MAX_STREAMS, GpuDevice, require_streams
 from tvm_ios.errors import OptionError
-from tvm_ios.runtime.cuda_device import DeviceFacts
+from tvm_ios.runtime.cuda.device import DeviceFacts
 
 H100 = GpuDevice(
     ordinal=0,

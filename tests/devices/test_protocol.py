@@ -14,11 +14,11 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
-from tvm_ios.pricing import profile_context
-from tvm_ios.runtime.cuda_device import DeviceFacts
-from tvm_ios.runtime.cuda_native import streams_digest
-from tvm_ios.runtime.native_runtime import remote_digest, runtime_digest
-from tvm_ios.runtime.remote_address import DeviceAddress
+from tvm_ios.profile.prices import profile_context
+from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
+from tvm_ios.runtime.cuda.device import DeviceFacts
+from tvm_ios.runtime.cuda.native_streams import streams_digest
+from tvm_ios.runtime.rpc.address import DeviceAddress
 
 ROOT = Path(__file__).resolve().parents[2] / "tvm_ios"
 OUTSIDE = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT / "devices")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.compiled import build_model, lower_schedule
+from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import CostError, HostError, OptionError
-from tvm_ios.runtime.remote_address import DeviceAddress
+from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.search.baselines import sequential_schedule
 
 pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code

@@ -17,14 +17,14 @@ import tvm_ios
 from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.passes import ScheduleOperators
-from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.support.progress import Progress
 
 # A busy machine is no concern of these tests: no waiting for its fast mode.
 HASTY = ModeOptions(patience_s=0.0)

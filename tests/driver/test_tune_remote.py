@@ -15,14 +15,14 @@ import tvm
 import tvm_ios
 from tvm_ios import BuildOptions, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.cli.main import main
-from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import CostError, OptionError, TuningError
 from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
-from tvm_ios.progress import Progress
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.progress import Progress
 
 pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.install import hook
+from tvm_ios.support.c_compiler import compile_shared
 
 SITE = Path(sysconfig.get_path("purelib"))
 WHEEL = SITE / "bitblas" / "3rdparty" / "tvm"

@@ -7,8 +7,8 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.analytical import AnalyticalGpuCost
-from tvm_ios.cost.gpu import GPU
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule

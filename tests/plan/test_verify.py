@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.plan import (
     Buffer,
     BufferKind,
@@ -20,7 +21,6 @@ from tvm_ios.plan.plan import (
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall, CudnnConvolution
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
-from tvm_ios.runtime.libraries.protocol import LibraryCall
 
 
 def launch(name: str, inputs: tuple[int, ...], output: int) -> Launch:

@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tvm_ios.compiled import build_model, lower_schedule
+from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.models import nasnet_small, squeezenet
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.concatenation import sink_into_concatenations

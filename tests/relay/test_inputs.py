@@ -127,8 +127,6 @@ def test_a_parameter_that_does_not_fit_is_named(nets, value):
 @pytest.mark.parametrize(
     "value", [[[1.0], [2.0, 3.0]], object(), ["a"] * 16], ids=["ragged", "object", "texts"]
 )
-    "value", [[[1.0], [2.0, 3.0]], object(), ["a"] * 16], ids=["ragged", "object", "texts"]
-)
 def test_a_parameter_that_is_no_array_is_named(nets, value):
     main, params = main_of(nets)
     with pytest.raises(ModelError, match="'a_bias' is a .*; give a NumPy array"):

@@ -4,7 +4,7 @@ import pytest
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
-from tvm_ios.cost.comparison import CompareRound, Comparison
+from tvm_ios.measure.comparison import CompareRound, Comparison
 
 
 def convolution(kernel: int) -> Convolution:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from tvm_ios.cost.analytical_timeline import SimulatedOperator, SimulatedRun
+from tvm_ios.cost.analytical.timeline import SimulatedOperator, SimulatedRun
 from tvm_ios.report.simulated import simulated_trace, write_simulated_trace
 
 RUN = SimulatedRun(

@@ -164,7 +164,7 @@ def exported(
 ) -> tuple[BuiltModule, Path]:
     """One built module and its exported file, for two lanes."""
     from tvm_ios.plan.lower import lower_plan
-    from tvm_ios.runtime.artifact import export_artifact
+    from tvm_ios.runtime.artifact.artifact import export_artifact
 
     built = build_random(seed=12, size=12, opt_level=2)
     plan = lower_plan(built.graph, place_built(built, 1), lanes=2)
@@ -243,7 +243,7 @@ def cuda_stand_in(
     cuda_stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CudaStandIn]:
     """The stand-in and what runs under it."""
-    from tvm_ios.core.c_compiler import compile_shared
+    from tvm_ios.support.c_compiler import compile_shared
 
     folder = tmp_path_factory.mktemp("cuda")
     source = Path(__file__).with_name("native") / "cudnn_stand_in.c"

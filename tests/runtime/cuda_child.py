@@ -29,7 +29,7 @@ from cuda_model import Model, network
 
 import tvm_ios.driver.compile_schedule
 import tvm_ios.driver.tune
-import tvm_ios.pricing
+import tvm_ios.profile.prices
 from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.plan.stream_order import StepKind
@@ -346,7 +346,7 @@ def unfit(folder):
 
 def no_device():
     """A driver without a GPU."""
-    from tvm_ios.runtime.cuda_device import CudaDevice
+    from tvm_ios.runtime.cuda.device import CudaDevice
 
     stand_in().stand_in_set_devices(0)
     return {"error": _error_of(CudaDevice)}

@@ -13,26 +13,26 @@ from pathlib import Path
 import numpy as np
 import tvm
 
-from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.cuda_module import CudaGraphModule
-from tvm_ios.runtime.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
-from tvm_ios.runtime.libraries.protocol import LibraryCall
-from tvm_ios.runtime.native_runtime import shared_runtime
+from tvm_ios.support.stored_value import StoredValue
 
 
 def build(model, folder):
     """Compile a network for CUDA without device code; write what the scenarios need."""
     from tvm.contrib import cc
 
-    from tvm_ios.core.c_compiler import compile_object
     from tvm_ios.host import cached_libinfo
     from tvm_ios.plan.lower import lower_plan
     from tvm_ios.relay import build as build_module
     from tvm_ios.relay import placements_for, prepare
     from tvm_ios.search.baselines import greedy_schedule
+    from tvm_ios.support.c_compiler import compile_object
 
     sources = []
 

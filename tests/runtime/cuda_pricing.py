@@ -25,7 +25,7 @@ def _quick():
 def priced(network_name, database_folder):
     """Stages of a network: what each costs, and how many kernels its longest group has."""
     from tvm_ios.core.schedule import Stage, Strategy
-    from tvm_ios.pricing import measured_cost_model
+    from tvm_ios.profile.prices import measured_cost_model
     from tvm_ios.relay import prepare
     from tvm_ios.search.baselines import greedy_schedule
 
@@ -152,7 +152,7 @@ def _error_of(action):
 def kernels_tuned(network_name, database_folder, backend):
     """``tune`` with a tuner of TVM's: its builder, its tracker and server, its log."""
     import tvm_ios
-    from tvm_ios.tuning.records import read_records
+    from tvm_ios.tuning.records.records import read_records
 
     if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
         _without_device_code()

@@ -107,7 +107,7 @@ def cudnn_numbers(folder, tf32=False):
 def cudnn_algorithms(folder, database_folder):
     """Algorithms are found once, kept, and read again; and what is done where memory is short."""
     from tvm_ios.cost.database import ProfileDatabase
-    from tvm_ios.runtime.cuda_device import CudaDevice
+    from tvm_ios.runtime.cuda.device import CudaDevice
     from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
     from tvm_ios.runtime.libraries.cudnn.library import load_cudnn
 
@@ -318,14 +318,14 @@ def cudnn_tuned(network_name, database_folder, path):
 
 def cudnn_merged(network_name, database_folder):
     """The price of a merge stage, and of the same without cuDNN."""
-    from tvm_ios.compiled import build_model, lower_schedule
+    from tvm_ios.compile.model import build_model, lower_schedule
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.devices.targets import local_device
-    from tvm_ios.pricing import KernelPrices
+    from tvm_ios.profile.prices import KernelPrices
+    from tvm_ios.profile.stage_kernels import RelayStageRunner
     from tvm_ios.runtime.libraries.known import cudnn_library
     from tvm_ios.search.baselines import sequential_schedule
-    from tvm_ios.stage_kernels import RelayStageRunner
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     built = build_model(*network(network_name), TARGET)

@@ -10,16 +10,16 @@ from tvm.contrib import graph_executor
 
 import tvm_ios
 from tvm_ios import DeviceOptions, TuneOptions, TuningOptions
-from tvm_ios.compiled import build_model
-from tvm_ios.cost.compare import CompareOptions
+from tvm_ios.compile.model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.relay.context import applied_records_digest
-from tvm_ios.tune_report import Contestant
-from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
-from tvm_ios.tuning.record_line import RecordFormat
-from tvm_ios.tuning.records_in_force import MissingReason
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
+from tvm_ios.tuning.records.record_line import RecordFormat
+from tvm_ios.tuning.records.records_in_force import MissingReason
 from tvm_ios.tuning.session import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tvm_ios.cli.measuring import add_measuring_options, prepare_process
 
 if TYPE_CHECKING:
-    from tvm_ios.benchmark import BenchmarkSettings
     from tvm_ios.cli.main import Subparsers
+    from tvm_ios.experiments.benchmark import BenchmarkSettings
 
 __all__ = ["add_parser", "run"]
 
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and write; 0 when all is done."""
     lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
-    from tvm_ios.benchmark import (  # noqa: PLC0415
+    from tvm_ios.experiments.benchmark import (  # noqa: PLC0415
         BenchmarkSettings,
         around_table,
         measure_networks,
@@ -106,9 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> int:
-    from tvm_ios.benchmark import around_table  # noqa: PLC0415
-    from tvm_ios.tuned_benchmark import measure_tuned  # noqa: PLC0415
-    from tvm_ios.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
+    from tvm_ios.experiments.benchmark import around_table  # noqa: PLC0415
+    from tvm_ios.experiments.tuned_benchmark import measure_tuned  # noqa: PLC0415
+    from tvm_ios.experiments.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
     from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415
     from tvm_ios.tuning.session import TuningRequest  # noqa: PLC0415
 

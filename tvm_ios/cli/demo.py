@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
     lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
-    from tvm_ios.demonstration import demonstrate, demonstrate_tuned  # noqa: PLC0415
+    from tvm_ios.experiments.demonstration import demonstrate, demonstrate_tuned  # noqa: PLC0415
 
     show = demonstrate_tuned if arguments.tuned else demonstrate
     show(arguments.networks, lanes=lanes, folder=arguments.output, database=arguments.database)

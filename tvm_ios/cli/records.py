@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import OptionError
-from tvm_ios.tuning.record_table import printable, record_table
-from tvm_ios.tuning.records import (
+from tvm_ios.tuning.records.record_table import printable, record_table
+from tvm_ios.tuning.records.records import (
     RecordFormat,
     RecordLog,
     TuningRecord,

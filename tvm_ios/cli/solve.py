@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import Partition, ScheduleBlock, split_operators
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
-from tvm_ios.cost.analytical import AnalyticalGpuCost, Kernels, Launching
-from tvm_ios.cost.gpu import GPU, GPU_NAMES
-from tvm_ios.cost.gpu_work import recorded_work
+from tvm_ios.cost.analytical.gpu import GPU, GPU_NAMES
+from tvm_ios.cost.analytical.gpu_work import recorded_work
+from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
 from tvm_ios.cost.problem import RecordedPart, parse_problem
 from tvm_ios.cost.synthetic import SyntheticCostModel
 from tvm_ios.errors import OptionError, ProblemError

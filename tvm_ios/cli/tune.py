@@ -14,7 +14,7 @@ from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, ModelError, OptionError
-from tvm_ios.progress import StderrProgress
+from tvm_ios.support.progress import StderrProgress
 from tvm_ios.tuning.options import TUNERS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import ScheduleError
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "LibraryOperators", "Stage", "Strategy"]
 

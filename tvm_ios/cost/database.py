@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import cache_directory
-from tvm_ios.core.stored_value import StoredValue, UnreadableValueError
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
+from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
 __all__ = ["DATABASE_VERSION", "PriceRecord", "ProfileDatabase", "default_database_path"]
 

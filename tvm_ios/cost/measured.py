@@ -1,7 +1,7 @@
 """The measured cost model: prices stages on the real executor, each distinct stage once ever.
 
 A stage is looked up by its profile key in memory, then in the profile database; what is left is
-timed in interleaved rounds (see :mod:`tvm_ios.cost.sampling`) and stored. Stages are timed one
+timed in interleaved rounds (see :mod:`tvm_ios.measure.sampling`) and stored. Stages are timed one
 at a time, back to back, so their caches are warm; the whole network is 4 to 16 % slower than the
 sum of its stages, and that is accepted, since all candidates enjoy it alike.
 """
@@ -17,12 +17,12 @@ from statistics import median
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import PriceRecord, ProfileDatabase
-from tvm_ios.cost.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
-from tvm_ios.cost.robust import median_absolute_deviation
-from tvm_ios.cost.sampling import Cell, MeasureOptions, sample
 from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.robust import median_absolute_deviation
+from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
 

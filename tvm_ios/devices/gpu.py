@@ -7,7 +7,6 @@ from pathlib import Path
 
 import tvm
 
-from tvm_ios.core.whole_number import as_whole
 from tvm_ios.devices.protocol import (
     BuiltKernels,
     MeasuringSession,
@@ -17,11 +16,12 @@ from tvm_ios.devices.protocol import (
 from tvm_ios.devices.traits import GPU, DeviceTraits
 from tvm_ios.errors import OptionError
 from tvm_ios.host import read_clocks
-from tvm_ios.runtime.cuda_device import CudaDevice, DeviceFacts, require_arch
-from tvm_ios.runtime.cuda_native import streams_digest
-from tvm_ios.runtime.cuda_stages import CudaStageRunner
+from tvm_ios.runtime.cuda.device import CudaDevice, DeviceFacts, require_arch
+from tvm_ios.runtime.cuda.native_streams import streams_digest
+from tvm_ios.runtime.cuda.stages import CudaStageRunner
 from tvm_ios.runtime.libraries.opened import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.support.whole_number import as_whole
 
 __all__ = ["GpuDevice", "GpuSession", "require_streams"]
 

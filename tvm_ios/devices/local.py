@@ -13,11 +13,11 @@ from tvm_ios.devices.protocol import (
 )
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.host import default_lanes, host_target, processor_name
-from tvm_ios.runtime.lane_pool import require_lanes
+from tvm_ios.runtime.base.native_runtime import runtime_digest
+from tvm_ios.runtime.cpu.lane_pool import require_lanes
+from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
 from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
-from tvm_ios.runtime.native_runtime import runtime_digest
-from tvm_ios.runtime.stage_runner import LocalStageLanes, NativeStageRunner
 
 __all__ = ["LocalCpu", "LocalSession"]
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.libraries.opened import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
-from tvm_ios.runtime.stage_libraries import LibraryStageRunner
 
 __all__ = [
     "BuiltKernels",
@@ -42,7 +42,7 @@ class StagedKernels(Protocol):
 
 
 class BuiltKernels(Protocol):
-    """Compiled kernels and their file; a :class:`~tvm_ios.compiled.ModelKernels`."""
+    """Compiled kernels and their file; a :class:`~tvm_ios.compile.model.ModelKernels`."""
 
     @property
     def path(self) -> Path:
@@ -76,7 +76,7 @@ class TimedExecutor(Protocol):
 
 
 class RunnableModel(Protocol):
-    """A compiled model; a :class:`~tvm_ios.compiled.CompiledModel`."""
+    """A compiled model; a :class:`~tvm_ios.compile.model.CompiledModel`."""
 
     @property
     def plan(self) -> ExecutionPlan:

@@ -19,16 +19,16 @@ from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableMod
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.lane_pool import require_lanes
+from tvm_ios.runtime.base.native_runtime import remote_digest
+from tvm_ios.runtime.cpu.lane_pool import require_lanes
+from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
 from tvm_ios.runtime.libraries.opened import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
-from tvm_ios.runtime.native_runtime import remote_digest
-from tvm_ios.runtime.remote_address import DeviceAddress
-from tvm_ios.runtime.remote_connection import RemoteConnection
-from tvm_ios.runtime.remote_executor import RemoteExecutor
-from tvm_ios.runtime.remote_kernels import RemoteKernels
-from tvm_ios.runtime.remote_lanes import RemoteLanes
-from tvm_ios.runtime.stage_runner import NativeStageRunner, StageCalls
+from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.runtime.rpc.connection import RemoteConnection
+from tvm_ios.runtime.rpc.executor import RemoteExecutor
+from tvm_ios.runtime.rpc.kernels import RemoteKernels
+from tvm_ios.runtime.rpc.lanes import RemoteLanes
 
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
@@ -88,7 +88,7 @@ class RemoteDevice:
         Raises
         ------
         HostError, CostError
-            As :class:`~tvm_ios.runtime.remote_connection.RemoteConnection`.
+            As :class:`~tvm_ios.runtime.rpc.connection.RemoteConnection`.
         """
         return RemoteSession(self)
 
@@ -104,7 +104,7 @@ class RemoteSession(MeasuringSession):
     Raises
     ------
     HostError, CostError
-        As :class:`~tvm_ios.runtime.remote_connection.RemoteConnection`.
+        As :class:`~tvm_ios.runtime.rpc.connection.RemoteConnection`.
     """
 
     def __init__(self, device: RemoteDevice) -> None:
@@ -180,7 +180,7 @@ class RemoteSession(MeasuringSession):
 
 
 class RemoteStageLanes(RemoteLanes):
-    """Lanes that stages are priced on; see :class:`~tvm_ios.runtime.stage_runner.StageLanes`."""
+    """Lanes of a device that stages are priced on."""
 
     def __init__(self, session: RemoteSession, connection: RemoteConnection, lanes: int) -> None:
         super().__init__(connection, lanes)

@@ -9,7 +9,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import host_target
-from tvm_ios.runtime.device import is_gpu_target
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.libraries.known import cudnn_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 

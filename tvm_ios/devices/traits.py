@@ -18,7 +18,7 @@ class Rates:
     least_ns: int
     most_copies: int
     """A short stage is timed this many times in one program, one copy after the other; see
-    :class:`~tvm_ios.runtime.stage_libraries.LibraryStageRunner`."""
+    :class:`~tvm_ios.runtime.base.stage_libraries.LibraryStageRunner`."""
     longest_program_ns: int
     """Fewer copies where they would take longer than this."""
 

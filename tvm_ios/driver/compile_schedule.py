@@ -8,19 +8,19 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.build_choice import build_for_schedule
-from tvm_ios.compiled import CompiledModel, lower_partitioned, lower_schedule, widest_stage
+from tvm_ios.compile.model import CompiledModel, lower_partitioned, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.targets import lanes_for_target, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
+from tvm_ios.profile.build_choice import build_for_schedule
 from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.tuning.record_lookup import records_around
+from tvm_ios.tuning.records.record_lookup import records_around
 
 __all__ = ["compile_schedule"]
 

@@ -14,9 +14,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
-from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.options import TuningOptions

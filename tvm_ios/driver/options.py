@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from tvm_ios.core.conversion import Conversion
-from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.cost.sampling import MeasureOptions
 from tvm_ios.errors import OptionError
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions

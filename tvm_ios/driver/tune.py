@@ -13,27 +13,28 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.build_choice import build_padded_or_not
-from tvm_ios.compiled import BuiltModel, CompiledModel, lower_schedule
-from tvm_ios.cost.compare import CompareOptions
-from tvm_ios.cost.comparison import LEAST_ROUNDS
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import OptionError
-from tvm_ios.pricing import KernelPrices, open_database
-from tvm_ios.progress import PhaseClock, ProgressListener
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import LEAST_ROUNDS
+from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
+from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.race import choose, race, race_s
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.runtime.device import is_gpu_target
-from tvm_ios.scheduling import FoundSchedules, choose, find_schedules, race, race_s
-from tvm_ios.stage_kernels import RelayStageRunner
+from tvm_ios.report.tune_report import Contestant, TuneReport
+from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tune_report import Contestant, TuneReport
 from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.record_lookup import records_around
+from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.session import TuningRequest, tuned_kernels
 
@@ -83,7 +84,7 @@ def tune(
     database
         A profile database or its file; where omitted, ``profiles.sqlite`` in the cache folder.
     progress
-        Called with a :class:`~tvm_ios.progress.Progress` now and then.
+        Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
         All else: :class:`~tvm_ios.driver.options.TuneOptions` has a field for the search, for each
         kind of measuring, for layout and types, for cuDNN and padded channels, for the tuners and

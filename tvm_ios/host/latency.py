@@ -11,7 +11,7 @@ import os
 from enum import Enum
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import compile_shared
+from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["LatencyMode", "core_to_core_ns", "latency_mode"]
 

@@ -8,12 +8,12 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from tvm_ios.core.c_compiler import find_c_compiler
 from tvm_ios.errors import HostError
 from tvm_ios.host.gpu import GpuReport, describe_gpu
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import default_lanes, processor_name
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
+from tvm_ios.support.c_compiler import find_c_compiler
 
 __all__ = ["HostReport", "describe_host"]
 

@@ -12,9 +12,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import STUB_FILE
+from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["hook_is_installed", "write_hook"]
 

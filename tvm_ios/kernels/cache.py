@@ -16,7 +16,7 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import cache_directory
+from tvm_ios.support.c_compiler import cache_directory
 
 __all__ = ["KernelCache"]
 

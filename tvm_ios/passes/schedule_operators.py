@@ -22,12 +22,12 @@ from tvm_ios.cost.protocol import CostModel
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
-from tvm_ios.pricing import measured_cost_model
+from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.prices import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.scheduling import find_schedules
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.runtime.libraries.protocol import LibraryCall
+from tvm_ios.plan.library_call import LibraryCall
 
 __all__ = ["ConcatView", "Placement", "SliceView"]
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.fused_function import TensorType
-from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import dtype_bytes, named_as_arrays
-from tvm_ios.runtime.libraries.known import call_from_data, call_to_data
-from tvm_ios.runtime.libraries.protocol import LibraryCall
+from tvm_ios.plan.library_call import CallReader, LibraryCall, no_calls
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -185,7 +184,7 @@ class ExecutionPlan:
                         list(a.inputs),
                         list(a.outputs),
                         a.split,
-                        None if a.call is None else call_to_data(a.call),
+                        None if a.call is None else a.call.to_data(),
                     ]
                     for a in self.launches
                 ],
@@ -200,8 +199,15 @@ class ExecutionPlan:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> ExecutionPlan:
+    def from_json(cls, text: str, *, read_call: CallReader = no_calls) -> ExecutionPlan:
         """Read what :meth:`to_json` wrote; it is not verified yet.
+
+        Parameters
+        ----------
+        text
+            JSON.
+        read_call
+            Reads calls of libraries; where omitted a plan that has any is refused.
 
         Raises
         ------
@@ -221,7 +227,7 @@ class ExecutionPlan:
                 arena_bytes=data.field("arena_bytes").whole(),
                 buffers=tuple(map(_buffer, data.field("buffers").rows())),
                 tensors=tuple(map(_tensor, data.field("tensors").rows())),
-                launches=tuple(map(_launch, data.field("launches").rows())),
+                launches=tuple(_launch(row, read_call) for row in data.field("launches").rows()),
                 groups=tuple(map(_group, data.field("groups").rows())),
                 inputs=tuple(map(_input, data.field("inputs").rows())),
                 outputs=data.field("outputs").wholes(),
@@ -285,7 +291,7 @@ def _tensor(row: StoredValue) -> Tensor:
     )
 
 
-def _launch(row: StoredValue) -> Launch:
+def _launch(row: StoredValue, read_call: CallReader) -> Launch:
     operator, index, kernel, inputs, outputs, split, call = row.rows(7)
     return Launch(
         operator=operator.text(),
@@ -294,7 +300,7 @@ def _launch(row: StoredValue) -> Launch:
         inputs=inputs.wholes(),
         outputs=outputs.wholes(),
         split=split.flag(),
-        call=call.or_none(call_from_data),
+        call=call.or_none(read_call),
     )
 
 

@@ -24,7 +24,7 @@ from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.primitive import call_attribute
-from tvm_ios.runtime.device import is_gpu_target
+from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["convert", "require_float32_kernels"]
 

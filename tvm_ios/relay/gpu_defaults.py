@@ -18,7 +18,7 @@ from tvm.autotvm.task.space import (
     get_factors,
 )
 
-from tvm_ios.runtime.device import is_gpu_target
+from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["default_gpu_kernels", "default_tiles"]
 

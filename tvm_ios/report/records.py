@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tvm_ios.core.stored_value import StoredValue, UnreadableValueError, parse_json
-from tvm_ios.cost.comparison import Comparison
 from tvm_ios.errors import ArtifactError, CostError
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = ["RECORD_VERSION", "BenchmarkRecord", "NamedValue"]
 

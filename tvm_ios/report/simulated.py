@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ios.cost.analytical_timeline import SimulatedRun
+from tvm_ios.cost.analytical.timeline import SimulatedRun
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.chrome_trace import chrome_trace
 
@@ -18,7 +18,7 @@ def simulated_trace(runs: Sequence[SimulatedRun], *, name: str) -> str:
     Parameters
     ----------
     runs
-        What :meth:`~tvm_ios.cost.analytical.AnalyticalGpuCost.simulate` made, by one model.
+        What ``AnalyticalGpuCost.simulate`` made, by one model.
     name
         What would be run.
     """

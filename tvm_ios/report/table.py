@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.cost.comparison import Comparison
 from tvm_ios.errors import OptionError
+from tvm_ios.measure.comparison import Comparison
 
 __all__ = ["Table", "comparison_table"]
 

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.core.c_compiler import compile_shared
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import order_ideals
 from tvm_ios.core.schedule import Strategy
@@ -20,6 +19,7 @@ from tvm_ios.search.block_graph import BlockGraph, mergeable_sets
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.python_space import PythonStateSpace
 from tvm_ios.search.state_space import StateSpace, TooManyTransitionsError
+from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["MAX_NATIVE_OPERATORS", "NativeStateSpace", "make_state_space"]
 

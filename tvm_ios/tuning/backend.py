@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import tvm
 
-from tvm_ios.progress import ProgressListener
+from tvm_ios.support.progress import ProgressListener
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 

@@ -19,8 +19,8 @@ from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
-from tvm_ios.runtime.remote_address import DeviceAddress
-from tvm_ios.runtime.remote_connection import RemoteConnection
+from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.tuning.device_options import DeviceOptions
 
 __all__ = [

@@ -17,28 +17,28 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.build_choice import choose_build, known_choices
-from tvm_ios.compiled import BuiltModel, build_model
-from tvm_ios.core.c_compiler import cache_directory
+from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
-from tvm_ios.cost.compare import CompareOptions
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.progress import PhaseClock
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.profile.build_choice import choose_build, known_choices
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.ansor import ANSOR, AnsorBackend
-from tvm_ios.tuning.ansor_choice import slower_workloads
-from tvm_ios.tuning.autotvm_backend import AutoTvmBackend
+from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
+from tvm_ios.tuning.ansor.choice import slower_workloads
+from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
-from tvm_ios.tuning.record_lookup import contexts_around, records_in_force
-from tvm_ios.tuning.records import RecordFormat, mend_records, read_records
-from tvm_ios.tuning.records_in_force import RecordsInForce
+from tvm_ios.tuning.records.record_lookup import contexts_around, records_in_force
+from tvm_ios.tuning.records.records import RecordFormat, mend_records, read_records
+from tvm_ios.tuning.records.records_in_force import RecordsInForce
 
 __all__ = [
     "BACKENDS",

@@ -19,24 +19,25 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios.compiled import BuiltModel, build_model, lower_partitioned, lower_schedule
-from tvm_ios.core.c_compiler import compile_object, compile_shared
+from tvm_ios.compile.model import BuiltModel, build_model, lower_partitioned, lower_schedule
 from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
-from tvm_ios.core.stored_value import StoredValue
-from tvm_ios.cost.machine_mode import ModeOptions
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
-from tvm_ios.kernel_identity import variants_of
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.pricing import KernelPrices
+from tvm_ios.profile.kernel_variant import variants_of
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
 from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR
-from tvm_ios.runtime.libraries.protocol import LibraryLane, LibraryName
-from tvm_ios.runtime.native_runtime import address_of
+from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule
-from tvm_ios.stage_kernels import RelayStageRunner
+from tvm_ios.support.c_compiler import compile_object, compile_shared
+from tvm_ios.support.stored_value import StoredValue
 
 SOURCE = r"""
 #include <math.h>
@@ -327,7 +328,7 @@ def test_what_it_computes_is_equal_and_travels_along(
     model = lower_schedule(built, schedule, lanes=lanes)
     assert by(model.plan) == ["nn.relu"]
     assert model.plan.as_text().count("by Fake") == 1
-    assert ExecutionPlan.from_json(model.plan.to_json()) == model.plan
+    assert ExecutionPlan.from_json(model.plan.to_json(), read_call=known.read_call) == model.plan
     library.seen.prepared.clear()
     with model.executor(lanes=1) as module:
         assert run(module) == expected(plain)

@@ -5,11 +5,12 @@ To add one, write its folder beside :mod:`tvm_ios.runtime.libraries.cudnn` and l
 
 from __future__ import annotations
 
-from tvm_ios.core.stored_value import StoredValue, UnreadableValueError
+from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
-from tvm_ios.runtime.libraries.protocol import LibraryCall, OperatorLibrary
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["LIBRARIES", "call_from_data", "call_to_data", "cudnn_library", "find_library"]
+__all__ = ["LIBRARIES", "cudnn_library", "find_library", "read_call"]
 
 LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(),)
 """Every library, with its default options: enough to read its calls and to run them."""
@@ -34,13 +35,8 @@ def cudnn_library(*, tf32: bool) -> OperatorLibrary:
     return CudnnLibrary(tf32=tf32)
 
 
-def call_to_data(call: LibraryCall) -> dict[str, object]:
-    """The call for JSON; :func:`call_from_data` reads it back."""
-    return {"library": call.library.key, "call": call.descriptor.to_data()}
-
-
-def call_from_data(data: StoredValue) -> LibraryCall:
-    """Read what :func:`call_to_data` gave.
+def read_call(data: StoredValue) -> LibraryCall:
+    """Read what :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data` gave.
 
     Raises
     ------

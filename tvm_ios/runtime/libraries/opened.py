@@ -13,21 +13,19 @@ from typing import Any, Final, Self
 from tvm._ffi.base import _LIB
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
 from tvm_ios.plan.plan import ExecutionPlan, Launch
-from tvm_ios.runtime.kernel_arguments import Kernel
+from tvm_ios.runtime.base.kernel_arguments import Kernel
+from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import (
-    CallDescriptor,
     FactStore,
-    LibraryCall,
     LibraryLane,
-    LibraryName,
     OpenLibrary,
     OperatorLibrary,
     PreparedCall,
     PreparedCalls,
 )
-from tvm_ios.runtime.native_runtime import address_of
 
 __all__ = [
     "THIS_PROCESSOR",

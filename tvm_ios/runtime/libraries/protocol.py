@@ -9,21 +9,19 @@ calls for a lane or a stream. Executors, plans and prices know these protocols a
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tvm_ios.core.fused_function import FusedFunction, TensorType
-from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.library_call import CallDescriptor, LibraryName
+from tvm_ios.support.stored_value import StoredValue
 
 __all__ = [
-    "CallDescriptor",
     "FactStore",
-    "LibraryCall",
     "LibraryLane",
-    "LibraryName",
     "OpenLibrary",
     "OperatorLibrary",
     "PreparedCall",
@@ -31,40 +29,6 @@ __all__ = [
 ]
 
 Call = TypeVar("Call", bound="CallDescriptor")
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryName:
-    """The name of a library."""
-
-    key: str
-    """In files, such as ``cudnn``."""
-    title: str
-    """For people, such as ``cuDNN``."""
-
-
-class CallDescriptor(Protocol):
-    """What a library has to know of one call: a frozen value of its own, equal for equal calls."""
-
-    def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
-        """Whether these tensors are what the call reads and writes, in the order of a launch."""
-        ...
-
-    def to_data(self) -> dict[str, Any]:
-        """The call for JSON; ``read_call`` of its library reads it back."""
-        ...
-
-    def as_text(self) -> str:
-        """What it computes in a line, for messages."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryCall:
-    """That a library computes a launch, and how."""
-
-    library: LibraryName
-    descriptor: CallDescriptor
 
 
 class PreparedCall(Protocol):
@@ -239,7 +203,7 @@ class OperatorLibrary(Protocol):
         Parameters
         ----------
         device
-            Of the target's kind: a :class:`~tvm_ios.runtime.cuda_device.CudaDevice` for ``cuda``,
+            Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
             and :data:`~tvm_ios.runtime.libraries.opened.THIS_PROCESSOR` for ``llvm``.
         store
             Where it may keep what it finds out.

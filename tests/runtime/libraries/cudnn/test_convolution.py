@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.core.stored_value import parse_json
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
+from tvm_ios.support.stored_value import parse_json
 
 CONVOLUTION = CudnnConvolution(
     input_shape=(2, 16, 9, 7),

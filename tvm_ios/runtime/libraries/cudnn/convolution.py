@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_ios.core.fused_function import TensorType
-from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.support.stored_value import StoredValue
 
 __all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.errors import HostError
-from tvm_ios.runtime.cuda_driver import CudaCallError
+from tvm_ios.runtime.cuda.driver import CudaCallError
 
 __all__ = ["OLDEST_VERSION", "AlgorithmTime", "Cudnn", "load_cudnn"]
 

@@ -7,10 +7,10 @@ from ctypes import Structure, c_int32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
-from tvm_ios.core.c_compiler import compile_object, compile_shared, source_digest
 from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.cudnn.library import Cudnn
-from tvm_ios.runtime.native_runtime import address_of
+from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
 
 __all__ = [
     "CUDNN_CALLS",

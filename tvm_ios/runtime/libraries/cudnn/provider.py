@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.stored_value import StoredValue
+from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall
 from tvm_ios.runtime.libraries.cudnn.matching import match_call
-from tvm_ios.runtime.libraries.protocol import FactStore, LibraryName
+from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.support.stored_value import StoredValue
 
 if TYPE_CHECKING:
-    from tvm_ios.runtime.cuda_device import CudaDevice
+    from tvm_ios.runtime.cuda.device import CudaDevice
     from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
 
 __all__ = ["CudnnLibrary"]

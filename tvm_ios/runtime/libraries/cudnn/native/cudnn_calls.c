@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../../native/tvm_abi.h"
+#include "../../../base/native/tvm_abi.h"
 
 #define CUDA_DEVICE_TYPE 2
 

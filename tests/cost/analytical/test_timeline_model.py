@@ -1,0 +1,196 @@
+"""The analytical cost model as the search and the reports use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.gpu_work import KernelWork
+from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
+from tvm_ios.cost.protocol import DescribedModel, LowerBoundModel
+from tvm_ios.errors import CostError, OptionError, ScheduleError
+from tvm_ios.search.baselines import make_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+
+CONV = Convolution(
+    operand="stem",
+    plain_operand=True,
+    input_shape=(64, 28, 28),
+    out_channels=64,
+    kernel=(3, 3),
+    strides=(1, 1),
+    padding=(1, 1, 1, 1),
+    epilogue="relu",
+)
+
+
+def conv(name, convolution=CONV, predecessors=(0,)):
+    outputs = convolution.out_channels * 784
+    window = 64 * convolution.kernel[0] * convolution.kernel[1]
+    return Operator(
+        name=name,
+        kind="conv2d",
+        predecessors=predecessors,
+        workload=f"{convolution}",
+        flops=2 * outputs * window,
+        memory_bytes=4 * (64 * 784 + outputs + convolution.out_channels * window),
+        output_elements=outputs,
+        convolution=convolution,
+    )
+
+
+def concatenation(predecessors, outputs, *, view):
+    return Operator(
+        name="concat",
+        kind="concatenate",
+        predecessors=predecessors,
+        workload="concat",
+        memory_bytes=8 * outputs,
+        output_elements=outputs,
+        view=view,
+    )
+
+
+def branches(*, view=True):
+    """A stem, two convolutions of it, and their concatenation."""
+    pointwise = replace(CONV, kernel=(1, 1), padding=(0, 0, 0, 0))
+    return OperatorGraph(
+        "branches",
+        (
+            conv("stem", replace(CONV, operand="image"), predecessors=()),
+            conv("wide"),
+            conv("narrow", pointwise),
+            concatenation((1, 2), 2 * 64 * 784, view=view),
+        ),
+    )
+
+
+CONCURRENT = Stage(((1,), (2,)))
+MERGE = Stage(((1,), (2,)), Strategy.MERGE)
+
+
+def test_it_is_what_the_search_looks_for():
+    model = AnalyticalGpuCost("h100")
+    assert isinstance(model, LowerBoundModel)
+    assert isinstance(model, DescribedModel)
+    assert model.gpu == GPU.by_name("h100")
+    with pytest.raises(OptionError, match="no GPU named 'tpu'; choose one of"):
+        AnalyticalGpuCost("tpu")
+
+
+@pytest.mark.parametrize(
+    ("launching", "kernels", "how"),
+    [
+        (Launching.GRAPH, Kernels.TUNED, "one CUDA graph, tuned kernels"),
+        (Launching.STREAMS, Kernels.LIBRARY, "streams, library kernels"),
+        (Launching.SYNCHRONISED, Kernels.TUNED, "streams and device-wide waits, tuned kernels"),
+    ],
+)
+def test_it_says_what_it_is(launching, kernels, how):
+    model = AnalyticalGpuCost("v100", launching=launching, kernels=kernels)
+    assert model.description == (
+        f"analytical model of NVIDIA V100 SXM2 ({how}), nothing was measured"
+    )
+
+
+def test_a_schedule_says_who_priced_it():
+    graph = branches()
+    model = AnalyticalGpuCost("h100")
+    found = search_ios(graph, model)
+    assert found.schedule.priced_by == model.description
+    assert f"ms by the {model.description}" in found.as_text()
+    assert found.latency_ns == sum(model.price(graph, found.schedule.stages))
+
+
+def test_small_convolutions_run_side_by_side():
+    graph = branches()
+    model = AnalyticalGpuCost("h100")
+    wide, narrow, both = model.price(graph, [Stage(((1,),)), Stage(((2,),)), CONCURRENT])
+    assert max(wide, narrow) <= both < wide + narrow
+
+
+def test_prices_are_the_same_again_and_on_another_graph_of_the_kind():
+    model = AnalyticalGpuCost("a100-80gb")
+    stages = [Stage(((0,),)), CONCURRENT, MERGE]
+    once = model.price(branches(), stages)
+    assert once == model.price(branches(), stages)
+    assert once == AnalyticalGpuCost("a100-80gb").price(branches(), stages)
+
+
+def test_a_view_costs_nothing():
+    model = AnalyticalGpuCost("v100")
+    assert model.price(branches(), [Stage(((3,),))]) == [0]
+    assert model.price(branches(view=False), [Stage(((3,),))]) > [1000]
+
+
+def test_a_merge_saves_the_concatenation_of_its_outputs():
+    model = AnalyticalGpuCost("v100")
+    (free,) = model.price(branches(view=True), [MERGE])
+    copied, concatenated = model.price(branches(view=False), [MERGE, Stage(((3,),))])
+    assert free == copied + concatenated
+
+
+def test_a_merge_pays_for_padding():
+    graph = branches()
+    model = AnalyticalGpuCost("v100", kernels=Kernels.LIBRARY)
+    wide, merged = model.price(graph, [Stage(((1,),)), MERGE])
+    assert merged >= wide
+
+
+def test_a_larger_batch_copies_slices():
+    def batch(operator):
+        return replace(
+            operator,
+            flops=8 * operator.flops,
+            memory_bytes=8 * operator.memory_bytes,
+            output_elements=8 * operator.output_elements,
+        )
+
+    one = branches()
+    eight = OperatorGraph("batch", tuple(batch(operator) for operator in one.operators))
+    model = AnalyticalGpuCost("v100")
+    run = model.simulate(eight, make_schedule(eight, (Stage(((0,),)), MERGE, Stage(((3,),))), "x"))
+    (span,) = [span for span in run.operators if span.stage == 1]
+    assert span.operator == "wide+narrow"
+    launches = 3 * (model.gpu.graph_launch_ns + 1000)
+    assert run.stage_ns[1] > launches
+
+
+def test_only_convolutions_merge():
+    stage = Stage(((1,), (3,)), Strategy.MERGE)
+    with pytest.raises(CostError, match=r"operator 3 \('concat'\) is merged but is no convolution"):
+        AnalyticalGpuCost("v100").price(branches(), [stage])
+
+
+def test_work_of_another_graph_is_refused():
+    work = KernelWork(matrix_product=False, rows=1, columns=1, depth=1, activation_bytes=8)
+    with pytest.raises(CostError, match="'branches' has 4 operators, but there is work of 1"):
+        AnalyticalGpuCost("v100", works=[(work,)]).price(branches(), [])
+
+
+def test_simulation_takes_as_long_as_the_prices():
+    graph = branches(view=False)
+    model = AnalyticalGpuCost("h100")
+    schedule = make_schedule(graph, (Stage(((0,),)), CONCURRENT, Stage(((3,),))), "by hand")
+    run = model.simulate(graph, schedule)
+    assert list(run.stage_ns) == model.price(graph, schedule.stages)
+    assert run.latency_ns == sum(run.stage_ns)
+    assert (run.scheduler, run.priced_by) == ("by hand", model.description)
+    assert [span.operator for span in run.operators] == ["stem", "wide", "narrow", "concat"]
+    assert [span.group for span in run.operators] == [0, 0, 1, 0]
+    begins = [0, run.stage_ns[0], run.stage_ns[0], run.stage_ns[0] + run.stage_ns[1]]
+    for span, begin in zip(run.operators, begins, strict=True):
+        stage_end = begin + run.stage_ns[span.stage]
+        assert begin < span.start_ns < span.end_ns <= stage_end
+    _, wide, narrow, _ = run.operators
+    assert max(wide.start_ns, narrow.start_ns) < min(wide.end_ns, narrow.end_ns)
+
+
+def test_only_the_graph_of_a_schedule_is_simulated():
+    other = OperatorGraph("other", branches().operators[:2])
+    with pytest.raises(ScheduleError, match="does not fit graph 'other'"):
+        AnalyticalGpuCost("v100").simulate(other, sequential_schedule(branches()))

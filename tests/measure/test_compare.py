@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from itertools import pairwise, permutations
+from typing import Any
+
+import pytest
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.fake_runner import FakeStageRunner
+from tvm_ios.errors import CostError, OptionError
+from tvm_ios.measure.compare import CompareOptions, Comparison, Verdict, compare
+from tvm_ios.measure.machine_mode import ModeOptions
+
+GRAPH = OperatorGraph(
+    "g",
+    tuple(
+        Operator(name=name, kind="net", predecessors=(), workload=name)
+        for name in ("base", "same", "quick", "late")
+    ),
+)
+TIMES_NS = {"base": 1e6, "same": 1e6, "quick": 0.8e6, "late": 1.1e6}
+
+
+def race(
+    *names: str,
+    options: CompareOptions | None = None,
+    until_decided: bool = False,
+    **machine: Any,
+) -> tuple[Comparison, FakeStageRunner]:
+    runner = FakeStageRunner(
+        lambda graph, stage: TIMES_NS[graph.operators[stage.operators[0]].workload], **machine
+    )
+
+    def timer(name: str) -> Callable[[int], int]:
+        index = [operator.name for operator in GRAPH.operators].index(name)
+        handle = runner.prepare(GRAPH, Stage(((index,),)))
+        return lambda number: runner.time_ns(handle, number)
+
+    comparison = compare(
+        {name: timer(name) for name in names},
+        options=options,
+        until_decided=until_decided,
+        ping_pong_ns=runner.ping_pong_ns,
+        clock_ns=runner.clock_ns,
+        sleep_s=runner.sleep_s,
+    )
+    return comparison, runner
+
+
+def test_verdicts_through_noise() -> None:
+    comparison, _ = race("base", "same", "quick", "late", noise=0.03, spike_rate=0.05, seed=4)
+    verdicts = {n: comparison.speedup(n, over="base").verdict for n in comparison.names}
+    assert verdicts == {
+        "base": Verdict.TIES,
+        "same": Verdict.TIES,
+        "quick": Verdict.WINS,
+        "late": Verdict.LOSES,
+    }
+    quick = comparison.speedup("quick", over="base")
+    assert quick.ratio == pytest.approx(1.25, rel=0.03)
+    assert quick.low < quick.ratio < quick.high
+    assert "quick wins over base" in quick.as_text()
+    assert comparison.median_ns("quick") == pytest.approx(0.8e6, rel=0.03)
+
+
+def test_equal_contestants_seldom_look_different() -> None:
+    """At 95 % confidence about one in twenty may; the seeds are fixed, so this is no gamble."""
+    options = CompareOptions(min_repeat_ms=0)
+    verdicts = [
+        race("base", "same", noise=0.05, seed=seed, options=options)[0]
+        .speedup("same", over="base")
+        .verdict
+        for seed in range(200)
+    ]
+    wrong = sum(verdict is not Verdict.TIES for verdict in verdicts)
+    assert wrong <= 0.08 * len(verdicts)
+
+
+def test_a_drift_of_the_machine_cancels_out() -> None:
+    now = [1.0]
+    noise = random.Random(0)
+
+    def timer(run_ns: float) -> Callable[[int], int]:
+        def time_ns(number: int) -> int:
+            now[0] *= 1.01
+            return round(number * run_ns * now[0] * noise.gauss(1, 0.002))
+
+        return time_ns
+
+    comparison = compare({"base": timer(1e7), "quick": timer(0.95e7)})
+    speedup = comparison.speedup("quick", over="base")
+    assert speedup.verdict is Verdict.WINS
+    assert speedup.ratio == pytest.approx(1 / 0.95, rel=0.02)
+
+
+def test_slow_rounds_are_kept_but_do_not_count() -> None:
+    comparison, _ = race("base", "quick", slow_spans_s=[(0.2, 1.0)], slow_factor=1.7)
+    slow = [round_ for round_ in comparison.rounds if round_.slow]
+    assert slow
+    assert len(comparison.used_rounds) == 25
+    assert all(round_.ping_pong_ns < 70 for round_ in comparison.used_rounds)
+    assert comparison.median_ns("base") == pytest.approx(1e6)
+    assert "do not count" in comparison.notes[0]
+
+
+def test_a_slow_mode_that_stays_is_told() -> None:
+    options = CompareOptions(mode=ModeOptions(patience_s=1))
+    comparison, runner = race("base", "quick", slow_spans_s=[(0.0, 1e9)], options=options)
+    assert len(comparison.used_rounds) >= 25
+    assert "measure again" in comparison.notes[0]
+    assert runner.clock_ns() / 1e9 < 2
+    assert comparison.speedup("quick", over="base").verdict is Verdict.WINS
+
+
+def test_contestants_take_turns_in_being_first() -> None:
+    calls: list[str] = []
+
+    def timer(name: str) -> Callable[[int], int]:
+        def time_ns(number: int) -> int:
+            calls.append(name)
+            return number * 10_000_000
+
+        return time_ns
+
+    compare({name: timer(name) for name in "abc"}, options=CompareOptions(warmup=0, rounds=12))
+    rounds = calls[6:]
+    firsts = rounds[::3]
+    assert sorted(firsts) == sorted("abc" * 4)
+    assert set(permutations("abc", 2)) <= set(pairwise(rounds))
+
+
+def test_raw_rounds_round_trip_through_json() -> None:
+    comparison, _ = race("base", "quick", noise=0.02, slow_spans_s=[(0.2, 0.5)])
+    assert Comparison.from_record(json.loads(json.dumps(comparison.as_record()))) == comparison
+    with pytest.raises(CostError, match="not a comparison"):
+        Comparison.from_record({"names": ["a"]})
+    for name, value in (("confidence", "0.95"), ("names", "ab"), ("notes", [1])):
+        with pytest.raises(CostError, match=f"not a comparison: {name}.* is .*; expected"):
+            Comparison.from_record(comparison.as_record() | {name: value})
+    slow = comparison.as_record()
+    slow["rounds"][0]["run_ns"] = [1.0]
+    with pytest.raises(CostError, match=r"rounds\[0\].run_ns is \[1.0\]; expected 2 entries"):
+        Comparison.from_record(slow)
+
+
+def test_text_names_everyone_and_the_notes() -> None:
+    comparison, _ = race("base", "quick", slow_spans_s=[(0.2, 0.5)])
+    text = comparison.as_text()
+    assert "quick: 0.8000 ms, 1.250 (1.250 to 1.250)" in text
+    assert "note: " in text
+
+
+def test_without_ping_pong_no_round_is_slow() -> None:
+    comparison = compare({"only": lambda number: number * 10_000_000})
+    assert not any(round_.slow or round_.ping_pong_ns for round_ in comparison.rounds)
+    assert comparison.notes == ()
+
+
+def test_a_failing_contestant_is_named() -> None:
+    def broken(number: int) -> int:
+        raise RuntimeError("lost a worker")
+
+    with pytest.raises(CostError, match="contestant 'ios' failed .*lost a worker"):
+        compare({"ios": broken})
+    with pytest.raises(CostError, match="contestant 'ios': 1 runs took 0 ns"):
+        compare({"ios": lambda number: 0})
+
+
+def test_unknown_and_missing_contestants_are_refused() -> None:
+    comparison, _ = race("base")
+    with pytest.raises(OptionError, match="no contestant is named 'ios'; there are base"):
+        comparison.speedup("ios", over="base")
+    with pytest.raises(OptionError, match="nothing to compare"):
+        compare({})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rounds": 5},
+        {"warmup": -1},
+        {"number": 0},
+        {"min_repeat_ms": math.nan},
+        {"confidence": 1.0},
+        {"confidence": 0.999, "rounds": 8},
+    ],
+)
+def test_senseless_options_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        CompareOptions(**values)
+
+
+def test_a_race_ends_as_soon_as_the_fastest_is_known() -> None:
+    clear, _ = race("base", "quick", "late", until_decided=True, noise=0.02, seed=1)
+    assert len(clear.rounds) == 10
+    assert clear.speedup("quick", over="base").verdict is Verdict.WINS
+    equal, _ = race("base", "same", until_decided=True, noise=0.001, seed=1)
+    assert len(equal.rounds) == 10  # alike within a hundredth
+    assert equal.speedup("same", over="base").verdict is Verdict.TIES
+    unclear, _ = race("base", "same", until_decided=True, noise=0.1, seed=1)
+    assert len(unclear.rounds) == 25
+    told, _ = race("base", "quick", noise=0.02, seed=1)
+    assert len(told.rounds) == 25  # benchmarks take them all
+
+
+def test_early_ends_rarely_fool_anybody() -> None:
+    fooled = sum(
+        race("base", "same", until_decided=True, noise=0.05, seed=seed)[0]
+        .speedup("same", over="base")
+        .verdict
+        is not Verdict.TIES
+        for seed in range(200)
+    )
+    assert fooled <= 2 * 0.065 * 200

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from itertools import chain, repeat
+
+import pytest
+
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+
+
+def watch_of(
+    *readings: float, clock: Clock | None = None, options: ModeOptions | None = None
+) -> ModeWatch:
+    """A watch that sees these ping-pongs; the last one lasts for ever."""
+    clock = clock or Clock()
+    source = chain(readings, repeat(readings[-1]))
+    return ModeWatch(
+        lambda: next(source),
+        options or ModeOptions(),
+        clock_ns=clock,
+        sleep_s=clock.sleep,
+    )
+
+
+def test_slow_against_the_best_of_the_session() -> None:
+    watch = watch_of(60, 50, 130, 120, 380, 55)
+    assert [watch.look() for _ in range(6)] == [False, False, True, False, True, False]
+    assert watch.best_ns == 50
+
+
+def test_slow_from_the_start_shows_by_the_absolute_limit() -> None:
+    assert watch_of(380).look()
+    assert not watch_of(380, options=ModeOptions(slow_ns=0)).look()
+
+
+@pytest.mark.parametrize("reading", [0.0, -1.0, float("nan")])
+def test_no_reading_is_never_slow(reading: float) -> None:
+    watch = watch_of(50, reading)
+    watch.look()
+    assert not watch.look()
+    assert watch.last_ns == 0
+
+
+def test_a_round_is_slow_if_either_end_is() -> None:
+    watch = watch_of(50, 50, 380, 50, 50)
+    watch.look()
+    assert not watch.run_round(lambda: None).slow
+    assert watch.run_round(lambda: None).slow
+    assert not watch.run_round(lambda: None).slow
+
+
+def test_waits_until_the_machine_is_fast_again() -> None:
+    clock = Clock()
+    watch = watch_of(50, *[380] * 5, 50, clock=clock)
+    watch.look()
+    watch.look()
+    round_ = watch.run_round(lambda: "value")
+    assert (round_.value, round_.slow, round_.ping_pong_ns) == ("value", False, 50)
+    assert 0 < clock.now_ns / 1e9 < 1
+    assert watch.patience_left_s == pytest.approx(20 - clock.now_ns / 1e9)
+
+
+def test_patience_is_bounded_for_the_whole_session() -> None:
+    clock = Clock()
+    watch = watch_of(380, clock=clock, options=ModeOptions(patience_s=3))
+    watch.look()
+    assert watch.run_round(lambda: None).slow
+    assert not watch.patient
+    assert clock.now_ns / 1e9 == pytest.approx(3)
+    assert watch.run_round(lambda: None).slow
+    assert clock.now_ns / 1e9 == pytest.approx(3)
+
+
+def test_a_machine_that_flips_in_every_round_spends_patience_too() -> None:
+    clock = Clock()
+    watch = watch_of(*[50, 380] * 40, clock=clock, options=ModeOptions(patience_s=2))
+    watch.look()
+    rounds = 0
+    while watch.patient:
+        watch.run_round(lambda: clock.sleep(0.5))
+        rounds += 1
+    assert rounds <= 5
+
+
+def test_without_patience_a_slow_look_is_good_for_a_second() -> None:
+    clock = Clock()
+    watch = watch_of(380, 380, 50, clock=clock, options=ModeOptions(patience_s=0))
+    clock.sleep(10)
+    assert [watch.look() for _ in range(9)] == [True] * 9
+    clock.sleep(1)
+    assert watch.look()
+    clock.sleep(1)
+    assert not watch.look()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"slow_ratio": 1.0}, {"slow_ratio": float("nan")}, {"slow_ns": -1}, {"patience_s": -1}],
+)
+def test_senseless_options_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(OptionError, match=next(iter(values))):
+        ModeOptions(**values)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.sampling import MOST_RUNS, Cell, MeasureOptions, sample, timed_sample
+
+
+def quiet_watch() -> ModeWatch:
+    return ModeWatch(lambda: 0.0, ModeOptions())
+
+
+def steady(run_ns: float) -> Cell:
+    return Cell(lambda number: round(number * run_ns), 1)
+
+
+@given(run_ns=st.floats(0, 1e9), shortest_ns=st.floats(1, 1e8))  # clocks tick whole ns
+def test_a_sample_is_never_shorter_than_asked(run_ns: float, shortest_ns: float) -> None:
+    cell = steady(run_ns)
+    timed_sample(cell, shortest_ns)
+    assert round(cell.number * run_ns) >= shortest_ns or cell.number == MOST_RUNS
+
+
+def test_runs_are_as_many_as_a_sample_needs() -> None:
+    cell = steady(50_000)
+    assert timed_sample(cell, 1e6) == 50_000
+    assert cell.number == 22
+    long = steady(30e6)
+    timed_sample(long, 1e6)
+    assert long.number == 1
+
+
+def test_runs_shrink_again_when_samples_get_far_too_long() -> None:
+    """As on an overloaded machine: 20 microseconds a run at first, then 4 ms."""
+    run_ns = [20_000.0]
+    cell = Cell(lambda number: round(number * run_ns[0]), 2)
+    timed_sample(cell, 1e6)
+    assert cell.number >= 50
+    run_ns[0] = 4e6
+    assert timed_sample(cell, 1e6) == 4e6
+    assert cell.number == 2
+
+
+def test_quiet_cells_take_the_least_rounds_and_stay_interleaved() -> None:
+    order: list[str] = []
+
+    def timer(name: str) -> Cell:
+        def time_ns(number: int) -> int:
+            order.append(name)
+            return number * 2_000_000
+
+        return Cell(time_ns, 1)
+
+    cells = [timer(name) for name in "abc"]
+    assert sample(cells, MeasureOptions(), quiet_watch()) == 0
+    assert [len(cell.fast_ns) for cell in cells] == [5, 5, 5]
+    assert "".join(order[6:]) == "abc" * 5
+
+
+def test_noisy_cells_go_on_alone() -> None:
+    values = iter([1.0, 1.3, 0.8, 1.2, 0.7] * 20)
+    noisy = Cell(lambda number: round(number * next(values) * 2e6), 1)
+    quiet = steady(2e6)
+    sample([noisy, quiet], MeasureOptions(max_repeat=11), quiet_watch())
+    assert (len(noisy.fast_ns), len(quiet.fast_ns)) == (11, 5)
+
+
+def test_one_spike_costs_no_extra_round() -> None:
+    values = iter([2.0, 2.0, 2.0, 2.0, 9.0, 2.0, 2.0])
+    cell = Cell(lambda number: round(number * next(values) * 1e6), 1)
+    sample([cell], MeasureOptions(warmup=0), quiet_watch())
+    assert sorted(cell.fast_ns) == [2e6, 2e6, 2e6, 2e6, 9e6]
+
+
+def test_a_disturbed_majority_is_outvoted_by_more_samples() -> None:
+    """Three of the first five samples lost the same time, so their spread looks perfect."""
+    values = iter([2.0, 6.0, 6.0, 2.0, 6.0, 6.0] + [2.0] * 30)
+    cell = Cell(lambda number: round(number * next(values) * 1e6), 1)
+    sample([cell], MeasureOptions(warmup=0), quiet_watch())
+    assert 5 < len(cell.fast_ns) <= 15
+    assert median(cell.fast_ns) == 2e6
+
+
+def test_fast_samples_push_out_slow_ones() -> None:
+    cell = Cell(lambda number: number, 1, fast_ns=[1.0] * 5, slow_ns=[2.0] * 5)
+    assert cell.used_ns(5) == [1.0] * 5
+    assert sorted(cell.used_ns(6)) == [1.0] * 5 + [2.0] * 5
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"warmup": -1},
+        {"number": 0},
+        {"number": 1.5},
+        {"number": True},
+        {"repeat": 0},
+        {"max_repeat": 3},
+        {"batch_size": 0},
+        {"min_repeat_ms": -1.0},
+        {"min_repeat_ms": float("inf")},
+        {"tolerance": 0.0},
+    ],
+)
+def test_senseless_options_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=next(iter(values))):
+        MeasureOptions(**values)

@@ -1,0 +1,90 @@
+"""Variants of kernels are told apart by their names, and run by what they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.profile_key import stage_profile_key
+from tvm_ios.profile.kernel_variant import (
+    Bytes,
+    KernelVariant,
+    LibraryKernel,
+    by_library,
+    variants_of,
+    with_variants,
+    without_help,
+)
+
+
+def operator(name: str) -> Operator:
+    return Operator(
+        name=name,
+        kind="conv2d",
+        predecessors=(),
+        workload=f"conv2d-{name}",
+        flops=1,
+        memory_bytes=1,
+        output_elements=1,
+    )
+
+
+PLAIN = OperatorGraph("net", (operator("a"), operator("b")))
+
+
+def test_version_algorithm_and_arithmetic_are_in_the_key_and_the_kernel_of_tvm_is_not() -> None:
+    def key(name: str, code: str = "code") -> str:
+        whole = with_variants(
+            PLAIN,
+            [KernelVariant(workload=each.workload, code=code) for each in PLAIN.operators],
+        )
+        graph = by_library(whole, "cudnn", {0: name})
+        makers = [variant.library for variant in graph.variants]
+        assert makers == [LibraryKernel("cudnn", name), None]
+        assert variants_of(whole)[0].library is None
+        assert graph.operators[1] == whole.operators[1]
+        assert stage_profile_key(whole, Stage(((0,),))) != stage_profile_key(graph, Stage(((0,),)))
+        return stage_profile_key(graph, Stage(((0,),)))
+
+    names = ["9.10.2-algorithm1", "9.10.2-algorithm6", "9.11.0-algorithm1"]
+    names += [f"{name}-tf32" for name in names]
+    assert len({key(name) for name in names}) == len(names)
+    assert key(names[0]) == key(names[0], "another")
+
+
+def test_variants_that_differ_have_names_that_differ() -> None:
+    variant = KernelVariant(workload="conv2d-a", code="code")
+    changes = [
+        {},
+        {"workload": "conv2d-b"},
+        {"code": "other"},
+        {"library": LibraryKernel("cudnn", "9")},
+        {"library": LibraryKernel("other", "9")},
+        {"split": False},
+        {"bytes": Bytes.APART},
+        {"bytes": Bytes.APART, "split": False},
+        {"bytes": Bytes.COPIED},
+        {"bytes": Bytes.PIECE},
+        {"bytes": Bytes.PIECE, "split": False},
+    ]
+    variants = [replace(variant, **change) for change in changes]
+    for first, second in combinations(variants, 2):
+        assert first.name != second.name
+
+
+def test_names_are_those_that_older_prices_are_kept_under() -> None:
+    variant = KernelVariant(workload="w", code="code", split=False)
+    assert variant.name == "w@code@one-lane"
+    assert replace(variant, bytes=Bytes.COPIED).name == "w@code@one-lane@copied"
+    assert replace(variant, bytes=Bytes.APART).name == "w@code@apart@one-lane"
+    assert replace(variant, split=True, library=LibraryKernel("cudnn", "9")).name == "w@cudnn-9"
+
+
+def test_a_graph_without_variants_has_plain_ones() -> None:
+    assert [variant.name for variant in variants_of(PLAIN)] == ["conv2d-a", "conv2d-b"]
+    marked = without_help(PLAIN, [1])
+    assert [variant.split for variant in variants_of(marked)] == [True, False]
+    assert variants_of(without_help(marked, [])) == marked.variants
+    assert [each.name for each in marked.operators] == ["a", "b"]

@@ -1,0 +1,184 @@
+"""Prices of a built model: per kernel, kept in the database, and aware of who helps whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.errors import CostError, DatabaseError
+from tvm_ios.host import default_lanes
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
+from tvm_ios.profile.prices import (
+    KernelPrices,
+    measured_cost_model,
+    open_database,
+    profile_context,
+)
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+LANES = min(2, default_lanes())
+# A busy machine is no concern of these tests: no waiting for its fast mode, no price flagged.
+CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
+MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
+
+
+@pytest.fixture(scope="module")
+def built(branching) -> BuiltModel:
+    return build_model(*branching, "llvm", name="branching")
+
+
+@pytest.fixture(scope="module")
+def runner(built: BuiltModel) -> Iterator[RelayStageRunner]:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=LANES, session=session) as runner,
+    ):
+        yield runner
+
+
+@pytest.fixture
+def prices(runner: RelayStageRunner) -> KernelPrices:
+    return KernelPrices(runner, options=MEASURE)
+
+
+def convolutions(graph: OperatorGraph) -> list[int]:
+    """Those of the first level, which read the same operand."""
+    operands = [o.convolution.operand if o.convolution else None for o in graph.operators]
+    first = next(operand for operand in operands if operand)
+    return [index for index, operand in enumerate(operands) if operand == first]
+
+
+def test_every_stage_of_every_schedule_has_a_price(prices: KernelPrices) -> None:
+    for schedule in (sequential_schedule(prices.graph), greedy_schedule(prices.graph)):
+        costs = prices.price(prices.graph, schedule.stages)
+        assert len(costs) == len(schedule.stages)
+        for stage, cost in zip(schedule.stages, costs, strict=True):
+            kernels = [i for i in stage.operators if not prices.runner.needs_no_kernel(i)]
+            assert cost > 0 or not kernels
+
+
+def test_a_merged_stage_is_compiled_and_priced(prices: KernelPrices) -> None:
+    members = tuple((index,) for index in convolutions(prices.graph))
+    assert len(members) == 3
+    merged = Stage(members, Strategy.MERGE)
+    assert prices.price(prices.graph, [merged])[0] > 0
+    # At batch one the slices are views, as in a network: only the merged convolution is timed.
+    assert len(prices.runner.prepare(prices.graph, merged).operators) == 1
+    assert prices.price(prices.graph, [merged, Stage(members)])[1] > 0
+
+
+def test_equal_kernels_have_equal_identities(runner: RelayStageRunner) -> None:
+    graph = with_kernel_identity(runner.built, runner.needs_no_kernel)
+    left, middle, right = (graph.operators[index] for index in convolutions(graph))
+    assert left.workload == right.workload != middle.workload
+    for index, operator in enumerate(graph.operators):
+        assert operator.workload.endswith("@view") == runner.needs_no_kernel(index)
+        assert operator.workload.startswith(runner.built.graph.operators[index].workload + "@")
+
+
+def test_prices_are_kept_in_the_database(runner: RelayStageRunner, tmp_path: Path) -> None:
+    stages = sequential_schedule(runner.built.graph).stages
+    counted = []
+    for _ in range(2):
+        batches = []
+        prices = KernelPrices(
+            runner,
+            database=open_database(tmp_path / "prices.sqlite"),
+            options=MEASURE,
+            on_batch=batches.append,
+        )
+        costs = prices.price(prices.graph, stages)
+        prices.save()
+        counted.append((prices.counters.priced, prices.counters.from_database, costs))
+        assert bool(batches) == bool(prices.counters.priced)
+    (measured, known, first), (measured_again, known_again, second) = counted
+    assert (known, measured_again) == (0, 0)
+    assert measured == known_again > 0
+    assert first == second
+
+
+def test_help_is_part_of_what_a_price_is_of(prices: KernelPrices) -> None:
+    every = range(len(prices.graph))
+    stages = [Stage(((index,),)) for index in convolutions(prices.graph)]
+    prices.price(prices.graph, stages)
+    with_help = prices.counters.priced
+    prices.keep_whole(every)
+    assert prices.unsplit == tuple(every)
+    prices.price(prices.graph, stages)
+    assert prices.counters.priced == 2 * with_help
+    prices.keep_whole(())
+    prices.price(prices.graph, stages)
+    assert prices.counters.priced == 2 * with_help
+
+
+def test_operators_are_priced_alone_and_schedules_told(prices: KernelPrices) -> None:
+    plain = sequential_schedule(prices.graph)
+    assert prices.annotate(plain) == plain
+    prices.price_operators()
+    count = len(prices.graph)
+    schedule = prices.annotate(plain)
+    assert schedule.operator_ns == prices.operator_ns == prices.runner.operator_ns
+    assert len(schedule.operator_ns) == count
+    assert set(schedule.unsplit) <= set(range(count))
+    assert schedule.unsplit == prices.unsplit == tuple(sorted(set(prices.unsplit)))
+    assert (schedule.stages, schedule.scheduler) == (plain.stages, plain.scheduler)
+    for index, cost in enumerate(schedule.operator_ns):
+        assert cost > 0 or prices.runner.needs_no_kernel(index)
+
+
+@pytest.mark.skipif(LANES < 2, reason="needs two cores: with one lane nobody helps")
+def test_an_unsplit_operator_runs_on_one_lane(runner: RelayStageRunner) -> None:
+    graph = runner.built.graph
+    index = convolutions(graph)[1]
+    marked = without_help(graph, [index])
+    for of in (graph, marked):
+        assert runner.time_ns(runner.prepare(of, Stage(((index,),))), 10) > 0
+
+
+def test_another_graph_is_refused(prices: KernelPrices) -> None:
+    other = OperatorGraph("other", prices.graph.operators[:-1])
+    with pytest.raises(CostError, match="'other'.*not the one these kernels were built for"):
+        prices.price(other, [Stage(((0,),))])
+
+
+def test_a_closed_runner_prices_nothing(built: BuiltModel) -> None:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=1, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, options=MEASURE)
+    runner.close()
+    with pytest.raises(CostError, match="closed"):
+        prices.price(prices.graph, [Stage(((convolutions(prices.graph)[0],),))])
+
+
+@pytest.mark.slow
+def test_a_prepared_module_is_priced_by_itself(built: BuiltModel, tmp_path: Path) -> None:
+    database = tmp_path / "prices.sqlite"
+    with measured_cost_model(built.prepared, lanes=1, database=database, options=MEASURE) as prices:
+        stages = sequential_schedule(prices.graph).stages
+        assert sum(prices.price(prices.graph, stages)) > 0
+    assert open_database(database).count() > 0
+
+
+def test_the_context_tells_lanes_and_targets_apart(built: BuiltModel) -> None:
+    target = built.prepared.target
+    here = LocalCpu()
+    assert profile_context(target, 1, here) == profile_context(target, 1, LocalCpu())
+    assert profile_context(target, 1, here) != profile_context(target, 2, here)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "not.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(DatabaseError, match=r"not\.sqlite"):
+        open_database(path)

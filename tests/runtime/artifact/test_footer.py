@@ -1,0 +1,54 @@
+"""The footer survives what it must, and every damage is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.plan.plan import PLAN_VERSION
+from tvm_ios.runtime.artifact.footer import append_footer, read_footer
+from tvm_ios.runtime.artifact.identity import ArtifactIdentity
+
+IDENTITY = ArtifactIdentity(
+    plan_version=PLAN_VERSION,
+    tvm_version="0.17.0",
+    target="llvm",
+    architecture="x86_64",
+    processor_model="vendor_id A",
+    features=(),
+    lanes=2,
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)))
+    append_footer(path, IDENTITY)
+    return path
+
+
+def test_reads_back(file):
+    assert read_footer(file) == IDENTITY
+    assert file.read_bytes().startswith(bytes(range(256)))
+
+
+def test_every_shorter_file_is_refused(file):
+    content = file.read_bytes()
+    for size in range(len(content)):
+        file.write_bytes(content[:size])
+        with pytest.raises(ArtifactError, match="without a tvm-ios footer"):
+            read_footer(file)
+
+
+def test_every_changed_byte_is_seen(file):
+    content = file.read_bytes()
+    for index in range(len(content)):
+        file.write_bytes(content[:index] + bytes([content[index] ^ 0x20]) + content[index + 1 :])
+        with pytest.raises(ArtifactError):
+            read_footer(file)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        read_footer(tmp_path)

@@ -1,0 +1,229 @@
+"""Random branching networks: every executor gives the bits of stock ``GraphModule``.
+
+Buffers are poisoned before they are written and after their last reader, and lanes are delayed at
+random, so a plan that lets two live tensors share bytes gives wrong bits.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.runtime.base.executor import ReferenceExecutor
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions, usable_cores
+
+_QUICK = (6, 9, 12)
+_LEVELS = (2, 3)
+
+
+@pytest.fixture(scope="module")
+def load_built(build_random, tmp_path_factory):
+    """Export a random module once; its kernels stay loaded."""
+    folder = tmp_path_factory.mktemp("kernels")
+    loaded = {}
+
+    def load(seed: int, size: int, opt_level: int):
+        key = (seed, size, opt_level)
+        if key not in loaded:
+            built = build_random(seed=seed, size=size, opt_level=opt_level)
+            path = folder / f"{seed}-{size}-{opt_level}.so"
+            built.factory.export_library(str(path))
+            loaded[key] = built, KernelLibrary(path, shared_runtime())
+        return loaded[key]
+
+    return load
+
+
+def memory_for(plan, built):
+    import tvm
+
+    params = {name: tvm.nd.array(value) for name, value in built.factory.get_params().items()}
+    memory = PlanMemory(plan, params)
+    named = {entry.name: entry.tensor for entry in plan.inputs}
+    memory.array(named["data"]).copyfrom(built.input)
+    return memory
+
+
+def assert_bit_equal(memory, built):
+    for tensor, expected in zip(memory.plan.outputs, built.expected, strict=True):
+        np.testing.assert_array_equal(
+            memory.array(tensor).numpy().view(np.uint32), expected.view(np.uint32)
+        )
+
+
+def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
+    """One network under one random schedule, on 1 to 4 lanes, with every debug knob on."""
+    built, library = load_built(seed, size, opt_level)
+    chooser = random.Random(schedule)
+    lanes = chooser.choice((1, 2, 2, 3, 4))
+    plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
+    memory = memory_for(plan, built)
+    executor = LaneExecutor(
+        plan,
+        library,
+        memory,
+        options=LaneOptions(
+            oversubscribe=True, jitter_seed=schedule + 1, barriers=chooser.random() < 0.3
+        ),
+        poison=True,
+    )
+    for _ in range(4):
+        executor.run()
+        assert_bit_equal(memory, built)
+    executor.close()
+    reference = ReferenceExecutor(plan, library, memory, order_seed=schedule, poison=True)
+    reference.run()
+    assert_bit_equal(memory, built)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(seed=st.sampled_from(_QUICK), level=st.sampled_from(_LEVELS), schedule=st.integers(0, 10**6))
+def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
+    check_schedule(load_built, place_built, seed, 12, level, schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(2, 12),
+    level=st.sampled_from(_LEVELS),
+    schedule=st.integers(0, 10**6),
+)
+def test_bit_equal_to_stock_on_many_graphs(load_built, place_built, seed, size, level, schedule):
+    for offset in range(3):
+        check_schedule(load_built, place_built, seed, size, level, schedule + offset)
+
+
+@pytest.fixture
+def small(load_built, place_built):
+    """A loaded module, its plan for two lanes, and its memory."""
+    built, library = load_built(_QUICK[2], 12, 2)
+    plan = lower_plan(built.graph, place_built(built, 5), lanes=2)
+    return built, library, plan, memory_for(plan, built)
+
+
+def test_views_drop_kernels_here(small):
+    built, _, plan, _ = small
+    kernels = {launch.operator_index for launch in plan.launches}
+    assert any(view and index not in kernels for index, view in enumerate(built.views))
+
+
+def test_poison_reveals_buffers_that_share_bytes_while_alive(small):
+    built, library, plan, _ = small
+    broken = replace(
+        plan,
+        buffers=tuple(
+            buffer if buffer.arena_offset is None else replace(buffer, arena_offset=0)
+            for buffer in plan.buffers
+        ),
+    )
+    memory = memory_for(broken, built)
+    LaneExecutor(broken, library, memory, poison=True).run()
+    with pytest.raises(AssertionError):
+        assert_bit_equal(memory, built)
+
+
+def test_trace_tells_every_launch(small):
+    _, library, plan, memory = small
+    executor = LaneExecutor(plan, library, memory)
+    events = executor.trace()
+    assert sorted(event.operator for event in events) == sorted(
+        launch.operator for launch in plan.launches
+    )
+    assert all(0 <= event.start_ns <= event.end_ns for event in events)
+    assert {event.lane for event in events} <= {0, 1}
+    ends = {event.operator: event.end_ns for event in events}
+    starts = {event.operator: event.start_ns for event in events}
+    for group in plan.groups:
+        first = plan.launches[group.launches[0]].operator
+        for dependency in group.dependencies:
+            last = plan.launches[plan.groups[dependency].launches[-1]].operator
+            assert ends[last] <= starts[first]
+
+
+def test_timed_runs_compute_the_same(small):
+    built, library, plan, memory = small
+    executor = LaneExecutor(plan, library, memory)
+    assert executor.time_ns(20) > 0
+    assert_bit_equal(memory, built)
+
+
+def test_a_kernel_error_names_its_operator(small):
+    built, library, plan, memory = small
+    executor = LaneExecutor(plan, library, memory)
+    victim = plan.launches[len(plan.launches) // 2]
+    native = memory.table._tensors[victim.outputs[0]]
+    kept, native.ndim = native.ndim, 7
+    try:
+        for runner in (executor, ReferenceExecutor(plan, library, memory)):
+            with pytest.raises(ExecutionError, match=victim.kernel) as caught:
+                runner.run()
+            assert "ndim" in str(caught.value)
+    finally:
+        native.ndim = kept
+    executor.run()
+    assert_bit_equal(memory, built)
+
+
+def test_two_executors_and_stock_share_a_library(small):
+    import tvm
+    from tvm.contrib import graph_executor
+
+    built, library, plan, _ = small
+    stock = graph_executor.GraphModule(library.module["default"](tvm.cpu()))
+    stock.set_input("data", built.input)
+    others = [(memory_for(plan, built), seed) for seed in (1, 2)]
+    wrong = []
+
+    def work(run, check):
+        for _ in range(30):
+            run()
+            try:
+                check()
+            except AssertionError as error:
+                wrong.append(error)
+
+    def check_stock():
+        np.testing.assert_array_equal(stock.get_output(0).numpy(), built.expected[0])
+
+    threads = [threading.Thread(target=work, args=(stock.run, check_stock))]
+    for other, seed in others:
+        executor = LaneExecutor(plan, library, other, options=LaneOptions(jitter_seed=seed))
+        check = partial(assert_bit_equal, other, built)
+        threads.append(threading.Thread(target=work, args=(executor.run, check)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not wrong
+
+
+def test_more_lanes_than_cores_are_refused(small):
+    _, library, plan, memory = small
+    cores = len(usable_cores())
+    with pytest.raises(OptionError, match=f"lanes is {cores + 1}, .* {cores} cores"):
+        LaneExecutor(plan, library, memory, lanes=cores + 1)
+
+
+def test_a_closed_executor_refuses_to_run(small):
+    _, library, plan, memory = small
+    executor = LaneExecutor(plan, library, memory)
+    executor.run()
+    executor.close()
+    with pytest.raises(ExecutionError, match="closed"):
+        executor.run()

@@ -1,0 +1,71 @@
+"""What a C file is made of: the digest covers what the compiler reads, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tvm_ios
+from tvm_ios.support.c_compiler import compile_shared, find_c_compiler, source_digest, sources_of
+
+ROOT = Path(tvm_ios.__file__).parent
+UNITS = ("lane_executor.c", "remote_lanes.c", "cuda_streams.c", "cudnn_calls.c")
+
+
+def only(folder: Path, name: str) -> Path:
+    (found,) = folder.rglob(name)
+    return found
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of all C code of the package."""
+    for source in (*ROOT.rglob("*.c"), *ROOT.rglob("*.h")):
+        copy = tmp_path / source.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+    return tmp_path
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {unit: source_digest(only(folder, unit)) for unit in UNITS}
+
+
+@pytest.mark.parametrize(
+    ("header", "changed"),
+    [
+        ("cudnn_calls.c", {"cudnn_calls.c"}),
+        ("remote_lanes.h", {"remote_lanes.c"}),
+        ("lane_region.h", {"lane_executor.c", "remote_lanes.c"}),
+        ("lane_executor.c", {"lane_executor.c", "remote_lanes.c"}),
+        ("tvm_abi.h", set(UNITS)),
+    ],
+)
+def test_a_change_counts_for_those_that_include_it(tree, header, changed):
+    before = digests(tree)
+    with only(tree, header).open("a") as file:
+        file.write("/* changed */\n")
+    after = digests(tree)
+    assert {unit for unit in UNITS if before[unit] != after[unit]} == changed
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_compiler_reads_the_same_files(unit):
+    source = only(ROOT, unit)
+    command = [*find_c_compiler(), "-std=gnu11", "-MM", str(source)]
+    rule = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    files = rule.partition(":")[2].replace("\\\n", " ").split()
+    assert set(sources_of(source)) == {Path(file).resolve() for file in files}
+
+
+def test_a_library_is_compiled_again_when_a_header_changes(tmp_path):
+    source, header = tmp_path / "answer.c", tmp_path / "answer.h"
+    header.write_text("#define ANSWER 1\n")
+    source.write_text('#include "answer.h"\nint answer(void) { return ANSWER; }\n')
+    first = compile_shared(source)
+    assert compile_shared(source) == first
+    header.write_text("#define ANSWER 2\n")
+    assert compile_shared(source) != first

@@ -1,0 +1,117 @@
+"""Which kernels are tuned, and which candidates keep the layouts of the network."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import autotvm
+from tvm.autotvm.task.dispatcher import FallbackContext
+
+from tvm_ios.compile.model import build_model
+from tvm_ios.models import nasnet_small, squeezenet
+from tvm_ios.tuning.autotvm.tasks import (
+    Layout,
+    blocks_of,
+    config_blocks,
+    extract_tasks,
+    layout_candidates,
+)
+from tvm_ios.tuning.session import merged_modules
+
+TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    mod, _ = squeezenet(image_size=64)
+    return extract_tasks([mod], TARGET)
+
+
+@pytest.mark.slow
+def test_the_tasks_are_those_stock_tvm_finds(tasks):
+    mod, params = squeezenet(image_size=64)
+    stock = autotvm.task.extract_from_program(mod["main"], params, TARGET)
+    assert {one.task.workload for one in tasks} == {task.workload for task in stock}
+
+
+@pytest.mark.slow
+def test_uses_add_up_to_the_convolutions_of_the_network(tasks):
+    mod, _ = squeezenet(image_size=64)
+    assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
+
+
+@pytest.mark.slow
+def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
+    mod, _ = nasnet_small(size=8, num_cells=2)
+    tasks = extract_tasks([mod], TARGET)
+    assert len(tasks) == 5
+    assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", Layout)
+def test_candidates_have_the_blocks_of_their_layout(tasks, layout):
+    for one in tasks:
+        space = one.task.config_space
+        candidates = layout_candidates(one.task, layout)
+        assert len(candidates) == len(set(candidates))
+        assert 1 <= len(candidates) < len(space)
+        wanted = blocks_of(one.task, layout)
+        assert all(config_blocks(space.get(index)) == wanted for index in candidates)
+
+
+@pytest.mark.slow
+def test_the_default_schedule_is_the_first_candidate_where_the_space_has_it(tasks):
+    firsts = 0
+    for one in tasks:
+        index = layout_candidates(one.task, Layout.DEFAULT)[0]
+        context = FallbackContext()
+        with context, TARGET:
+            one.task.func(*one.task.args)
+        (default,) = context.memory.values()
+        config = one.task.config_space.get(index)
+        tiles = [name for name in ("tile_ic", "tile_oc", "tile_ow") if name in config]
+        same = all(config[name].size[-1] == default[name].size[-1] for name in tiles)
+        knobs = [name for name in ("tile_oh", "unroll_kw") if name in config]
+        firsts += same and all(config[name].val == default[name].val for name in knobs)
+    assert firsts > len(tasks) / 2
+
+
+@pytest.mark.slow
+def test_a_layout_gives_every_number_of_channels_one_block(tasks):
+    """Then what one operator writes is laid out as the next one reads it."""
+    blocks = {}
+    for one in tasks:
+        space = one.task.config_space
+        for name, block in blocks_of(one.task, Layout.WIDE).items():
+            channels = space.space_map[name].product
+            if channels % 8 == 0:
+                blocks.setdefault(channels, set()).add(block)
+    assert blocks
+    assert all(len(found) == 1 for found in blocks.values())
+
+
+@pytest.mark.slow
+def test_merged_convolutions_have_tasks_of_their_own():
+    mod, params = squeezenet(image_size=64)
+    built = build_model(mod, params, TARGET)
+    modules = merged_modules(built)
+    assert modules
+    alone = {one.task.workload for one in extract_tasks([mod], TARGET)}
+    merged = {one.task.workload for one in extract_tasks(list(modules), TARGET)}
+    assert merged
+    assert not merged & alone
+
+
+def test_merges_that_the_search_may_not_choose_have_no_tasks(branching):
+    """Left and right are 1x1 and middle is 3x3; of the second level no two kernels are equal."""
+    built = build_model(*branching, TARGET)
+
+    def workloads(**options):
+        modules = merged_modules(built, **options)
+        return [one.task.workload for one in extract_tasks(list(modules), TARGET)]
+
+    kernels = sorted(workload[2][1][2:4] for workload in workloads())
+    assert kernels == [(3, 3), (3, 3)]
+    ((_, _, (_, shape, _), *_),) = workloads(pad_kernels=False)
+    assert shape[2:4] == (1, 1)

@@ -1,0 +1,1 @@
+"""Prices without a device: an analytical model of GPUs. No TVM."""

@@ -1,0 +1,261 @@
+"""Prices of the stages of one graph on one GPU, for the analytical cost model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.gpu_kernel import RESOURCES, Kernels, kernel_time
+from tvm_ios.cost.analytical.gpu_sharing import LaunchedKernel, kernels_in_order, share_gpu
+from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work
+from tvm_ios.errors import CostError
+
+__all__ = ["Launching", "OperatorSpan", "StagePrices"]
+
+
+class Launching(Enum):
+    """How kernels are launched, and how the groups of a stage join."""
+
+    GRAPH = "graph"
+    """Everything captured in one CUDA graph."""
+    STREAMS = "streams"
+    """One host thread issues kernel after kernel; streams wait for each other's events."""
+    SYNCHRONISED = "synchronised"
+    """Streams, but the host waits for the device after a stage of several groups, as the runtime
+    of the published system does."""
+
+    def launch_ns(self, gpu: GPU) -> int:
+        """From the end of a kernel to the first instruction of the next one."""
+        return gpu.graph_launch_ns if self is Launching.GRAPH else gpu.stream_launch_ns
+
+    def issue_ns(self, gpu: GPU) -> int:
+        """Host time between two launches."""
+        return 0 if self is Launching.GRAPH else gpu.issue_ns
+
+    def join_ns(self, gpu: GPU) -> int:
+        """What a stage of several groups costs on top of them."""
+        return gpu.synchronise_ns if self is Launching.SYNCHRONISED else gpu.event_ns
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpan:
+    """When an operator is busy, in nanoseconds since its stage began."""
+
+    operators: tuple[int, ...]
+    """One, or all members of a merge."""
+    group: int
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What is needed of a group whenever it is part of a stage."""
+
+    kernels: tuple[LaunchedKernel, ...]
+    alone_ns: int
+    """By itself, rounded up."""
+    demand_ns: tuple[float, ...]
+    """All it wants of each resource."""
+    peak_rates: tuple[float, ...]
+    """The most it ever takes of each resource."""
+
+
+class StagePrices:
+    """Prices stages of one graph.
+
+    Parameters
+    ----------
+    graph
+        The operators.
+    works
+        The kernels of each.
+    gpu, launching, kernels
+        What they run on, and how.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        works: Sequence[Sequence[KernelWork]],
+        gpu: GPU,
+        launching: Launching,
+        kernels: Kernels,
+    ) -> None:
+        self.graph = graph
+        self._works = works
+        self._gpu = gpu
+        self._tiles = kernels
+        self._issue_ns = launching.issue_ns(gpu)
+        self._launch_ns = launching.launch_ns(gpu)
+        self._join_ns = launching.join_ns(gpu)
+        self._weights_in_l2 = gpu.l2_bytes >= _bytes_of_a_run(works)
+        self._launched = [self._launch(row) for row in works]
+        self._groups: dict[tuple[int, ...], _Group] = {}
+        self._readers = graph.successor_masks()
+
+    def price(self, stage: Stage) -> int:
+        """Latency of a stage in whole nanoseconds."""
+        if stage.is_merge:
+            return self._merge_price(stage)
+        groups = self._groups_of(stage)
+        bound_ns = self._bound_ns(groups)
+        if len(groups) < 2 or (not self._issue_ns and _fit_together(groups)):
+            return bound_ns
+        spans = share_gpu([group.kernels for group in groups], self._issue_ns)
+        end_ns = max([row[-1][1] for row in spans])
+        return max(bound_ns, math.ceil(end_ns) + self._join_ns)
+
+    def lower_bound(self, stage: Stage) -> int:
+        """What :meth:`price` is never below; much cheaper to have."""
+        if stage.is_merge:
+            return self._merge_price(stage)
+        return self._bound_ns(self._groups_of(stage))
+
+    def spans(self, stage: Stage) -> list[OperatorSpan]:
+        """When every operator of a stage is busy."""
+        if stage.is_merge:
+            kernels = [self._merged_kernels(stage.operators)]
+            counts = [[(stage.operators, len(kernels[0]))]]
+        else:
+            kernels = [list(self._group(group).kernels) for group in stage.groups]
+            counts = [
+                [((index,), len(self._launched[index])) for index in group]
+                for group in stage.groups
+            ]
+        found = []
+        for group, (busy, row) in enumerate(
+            zip(share_gpu(kernels, self._issue_ns), counts, strict=True)
+        ):
+            done, now = 0, 0.0
+            for operators, count in row:
+                start = busy[done][0] if count else now
+                done += count
+                now = busy[done - 1][1] if count else now
+                found.append(OperatorSpan(operators, group, start, now))
+        return found
+
+    def _bound_ns(self, groups: Sequence[_Group]) -> int:
+        if not groups:
+            return 0
+        longest_ns = max([group.alone_ns for group in groups])
+        issued_ns = self._issue_ns * sum([len(group.kernels) for group in groups])
+        wanted_ns = max([sum(row) for row in zip(*[g.demand_ns for g in groups], strict=True)])
+        join_ns = self._join_ns if len(groups) > 1 else 0
+        return max(longest_ns, issued_ns, int(wanted_ns)) + join_ns
+
+    def _groups_of(self, stage: Stage) -> list[_Group]:
+        """The groups that have kernels."""
+        groups = [self._group(group) for group in stage.groups]
+        return [group for group in groups if group.kernels]
+
+    def _group(self, operators: tuple[int, ...]) -> _Group:
+        known = self._groups.get(operators)
+        if known is None:
+            kernels = tuple(kernel for index in operators for kernel in self._launched[index])
+            known = self._groups[operators] = self._make_group(kernels)
+        return known
+
+    def _make_group(self, kernels: tuple[LaunchedKernel, ...]) -> _Group:
+        by_resource = range(len(RESOURCES))
+        return _Group(
+            kernels=kernels,
+            alone_ns=math.ceil(kernels_in_order(kernels, self._issue_ns)),
+            demand_ns=tuple(
+                sum(kernel.rates[resource] * kernel.busy_ns for kernel in kernels)
+                for resource in by_resource
+            ),
+            peak_rates=tuple(
+                max((kernel.rates[resource] for kernel in kernels), default=0.0)
+                for resource in by_resource
+            ),
+        )
+
+    def _launch(self, works: Sequence[KernelWork]) -> list[LaunchedKernel]:
+        return [
+            LaunchedKernel.make(
+                kernel_time(
+                    work, self._gpu, kernels=self._tiles, weights_in_l2=self._weights_in_l2
+                ),
+                self._launch_ns,
+            )
+            for work in works
+        ]
+
+    def _merge_price(self, stage: Stage) -> int:
+        merged = self._make_group(tuple(self._merged_kernels(stage.operators)))
+        return max(1, self._bound_ns([merged]) - self._concatenations_saved_ns(stage))
+
+    def _merged_kernels(self, members: Sequence[int]) -> list[LaunchedKernel]:
+        """The merged convolution and, where a batch keeps slices from being views, their copies."""
+        convolutions, works = [], []
+        for index in members:
+            operator = self.graph.operators[index]
+            if operator.convolution is None or not self._works[index]:
+                raise CostError(
+                    f"graph {self.graph.name!r}: operator {index} ({operator.name!r}) is merged "
+                    "but is no convolution"
+                )
+            convolutions.append(operator.convolution)
+            works.append(self._works[index][-1])
+        merged = merged_work(convolutions, works)
+        copies = [] if _images(convolutions[0], works[0]) == 1 else [copy_work(w) for w in works]
+        return self._launch([merged, *copies])
+
+    def _concatenations_saved_ns(self, stage: Stage) -> int:
+        """What concatenations of nothing but this merge's outputs cost, which then need no kernel.
+
+        Only at batch one, where these outputs lie one after another.
+        """
+        members = stage.operators
+        first = self.graph.operators[members[0]].convolution
+        if first is None or _images(first, self._works[members[0]][-1]) > 1:
+            return 0
+        inside = frozenset(members)
+        return sum(
+            self.price(Stage(((index,),)))
+            for index in self._readers_of(members)
+            if inside.issuperset(self.graph.operators[index].predecessors)
+            and self._is_concatenation(index)
+        )
+
+    def _readers_of(self, operators: Sequence[int]) -> list[int]:
+        mask = 0
+        for index in operators:
+            mask |= self._readers[index]
+        return list(bits_of(mask))
+
+    def _is_concatenation(self, index: int) -> bool:
+        """Whether an operator does nothing but lay its inputs one after another."""
+        works = self._works[index]
+        reads = self.graph.operators[index].predecessors
+        return (
+            len(works) == 1
+            and len(reads) > 1
+            and works[0].depth <= 0.5
+            and works[0].outputs == sum(self._works[i][-1].outputs for i in reads if self._works[i])
+        )
+
+
+def _fit_together(groups: Sequence[_Group]) -> bool:
+    """Whether the groups never want more of anything than there is."""
+    return all(
+        sum(rates) <= 1 for rates in zip(*[group.peak_rates for group in groups], strict=True)
+    )
+
+
+def _images(convolution: Convolution, work: KernelWork) -> int:
+    """The batch size, which only the work knows."""
+    return max(1, work.rows // max(1, math.prod(convolution.output_size)))
+
+
+def _bytes_of_a_run(works: Sequence[Sequence[KernelWork]]) -> int:
+    """All weights, and the activations of the kernel that has most."""
+    kernels = [kernel for row in works for kernel in row]
+    weights = sum(kernel.weight_bytes for kernel in kernels)
+    return weights + max((kernel.activation_bytes for kernel in kernels), default=0)

@@ -1,0 +1,148 @@
+"""Prices for a GPU that is not there: an analytical cost model, to search schedules anywhere.
+
+Kernels are timed by occupancy and roofline (``gpu_kernel.py``), concurrent groups by a fluid
+simulation (``gpu_sharing.py``). Prices are whole nanoseconds, the same on every machine. They tell
+which schedule is better, not what latency to promise; ``docs/gpu-model.md`` has how far they are
+from measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.gpu_kernel import Kernels
+from tvm_ios.cost.analytical.gpu_work import KernelWork, operator_work
+from tvm_ios.cost.analytical.stages import Launching, StagePrices
+from tvm_ios.cost.analytical.timeline import SimulatedOperator, SimulatedRun
+from tvm_ios.errors import CostError
+
+__all__ = ["AnalyticalGpuCost", "Kernels", "Launching"]
+
+
+class AnalyticalGpuCost:
+    """Prices stages by formula; a :class:`~tvm_ios.cost.protocol.CostModel` with lower bounds.
+
+    Parameters
+    ----------
+    gpu
+        What the stages would run on, or its name.
+    launching
+        How kernels are launched.
+    kernels
+        Whose kernels: tuned ones, or those of a library.
+    works
+        Kernels of every operator of the graph, by operator index, where they are known better than
+        the operators themselves tell (see :func:`~tvm_ios.cost.analytical.gpu_work.recorded_work`).
+
+    Raises
+    ------
+    OptionError
+        If there is no GPU of that name.
+    """
+
+    def __init__(
+        self,
+        gpu: GPU | str,
+        *,
+        launching: Launching = Launching.GRAPH,
+        kernels: Kernels = Kernels.TUNED,
+        works: Sequence[Sequence[KernelWork]] | None = None,
+    ) -> None:
+        self.gpu = GPU.by_name(gpu) if isinstance(gpu, str) else gpu
+        self.launching = launching
+        self.kernels = kernels
+        self._works = works
+        self._stages: StagePrices | None = None
+
+    @property
+    def description(self) -> str:
+        """Where the prices come from, for every report that shows them."""
+        how = {
+            Launching.GRAPH: "one CUDA graph",
+            Launching.STREAMS: "streams",
+            Launching.SYNCHRONISED: "streams and device-wide waits",
+        }
+        return (
+            f"analytical model of {self.gpu.title} ({how[self.launching]}, {self.kernels.value} "
+            "kernels), nothing was measured"
+        )
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        """Latency of each stage, in nanoseconds.
+
+        Raises
+        ------
+        CostError
+            If the graph has another number of operators than there is work for, or a merged
+            operator is no convolution.
+        """
+        prices = self._prices_of(graph)
+        return [prices.price(stage) for stage in stages]
+
+    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        """Nanoseconds that the price of each stage is never below.
+
+        A stage takes as long as its longest group alone, as everything it wants of one resource,
+        and as the host needs to issue it; the simulation finds what it takes on top.
+
+        Raises
+        ------
+        CostError
+            As :meth:`price` does.
+        """
+        prices = self._prices_of(graph)
+        return [prices.lower_bound(stage) for stage in stages]
+
+    def simulate(self, graph: OperatorGraph, schedule: InterOpSchedule) -> SimulatedRun:
+        """When every operator of a schedule would run; stages take what they are priced at.
+
+        A merge that makes a concatenation needless is that much shorter here, and the concatenation
+        as long as ever: the search adds up stages, so the gain is credited where it is decided.
+
+        Raises
+        ------
+        ScheduleError
+            If the schedule was made for another graph.
+        CostError
+            As :meth:`price` does.
+        """
+        schedule.require_graph(graph)
+        prices = self._prices_of(graph)
+        stage_ns = tuple(prices.price(stage) for stage in schedule.stages)
+        runs = []
+        begin_ns = 0
+        for number, stage in enumerate(schedule.stages):
+            runs += [
+                SimulatedOperator(
+                    operator="+".join(graph.operators[index].name for index in span.operators),
+                    stage=number,
+                    group=span.group,
+                    start_ns=begin_ns + min(stage_ns[number], round(span.start_ns)),
+                    end_ns=begin_ns + min(stage_ns[number], round(span.end_ns)),
+                )
+                for span in prices.spans(stage)
+            ]
+            begin_ns += stage_ns[number]
+        return SimulatedRun(
+            graph_name=graph.name,
+            scheduler=schedule.scheduler,
+            priced_by=self.description,
+            stage_ns=stage_ns,
+            operators=tuple(runs),
+        )
+
+    def _prices_of(self, graph: OperatorGraph) -> StagePrices:
+        if self._stages is None or self._stages.graph is not graph:
+            works = self._works
+            if works is None:
+                works = [operator_work(operator) for operator in graph.operators]
+            if len(works) != len(graph):
+                raise CostError(
+                    f"graph {graph.name!r} has {len(graph)} operators, but there is work of "
+                    f"{len(works)}; use the cost model of this graph"
+                )
+            self._stages = StagePrices(graph, works, self.gpu, self.launching, self.kernels)
+        return self._stages

@@ -1,0 +1,1 @@
+"""Comparisons of whole networks, behind ``demo`` and ``bench``."""

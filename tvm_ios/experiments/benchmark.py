@@ -1,0 +1,249 @@
+"""What ``tvm-ios bench`` does: evaluate networks, store the records, write the table from them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import tvm
+
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.evaluation import (
+    GREEDY,
+    IOS,
+    SEQUENTIAL,
+    STOCK_ALL,
+    STOCK_LANES,
+    STOCK_ONE,
+    Evaluation,
+    evaluate,
+)
+from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.models import by_name
+from tvm_ios.profile.prices import open_database
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.table import Table
+from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.time_budget import TimeBudget
+
+__all__ = [
+    "BenchmarkSettings",
+    "around_table",
+    "machine_facts",
+    "measure_networks",
+    "read_record",
+    "version_facts",
+    "write_table",
+    "write_text",
+]
+
+MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """How a benchmark is run."""
+
+    batch_size: int
+    lanes: int
+    rounds: int
+    time_budget: float
+    database: Path | None
+    folder: Path
+
+
+def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
+    """Measure networks one after another; a record is written as soon as its network is done."""
+    factories = [(name, by_name(name)) for name in networks]
+    LocalCpu().require_lanes(settings.lanes)
+    TimeBudget(settings.time_budget)
+    options = CompareOptions(rounds=settings.rounds)
+    open_database(settings.database)
+    try:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {settings.folder}: {error}; choose another --output"
+        ) from error
+    for name, factory in factories:
+        mod, params = factory(batch_size=settings.batch_size)
+        with StderrProgress() as progress:
+            found = evaluate(
+                mod,
+                params,
+                name=name,
+                lanes=settings.lanes,
+                database=settings.database,
+                options=options,
+                time_budget=settings.time_budget,
+                progress=progress,
+            )
+        print(f"\n== {name} ==\n{found.as_text()}", flush=True)
+        path = settings.folder / f"{name}_bs{settings.batch_size}.json"
+        write_text(path, _record(name, found, settings).to_json() + "\n")
+        print(f"wrote {path}", flush=True)
+
+
+def write_table(folder: Path, readme: Path) -> None:
+    """Put the table of all records between the two markers of a Markdown file.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no record, or the file has no markers.
+    """
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    if not records:
+        raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
+    before, after = around_table(readme)
+    records.sort(key=lambda record: record.comparison.median_ns(IOS))
+    begin, end = MARKERS
+    table = results_table(records).as_markdown()
+    write_text(readme, f"{before}{begin}\n{table}\n{end}{after}")
+
+
+def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str, str]:
+    """What stands before and after the table of a Markdown file; nothing if there is no file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be read, or has no markers.
+    """
+    try:
+        text = readme.read_text() if readme.exists() else "\n".join([*markers, ""])
+    except OSError as error:
+        raise ArtifactError(f"cannot read {readme}: {error}; choose another --table") from error
+    before, begin, rest = text.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
+    if not begin or not end:
+        raise ArtifactError(
+            f"{readme} has no lines {markers[0]!r} and {markers[1]!r}; add them where the table "
+            "should go"
+        )
+    return before, after
+
+
+def read_record(path: Path) -> BenchmarkRecord:
+    """A stored record; an error names its file.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be read.
+    """
+    try:
+        return BenchmarkRecord.from_json(path.read_text())
+    except (OSError, ArtifactError) as error:
+        raise ArtifactError(f"{path}: {error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error}; choose another place") from error
+
+
+def results_table(records: Sequence[BenchmarkRecord]) -> Table:
+    """One row a network: latencies in milliseconds, and what IOS brings over each baseline."""
+    rows = []
+    for record in records:
+        comparison = record.comparison
+        best = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
+        latencies = [
+            f"{comparison.median_ns(name) / 1e6:.3f}" for name in (best, SEQUENTIAL, GREEDY, IOS)
+        ]
+        kept = _facts(record).get("kept", IOS)
+        ratios = []
+        for base in (best, STOCK_LANES, SEQUENTIAL):
+            speedup = comparison.speedup(kept, over=base) if kept != base else None
+            ratios.append(
+                "1"
+                if speedup is None
+                else f"{speedup.ratio:.3f} ({speedup.low:.3f}-{speedup.high:.3f})"
+            )
+        rows.append((record.network, str(record.batch_size), *latencies, kept, *ratios))
+    header = (
+        "network",
+        "batch",
+        "best TVM ms",
+        "sequential ms",
+        "greedy ms",
+        f"{IOS} ms",
+        "kept",
+        "kept over best TVM",
+        "kept over TVM on our launch path",
+        "kept over sequential",
+    )
+    return Table(header=header, rows=tuple(rows))
+
+
+def _facts(record: BenchmarkRecord) -> dict[str, str]:
+    return {fact.name: fact.value for fact in record.facts}
+
+
+def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+    ios = found.models[IOS]
+    search = found.searches[IOS]
+    facts = {
+        "kept": found.kept,
+        "operators": len(ios.graph),
+        "stages": len(ios.schedule.stages),
+        "merged stages": sum(stage.is_merge for stage in ios.schedule.stages),
+        "stages possible": search.distinct_stages,
+        "stages priced": search.priced,
+        "predicted ms": f"{search.latency_ns / 1e6:.4f}",
+        "predicted sequential ms": f"{search.sequential_ns / 1e6:.4f}",
+        "activation MB": f"{ios.plan.arena_bytes / 1e6:.2f}",
+        "workloads measured": found.counters.priced,
+        "workloads from database": found.counters.from_database,
+        **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in found.phase_s.items()},
+    }
+    return BenchmarkRecord(
+        network=name,
+        batch_size=settings.batch_size,
+        target=str(found.built.prepared.target),
+        lanes=settings.lanes,
+        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
+        machine=machine_facts(),
+        versions=version_facts(),
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comparison=found.comparison,
+        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
+        notes=found.notes,
+    )
+
+
+def machine_facts() -> tuple[NamedValue, ...]:
+    """Processor, cores, memory, kernel."""
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (
+        NamedValue("processor", processor_name()),
+        NamedValue("cores", str(default_lanes())),
+        NamedValue("memory GiB", f"{pages / 2**30:.0f}"),
+        NamedValue("kernel", platform.release()),
+    )
+
+
+def version_facts() -> tuple[NamedValue, ...]:
+    """Of tvm-ios, TVM, LLVM and Python."""
+    return (
+        NamedValue("tvm-ios", metadata.version("tvm-ios")),
+        NamedValue("tvm", tvm.__version__),
+        NamedValue("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
+        NamedValue("python", platform.python_version()),
+    )

@@ -1,0 +1,126 @@
+"""What ``tvm-ios demo`` does: evaluate networks, print the comparison, draw the schedules.
+
+With ``--tuned`` it tunes their kernels instead, and compares tuned with untuned ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.evaluation import IOS, Evaluation, evaluate
+from tvm_ios.experiments.tuned_benchmark import evaluate_tuned
+from tvm_ios.host import host_target, processor_name
+from tvm_ios.models import by_name
+from tvm_ios.report.chrome_trace import write_chrome_trace
+from tvm_ios.report.figure import draw_schedule
+from tvm_ios.support.progress import StderrProgress
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.session import TuningRequest
+
+__all__ = ["demonstrate", "demonstrate_tuned"]
+
+TIME_BUDGET_S = 60.0
+"""For each of the searches of a network."""
+TRIALS = 8
+"""Candidates of each task, of the two dozen that fit the network's data layouts."""
+TUNING_TIME_BUDGET_S = 150.0
+"""For the kernels of a network."""
+TUNED_TIME_BUDGET_S = 40.0
+"""For each search where kernels are tuned too: all of that stays within ten minutes."""
+
+
+def demonstrate(
+    networks: Sequence[str], *, lanes: int, folder: Path, database: Path | None = None
+) -> None:
+    """Evaluate networks one after another; print tables, write traces and pictures.
+
+    Parameters
+    ----------
+    networks
+        Names in :data:`tvm_ios.models.MODEL_NAMES`.
+    lanes
+        Threads.
+    folder
+        Where files go; made if absent.
+    database
+        Profile database; the default one where omitted.
+    """
+    factories = [(name, by_name(name)) for name in networks]
+    _begin(folder, lanes)
+    for name, factory in factories:
+        mod, params = factory()
+        with StderrProgress() as progress:
+            found = evaluate(
+                mod,
+                params,
+                name=name,
+                lanes=lanes,
+                database=database,
+                time_budget=TIME_BUDGET_S,
+                progress=progress,
+            )
+        print(f"\n== {name} ==")
+        print(found.as_text())
+        print(_write_files(found, name, folder))
+
+
+def demonstrate_tuned(
+    networks: Sequence[str], *, lanes: int, folder: Path, database: Path | None = None
+) -> None:
+    """Tune the kernels of networks one after another and print what that and scheduling bring.
+
+    Parameters
+    ----------
+    networks, lanes, database
+        As for :func:`demonstrate`.
+    folder
+        Where the log of AutoTVM goes; what it holds already is not measured again.
+    """
+    factories = [(name, by_name(name)) for name in networks]
+    _begin(folder, lanes)
+    log = folder / "autotvm.log"
+    options = TuningOptions(trials=TRIALS, time_budget_s=TUNING_TIME_BUDGET_S)
+    request = TuningRequest(backend="autotvm", records=(log,), options=options)
+    for name, factory in factories:
+        mod, params = factory()
+        with StderrProgress() as progress:
+            found = evaluate_tuned(
+                mod,
+                params,
+                request,
+                name=name,
+                lanes=lanes,
+                database=database,
+                time_budget=TUNED_TIME_BUDGET_S,
+                progress=progress,
+            )
+        print(f"\n== {name} ==")
+        print(found.as_text())
+        print(f"the records are in {log}; the next call measures none of them again", flush=True)
+
+
+def _begin(folder: Path, lanes: int) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error
+    print(f"{processor_name()}, {lanes} lanes, target {host_target()}", flush=True)
+
+
+def _write_files(found: Evaluation, name: str, folder: Path) -> str:
+    trace, picture = folder / f"{name}.trace.json", folder / f"{name}.png"
+    schedule = folder / f"{name}.schedule.json"
+    ios = found.models[IOS]
+    try:
+        schedule.write_text(ios.schedule.to_json())
+        write_chrome_trace(found.trace, trace, name=f"{name} {IOS}")
+        draw_schedule(ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error
+    return f"wrote {trace} (open it in Perfetto), {picture}, {schedule}"

@@ -1,0 +1,238 @@
+"""Measures one network every way we know, in one interleaved run: for the demo and benchmarks.
+
+All contestants run kernels of the same TVM under the same settings, so a ratio says nothing about
+code generation. Ours share one build (merged stages have kernels of their own); stock TVM runs what
+it makes of the model by itself, without the element-wise operators that we move in front of
+concatenations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.report.table import comparison_table
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.runtime.cpu.stock_executor import StockExecutor, ask_for_threads
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.result import SearchResult
+from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.time_budget import TimeBudget
+
+__all__ = [
+    "GREEDY",
+    "IOS",
+    "SEQUENTIAL",
+    "STOCK_ALL",
+    "STOCK_LANES",
+    "STOCK_ONE",
+    "Evaluation",
+    "evaluate",
+]
+
+STOCK_ONE = "TVM, 1 thread"
+STOCK_ALL = "TVM, all threads"
+STOCK_LANES = "TVM on our launch path"
+SEQUENTIAL = "sequential"
+GREEDY = "greedy"
+IOS = "IOS-both"
+IOS_STRATEGIES: Mapping[str, frozenset[Strategy]] = {
+    "IOS-merge": frozenset({Strategy.MERGE}),
+    "IOS-concurrent": frozenset({Strategy.CONCURRENT}),
+    IOS: frozenset(Strategy),
+}
+NAMES = {Contestant.SEQUENTIAL: SEQUENTIAL, Contestant.GREEDY: GREEDY, Contestant.IOS: IOS}
+"""What tune's contestants are called here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One network, measured."""
+
+    built: BuiltModel
+    """Our kernels."""
+    models: Mapping[str, CompiledModel]
+    """Everything that runs on our lanes, by contestant."""
+    searches: Mapping[str, SearchResult]
+    counters: MeasureCounters
+    comparison: Comparison
+    stage_prices_ns: tuple[int, ...]
+    """What each stage of :data:`IOS` was priced at."""
+    trace: tuple[TraceEvent, ...]
+    """One run of :data:`IOS`; never the source of a latency."""
+    phase_s: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    @property
+    def kept(self) -> str:
+        """The contestant that ``tune`` would keep."""
+        return NAMES[choose(self.comparison, NAMES)[0]]
+
+    @property
+    def best_stock(self) -> str:
+        """The faster of stock TVM with one thread and with all."""
+        return min((STOCK_ONE, STOCK_ALL), key=self.comparison.median_ns)
+
+    def as_text(self) -> str:
+        """The comparison table, and how the schedule was found."""
+        baselines = (self.best_stock, STOCK_LANES, SEQUENTIAL)
+        ios, plain = self.models[IOS], self.models[SEQUENTIAL]
+        search = self.searches[IOS]
+        phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
+        lines = [
+            comparison_table(self.comparison, baselines=baselines).as_text(),
+            "(ratios are medians over interleaved rounds, with their 95 % intervals)",
+            f"tune keeps {self.kept}: {choose(self.comparison, NAMES)[1]}",
+            self.built.extraction.coverage.as_text(),
+            f"{IOS}: {len(ios.schedule.stages)} stages for {len(ios.graph)} operators; "
+            f"{search.priced} of {search.distinct_stages} possible stages priced; memory "
+            f"{ios.plan.arena_bytes / 1e6:.2f} MB (sequential {plain.plan.arena_bytes / 1e6:.2f})",
+            f"time: {phases}; {self.counters.priced} workloads measured, "
+            f"{self.counters.from_database} in the profile database",
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
+
+def evaluate(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any],
+    target: Any = None,
+    *,
+    name: str = "main",
+    lanes: int,
+    database: ProfileDatabase | str | Path | None = None,
+    options: CompareOptions | None = None,
+    time_budget: float | None = None,
+    progress: ProgressListener | None = None,
+) -> Evaluation:
+    """Build a network, search its schedules, and time all contestants against each other.
+
+    Parameters
+    ----------
+    mod, params, target
+        As for :func:`tvm_ios.tune`.
+    name
+        Name of the graph, for pictures and reports.
+    lanes
+        Threads of everything but the single-threaded baseline.
+    database
+        Where prices are kept.
+    options
+        How contestants are timed.
+    time_budget
+        Seconds for each of the searches.
+    progress
+        Called now and then.
+
+    Raises
+    ------
+    ModelError, OptionError, DatabaseError
+        As :func:`tvm_ios.tune`.
+    """
+    device = LocalCpu()
+    device.require_lanes(lanes)
+    TimeBudget(time_budget)
+    opened = open_database(database)
+    clock = PhaseClock(progress)
+    chosen = build_padded_or_not(
+        mod, params, target, clock, name=name, lanes=lanes, device=device, compare_options=options
+    )
+    plain = built = chosen.built
+    if chosen.padded or built.prepared.sunk:
+        with clock.phase("build for stock TVM"):
+            plain = build_model(mod, params, target, name=name, sink=False)
+    with (
+        device.open() as session,
+        RelayStageRunner(built, lanes=lanes, session=session) as runner,
+        clock.phase("search"),
+    ):
+        prices = KernelPrices(runner, database=opened)
+        limits = {
+            contestant: SearchOptions(strategies=strategies)
+            for contestant, strategies in IOS_STRATEGIES.items()
+        }
+        searched = find_schedules(prices, limits, clock, time_budget=time_budget)
+        stage_prices_ns = tuple(prices.price(prices.graph, searched.schedules[IOS].stages))
+    with clock.phase("lower"):
+        models = {
+            contestant: lower_schedule(built, schedule, lanes=lanes)
+            for contestant, schedule in searched.schedules.items()
+        }
+    with clock.phase("compare"):
+        comparison = _compare(plain, models, lanes, options)
+        with models[IOS].executor() as executor:
+            trace = tuple(executor.trace())
+    return Evaluation(
+        built=built,
+        models=models,
+        searches=searched.searches,
+        counters=prices.counters,
+        comparison=comparison,
+        stage_prices_ns=stage_prices_ns,
+        trace=trace,
+        phase_s=clock.phase_s,
+        notes=(
+            *built.prepared.notes,
+            *chosen.notes,
+            *_thread_notes(lanes),
+            *searched.notes,
+            *prices.notes,
+            *comparison.notes,
+        ),
+    )
+
+
+def _thread_notes(lanes: int) -> tuple[str, ...]:
+    """A word where stock TVM cannot use all lanes: its pool is made once for the process."""
+    ask_for_threads(lanes)
+    threads = int(tvm.get_global_func("runtime.NumThreads")())
+    if threads >= lanes:
+        return ()
+    return (
+        f"TVM's thread pool has {threads} threads for {lanes} lanes, so {STOCK_ALL!r} is not all; "
+        f"set TVM_NUM_THREADS={lanes} before Python starts",
+    )
+
+
+def _compare(
+    plain: BuiltModel,
+    models: Mapping[str, CompiledModel],
+    lanes: int,
+    options: CompareOptions | None,
+) -> Comparison:
+    staged = plain.kernels.staged
+    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
+    first = models[SEQUENTIAL]
+    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
+        stock.set_input(name, value)
+    others: dict[str, TimedRuns] = {
+        STOCK_ONE: partial(stock.time_ns, threads=1),
+        STOCK_ALL: partial(stock.time_ns, threads=lanes),
+        STOCK_LANES: stock.time_on_lanes_ns,
+    }
+    try:
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
+    finally:
+        stock.close()

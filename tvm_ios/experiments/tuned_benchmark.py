@@ -1,0 +1,250 @@
+"""What ``tvm-ios bench --tuning`` does: untuned and tuned kernels, each in order and scheduled.
+
+All of them, and stock TVM on the untuned kernels, are timed in one interleaved run.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.experiments.benchmark import (
+    BenchmarkSettings,
+    machine_facts,
+    version_facts,
+    write_text,
+)
+from tvm_ios.experiments.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.models import by_name
+from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.table import comparison_table
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.runtime.cpu.stock_executor import StockExecutor
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.progress import PhaseClock, ProgressListener, StderrProgress
+from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
+
+__all__ = [
+    "TUNED",
+    "UNTUNED",
+    "TunedEvaluation",
+    "corner",
+    "evaluate_tuned",
+    "measure_tuned",
+    "record_of",
+]
+
+UNTUNED, TUNED = "untuned", "tuned"
+OWN_KERNELS = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
+"""What there is for one set of kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedEvaluation:
+    """One network with untuned and with tuned kernels."""
+
+    tuned: TunedKernels
+    comparison: Comparison
+    phase_s: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def kept(self, kernels: str) -> str:
+        """What ``tune`` would keep on untuned or tuned kernels."""
+        names = {who: corner(kernels, who) for who in OWN_KERNELS}
+        return names[choose(self.comparison, names)[0]]
+
+    def as_text(self) -> str:
+        """Task table, comparison table, notes."""
+        outcome = self.tuned.outcome
+        baselines = (corner(UNTUNED, Contestant.SEQUENTIAL), self.kept(UNTUNED))
+        return "\n".join(
+            [
+                *([] if outcome is None else [outcome.as_text()]),
+                comparison_table(self.comparison, baselines=baselines).as_text(),
+                f"kept: {self.kept(UNTUNED)}, {self.kept(TUNED)}",
+                "time: " + ", ".join(f"{name} {s:.1f} s" for name, s in self.phase_s.items()),
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
+
+
+def evaluate_tuned(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any],
+    request: TuningRequest,
+    *,
+    name: str,
+    lanes: int,
+    database: Path | None = None,
+    options: CompareOptions | None = None,
+    time_budget: float | None = None,
+    progress: ProgressListener | None = None,
+) -> TunedEvaluation:
+    """Build twice, search twice, and time everything against everything.
+
+    Raises
+    ------
+    ModelError, OptionError, DatabaseError, TuningError, RecordError
+        As :func:`tvm_ios.tune`.
+    """
+    device = LocalCpu()
+    clock = PhaseClock(progress)
+    chosen = build_padded_or_not(
+        mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
+    )
+    plain = untuned = chosen.built
+    if chosen.padded or untuned.prepared.sunk:
+        with clock.phase("build for stock TVM"):
+            plain = build_model(mod, params, name=name, sink=False)
+    models: dict[str, CompiledModel] = {}
+    notes: list[str] = []
+
+    def schedule(kernels: str, built: BuiltModel) -> None:
+        with clock.phase(f"search {kernels}"):
+            with (
+                device.open() as session,
+                RelayStageRunner(built, lanes=lanes, session=session) as runner,
+            ):
+                prices = KernelPrices(runner, database=open_database(database))
+                limits = {Contestant.IOS.value: SearchOptions()}
+                found = find_schedules(prices, limits, clock, time_budget=time_budget)
+            notes.extend((*found.notes, *prices.notes))
+            for who, made in found.schedules.items():
+                name = corner(kernels, Contestant(who))
+                models[name] = lower_schedule(built, made, lanes=lanes)
+
+    schedule(UNTUNED, untuned)
+    with ExitStack() as stack:
+        tuned = stack.enter_context(
+            tuned_kernels(
+                untuned,
+                chosen.mod,
+                chosen.params,
+                request,
+                clock,
+                lanes=lanes,
+                device=device,
+                compare_options=options,
+            )
+        )
+        schedule(TUNED, tuned.built)
+        with clock.phase("compare"):
+            comparison = _compare(plain, models, lanes, options)
+    return TunedEvaluation(
+        tuned=tuned,
+        comparison=comparison,
+        phase_s=clock.phase_s,
+        notes=(*chosen.notes, *tuned.notes, *dict.fromkeys(notes), *comparison.notes),
+    )
+
+
+def corner(kernels: str, who: Contestant) -> str:
+    """What a contestant is called: kernels untuned or tuned, and the order they run in."""
+    return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
+
+
+def _compare(
+    plain: BuiltModel,
+    models: Mapping[str, CompiledModel],
+    lanes: int,
+    options: CompareOptions | None,
+) -> Comparison:
+    staged = plain.kernels.staged
+    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
+    first = next(iter(models.values()))
+    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
+        stock.set_input(name, value)
+    others = {
+        STOCK_ONE: partial(stock.time_ns, threads=1),
+        STOCK_ALL: partial(stock.time_ns, threads=lanes),
+    }
+    try:
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
+    finally:
+        stock.close()
+
+
+def measure_tuned(
+    networks: Sequence[str],
+    settings: BenchmarkSettings,
+    request: TuningRequest,
+    records: Path,
+) -> None:
+    """Measure networks one after another into JSON files, their logs into a folder.
+
+    Parameters
+    ----------
+    networks, settings
+        As for :func:`tvm_ios.experiments.benchmark.measure_networks`.
+    request
+        How kernels are tuned; its logs are not used.
+    records
+        The folder of the logs: ``NETWORK.BACKEND.log``.
+    """
+    for name in networks:
+        mod, params = by_name(name)(batch_size=settings.batch_size)
+        log = records / f"{name}.{request.backend}.log"
+        with StderrProgress() as progress:
+            found = evaluate_tuned(
+                mod,
+                params,
+                replace(request, records=(log,)),
+                name=name,
+                lanes=settings.lanes,
+                database=settings.database,
+                options=CompareOptions(rounds=settings.rounds),
+                time_budget=settings.time_budget,
+                progress=progress,
+            )
+        print(f"\n== {name} ==\n{found.as_text()}", flush=True)
+        path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"
+        write_text(path, record_of(name, found, settings).to_json() + "\n")
+        print(f"wrote {path}", flush=True)
+
+
+def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
+    """What is stored of an evaluation."""
+    outcome = found.tuned.outcome
+    facts: dict[str, object] = {
+        "kept untuned": found.kept(UNTUNED),
+        "kept tuned": found.kept(TUNED),
+        "records applied": found.tuned.layout or "none",
+        **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in found.phase_s.items()},
+    }
+    if outcome is not None:
+        facts["tasks"] = len(outcome.tasks)
+        facts["candidates measured"] = outcome.trials
+        facts["candidates known"] = sum(task.known for task in outcome.tasks)
+    return BenchmarkRecord(
+        network=name,
+        batch_size=settings.batch_size,
+        target=str(found.tuned.built.prepared.target),
+        lanes=settings.lanes,
+        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
+        machine=machine_facts(),
+        versions=version_facts(),
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comparison=found.comparison,
+        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
+        notes=found.notes,
+    )

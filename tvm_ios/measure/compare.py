@@ -1,0 +1,195 @@
+"""Times contestants against each other in one interleaved run, and says what beats the noise.
+
+This settles whether a schedule wins over the sequential one, and makes every number of the
+benchmarks. Only ratios within a round count: what disturbs the machine for longer than a round
+disturbs all contestants alike.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from tvm_ios.errors import CostError, OptionError
+from tvm_ios.measure.comparison import LEAST_ROUNDS, CompareRound, Comparison, Speedup, Verdict
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.robust import median_interval
+from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
+from tvm_ios.support.whole_number import require_whole_fields
+
+__all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict", "compare"]
+
+EARLY_LOOKS = (10, 15, 20)
+"""Rounds after which a race may end."""
+EARLY_CONFIDENCE = 0.995
+"""Of the intervals then. Who looks several times is fooled more often than who looks once: three
+looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
+INDIFFERENT = 0.01
+"""Nobody takes more rounds to tell contestants apart that differ by less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """How contestants are timed.
+
+    Raises
+    ------
+    OptionError
+        If a value makes no sense.
+    """
+
+    warmup: int = 1
+    """Runs before each sample that do not count: they bring back caches the others evicted."""
+    number: int = 1
+    """Least runs in a sample."""
+    rounds: int = 25
+    """Rounds that count; each takes one sample of every contestant."""
+    min_repeat_ms: float = 5.0
+    """Least length of a sample; ``number`` grows until it is reached."""
+    confidence: float = 0.95
+    """Of the interval that has to lie off 1 before anything wins or loses."""
+    mode: ModeOptions = field(default_factory=ModeOptions)
+
+    def __post_init__(self) -> None:
+        require_whole_fields(self, warmup=0, number=1, rounds=LEAST_ROUNDS)
+        if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
+            raise OptionError(
+                f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"
+            )
+        median_interval([1.0] * self.rounds, self.confidence)
+
+
+def compare(
+    contestants: Mapping[str, TimedRuns],
+    *,
+    options: CompareOptions | None = None,
+    until_decided: bool = False,
+    ping_pong_ns: Callable[[], float] | None = None,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    sleep_s: Callable[[float], None] = time.sleep,
+) -> Comparison:
+    """Time contestants in interleaved rounds.
+
+    Parameters
+    ----------
+    contestants
+        By name: a function that makes that many back-to-back runs and returns the elapsed
+        nanoseconds.
+    options
+        How they are timed.
+    until_decided
+        Whether to end before all rounds are taken, once it is known which one is the fastest.
+    ping_pong_ns
+        Takes a core-to-core ping-pong; without it no round is known to be slow.
+    clock_ns, sleep_s
+        The time and a pause; a fake runner brings its own.
+
+    Raises
+    ------
+    OptionError
+        If there is no contestant.
+    CostError
+        If a contestant or the ping-pong fails.
+    """
+    if not contestants:
+        raise OptionError("nothing to compare; give at least one contestant")
+    options = options or CompareOptions()
+    names = tuple(contestants)
+    cells = [Cell(_explained(name, contestants[name]), options.number) for name in names]
+    watch = ModeWatch(
+        ping_pong_ns or (lambda: 0.0), options.mode, clock_ns=clock_ns, sleep_s=sleep_s
+    )
+    for cell in cells:
+        cell.time_ns(1)
+        timed_sample(cell, options.min_repeat_ms * 1e6)
+    decided = partial(_is_decided, names) if until_decided else None
+    rounds = _take_rounds(cells, options, watch, decided)
+    return Comparison(
+        names=names,
+        rounds=tuple(rounds),
+        confidence=options.confidence,
+        notes=_notes(rounds, watch),
+    )
+
+
+def _is_decided(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> bool:
+    so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
+    return so_far.is_decided(indifference=INDIFFERENT)
+
+
+def _take_rounds(
+    cells: Sequence[Cell],
+    options: CompareOptions,
+    watch: ModeWatch,
+    decided: Callable[[Sequence[CompareRound]], bool] | None,
+) -> list[CompareRound]:
+    rounds: list[CompareRound] = []
+    counted = 0
+    watch.look()
+    while counted < options.rounds:
+        patient = watch.patient
+        order = _order(len(cells), len(rounds))
+        round_ = watch.run_round(partial(_take_round, cells, order, options))
+        rounds.append(
+            CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
+        )
+        counts = not (round_.slow and patient)
+        counted += counts
+        if counts and decided is not None and counted in EARLY_LOOKS and decided(rounds):
+            break
+    return rounds
+
+
+def _take_round(
+    cells: Sequence[Cell], order: Sequence[int], options: CompareOptions
+) -> tuple[float, ...]:
+    run_ns = [0.0] * len(cells)
+    for place in order:
+        if options.warmup:
+            cells[place].time_ns(options.warmup)
+        run_ns[place] = timed_sample(cells[place], options.min_repeat_ms * 1e6)
+    return tuple(run_ns)
+
+
+def _order(count: int, round_number: int) -> list[int]:
+    """Rotated each round and reversed every other, so nobody always follows the same one."""
+    shift = round_number // 2 % count
+    order = [(place + shift) % count for place in range(count)]
+    return order[::-1] if round_number % 2 else order
+
+
+def _notes(rounds: Sequence[CompareRound], watch: ModeWatch) -> tuple[str, ...]:
+    slow = sum(round_.slow for round_ in rounds)
+    if not slow:
+        return ()
+    fast = len(rounds) - slow
+    what = (
+        f"{slow} of {len(rounds)} rounds fell into the machine's slow mode (best core-to-core "
+        f"ping-pong {watch.best_ns:.0f} ns, last {watch.last_ns:.0f} ns)"
+    )
+    if fast >= LEAST_ROUNDS:
+        return (f"{what} and do not count",)
+    advice = "gains from several cores look smaller than they are: measure again when it is quiet"
+    return (f"{what}; too few others were left, so all count, and {advice}",)
+
+
+def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:
+    """Wrap a contestant so that its failures name it."""
+
+    def checked(number: int) -> int:
+        try:
+            elapsed_ns = time_ns(number)
+        except Exception as error:
+            raise CostError(
+                f"contestant {name!r} failed while it was timed: {type(error).__name__}: {error}"
+            ) from error
+        if elapsed_ns <= 0:
+            raise CostError(
+                f"contestant {name!r}: {number} runs took {elapsed_ns} ns; its clock must advance"
+            )
+        return elapsed_ns
+
+    return checked

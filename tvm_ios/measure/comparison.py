@@ -1,0 +1,210 @@
+"""What an interleaved comparison found: raw rounds, ratios with their noise, and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+from typing import Any
+
+from tvm_ios.errors import CostError, OptionError
+from tvm_ios.measure.robust import median_interval
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
+
+__all__ = ["LEAST_ROUNDS", "CompareRound", "Comparison", "Speedup", "Verdict", "speedup_of"]
+
+LEAST_ROUNDS = 6
+"""Fewer give no interval of 95 % (see :func:`~tvm_ios.measure.robust.median_interval`)."""
+
+
+class Verdict(Enum):
+    """What a comparison says of a contestant."""
+
+    WINS = "wins"
+    TIES = "ties"
+    LOSES = "loses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRound:
+    """One sample of every contestant."""
+
+    run_ns: tuple[float, ...]
+    """Nanoseconds of one run, in the order of :attr:`Comparison.names`."""
+    ping_pong_ns: float
+    """The slower core-to-core hand-off around the round; 0 where none was taken."""
+    slow: bool
+    """Taken in the machine's slow mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """How many times faster one contestant is than another."""
+
+    contestant: str
+    over: str
+    ratio: float
+    """Median over the rounds of: time of ``over`` by time of ``contestant``."""
+    low: float
+    """Lower end of the confidence interval of the median."""
+    high: float
+    verdict: Verdict
+    """Wins or loses only if the whole interval lies on one side of 1."""
+
+    def as_text(self) -> str:
+        """One line: both names, ratio, interval, verdict."""
+        return (
+            f"{self.contestant} {self.verdict.value} over {self.over}: {self.ratio:.3f} times as "
+            f"fast ({self.low:.3f} to {self.high:.3f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything a comparison measured: dropped rounds too, so a reader can judge for himself."""
+
+    names: tuple[str, ...]
+    rounds: tuple[CompareRound, ...]
+    """In the order they were taken."""
+    confidence: float
+    notes: tuple[str, ...]
+
+    @property
+    def used_rounds(self) -> tuple[CompareRound, ...]:
+        """Rounds that count: those outside the slow mode, or all if these are too few."""
+        fast = tuple(round_ for round_ in self.rounds if not round_.slow)
+        return fast if len(fast) >= LEAST_ROUNDS else self.rounds
+
+    def median_ns(self, name: str) -> float:
+        """Median time of one run of a contestant, in nanoseconds.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant.
+        """
+        place = self._place(name)
+        return median(round_.run_ns[place] for round_ in self.used_rounds)
+
+    def speedup(self, contestant: str, *, over: str) -> Speedup:
+        """How much faster one contestant is than another, and whether that beats the noise.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant.
+        """
+        first, second = self._place(contestant), self._place(over)
+        ratios = [round_.run_ns[second] / round_.run_ns[first] for round_ in self.used_rounds]
+        return speedup_of(ratios, contestant=contestant, over=over, confidence=self.confidence)
+
+    def is_decided(self, *, indifference: float = 0.0) -> bool:
+        """Whether more rounds would hardly change which contestant is the fastest.
+
+        It is where the fastest one so far beats every other one, or is as fast as that one within
+        ``indifference``, each time with the whole interval of :attr:`confidence`.
+
+        Parameters
+        ----------
+        indifference
+            Difference, as a fraction, that is not worth knowing the sign of.
+        """
+        best = min(self.names, key=self.median_ns)
+        found = [self.speedup(best, over=name) for name in self.names if name != best]
+        return all(
+            each.verdict is Verdict.WINS
+            or (each.low >= 1 - indifference and each.high <= 1 + indifference)
+            for each in found
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data for JSON: names, all rounds, notes."""
+        return {
+            "names": list(self.names),
+            "confidence": self.confidence,
+            "notes": list(self.notes),
+            "rounds": [
+                {
+                    "run_ns": list(round_.run_ns),
+                    "ping_pong_ns": round_.ping_pong_ns,
+                    "slow": round_.slow,
+                }
+                for round_ in self.rounds
+            ],
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Comparison:
+        """Read what :meth:`as_record` made.
+
+        Raises
+        ------
+        CostError
+            If a field is missing or of another kind.
+        """
+        data = StoredValue(record, "the comparison", is_root=True)
+        try:
+            names = data.field("names").texts()
+            return cls(
+                names=names,
+                confidence=data.field("confidence").number(),
+                notes=data.field("notes").texts(),
+                rounds=tuple(
+                    CompareRound(
+                        run_ns=tuple(v.number() for v in row.field("run_ns").rows(len(names))),
+                        ping_pong_ns=row.field("ping_pong_ns").number(),
+                        slow=row.field("slow").flag(),
+                    )
+                    for row in data.field("rounds").rows()
+                ),
+            )
+        except UnreadableValueError as error:
+            raise CostError(
+                f"not a comparison: {error}; expected what Comparison.as_record makes"
+            ) from error
+
+    def as_text(self) -> str:
+        """Print a line for each contestant: median, and speedup over the first one."""
+        used = len(self.used_rounds)
+        lines = [f"{used} rounds of {len(self.rounds)} taken, ratios are over {self.names[0]}"]
+        for name in self.names:
+            speedup = self.speedup(name, over=self.names[0])
+            lines.append(
+                f"  {name}: {self.median_ns(name) / 1e6:.4f} ms, {speedup.ratio:.3f} "
+                f"({speedup.low:.3f} to {speedup.high:.3f})"
+            )
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise OptionError(f"no contestant is named {name!r}; there are {', '.join(self.names)}")
+        return self.names.index(name)
+
+
+def speedup_of(
+    ratios: Sequence[float], *, contestant: str, over: str, confidence: float = 0.95
+) -> Speedup:
+    """Median, interval and verdict of per-round ratios.
+
+    Raises
+    ------
+    OptionError
+        If the ratios are too few for the confidence.
+    """
+    low, high = median_interval(ratios, confidence)
+    if low > 1:
+        verdict = Verdict.WINS
+    elif high < 1:
+        verdict = Verdict.LOSES
+    else:
+        verdict = Verdict.TIES
+    return Speedup(
+        contestant=contestant,
+        over=over,
+        ratio=median(ratios),
+        low=low,
+        high=high,
+        verdict=verdict,
+    )

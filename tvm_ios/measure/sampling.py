@@ -1,0 +1,163 @@
+"""Takes samples of many things in interleaved rounds, until each one's median is known.
+
+Interleaving spreads a disturbance over all that is compared. A round in the machine's slow mode
+is dropped while patience lasts. The medians that are still uncertain after ``repeat`` rounds go
+on alone, so quiet stages stay cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.robust import median_error
+from tvm_ios.support.whole_number import require_whole_fields
+
+__all__ = ["Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
+
+TimedRuns = Callable[[int], int]
+"""Elapsed nanoseconds of that many back-to-back runs."""
+
+GROWTH = 1.618
+"""Least growth of the runs in a sample that was too short; TVM's time evaluator uses the same."""
+LARGEST_LEAD = 4
+"""Tolerances that the fastest sample may lie below the median; normal noise stays within two."""
+MOST_RUNS = 1000
+"""Enough for a microsecond; whatever takes less (a stage of views) needs no exact price."""
+LONGEST_SAMPLE = 10
+"""Times the least length; a longer sample shrinks the runs of the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureOptions:
+    """How a stage is timed.
+
+    The defaults price a stage of 20 to 100 microseconds in 6 to 10 ms: five samples of 1 ms, whose
+    median stands two samples hit by another process, and more (up to 15) where five leave the
+    median uncertain by more than ``tolerance``.
+
+    Raises
+    ------
+    OptionError
+        If a value makes no sense.
+    """
+
+    warmup: int = 2
+    """Runs before the first sample; they do not count."""
+    number: int = 1
+    """Least runs in a sample."""
+    repeat: int = 5
+    """Least samples of a stage, one a round."""
+    min_repeat_ms: float = 1.0
+    """Least length of a sample; ``number`` grows until it is reached."""
+    max_repeat: int = 15
+    """Most samples of a stage whose median stays uncertain."""
+    tolerance: float = 0.02
+    """Standard error of the median, as a fraction of it, that is good enough; the fastest sample
+    may lie four times as far below."""
+    batch_size: int = 32
+    """Stages measured together, and stored together: the most that a kill -9 can lose."""
+    mode: ModeOptions = field(default_factory=ModeOptions)
+    """When the machine is in its slow mode, and how long to wait."""
+
+    def __post_init__(self) -> None:
+        require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)
+        require_whole_fields(self, max_repeat=self.repeat)
+        if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
+            raise OptionError(
+                f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"
+            )
+        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
+            raise OptionError(f"tolerance is {self.tolerance}; give a fraction above 0, as 0.02")
+
+
+@dataclass(slots=True)
+class Cell:
+    """One thing being measured, and what is known of it so far."""
+
+    time_ns: TimedRuns
+    number: int
+    """Runs in the next sample."""
+    fast_ns: list[float] = field(default_factory=list)
+    """Nanoseconds of one run, from each sample outside the slow mode."""
+    slow_ns: list[float] = field(default_factory=list)
+    """The same from slow rounds, taken when patience had run out."""
+    least_number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.least_number = self.number
+
+    def used_ns(self, repeat: int) -> list[float]:
+        """Return the samples that count: the fast ones alone, if they are enough."""
+        return self.fast_ns if len(self.fast_ns) >= repeat else self.fast_ns + self.slow_ns
+
+    def complete(self, options: MeasureOptions) -> bool:
+        """Whether there are enough samples for a price."""
+        return len(self.used_ns(options.repeat)) >= options.repeat
+
+    def settled(self, options: MeasureOptions) -> bool:
+        """Whether more samples would not pay."""
+        used = self.used_ns(options.repeat)
+        if len(used) < options.repeat:
+            return False
+        return len(used) >= options.max_repeat or _certain(used, options.tolerance)
+
+
+def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
+    """Whether a median can be trusted.
+
+    Other processes only ever add time. So a median far above the fastest sample may have been
+    outvoted by disturbed ones, however well these agree; more samples will tell.
+    """
+    near = (1 - LARGEST_LEAD * tolerance) * median(run_ns) <= min(run_ns)
+    return near and median_error(run_ns) <= tolerance
+
+
+def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:
+    """Measure the cells in interleaved rounds until all are settled.
+
+    Samples are added to the cells as rounds end, so an interrupted call keeps what it has.
+
+    Returns
+    -------
+    int
+        Rounds that were dropped.
+    """
+    shortest_ns = options.min_repeat_ms * 1e6
+    for cell in cells:
+        if options.warmup:
+            cell.time_ns(options.warmup)
+        timed_sample(cell, shortest_ns)
+    dropped = 0
+    watch.look()
+    while pending := [cell for cell in cells if not cell.settled(options)]:
+        patient = watch.patient
+        round_ = watch.run_round(lambda: [timed_sample(cell, shortest_ns) for cell in pending])
+        if round_.slow and patient:
+            dropped += 1
+            continue
+        for cell, run_ns in zip(pending, round_.value, strict=True):
+            (cell.slow_ns if round_.slow else cell.fast_ns).append(run_ns)
+    return dropped
+
+
+def timed_sample(cell: Cell, shortest_ns: float) -> float:
+    """Nanoseconds of one run, from a sample no shorter than asked for.
+
+    A sample that came out too short is thrown away and its ``number`` grows. After one that
+    came out far too long it shrinks again: calibrated between two time slices of an overloaded
+    machine, the same runs may take a thousand times longer within them.
+    """
+    while True:
+        elapsed_ns = cell.time_ns(cell.number)
+        if elapsed_ns >= shortest_ns or cell.number >= MOST_RUNS:
+            run_ns = elapsed_ns / cell.number
+            if elapsed_ns > LONGEST_SAMPLE * shortest_ns:
+                cell.number = max(cell.least_number, math.ceil(shortest_ns / run_ns))
+            return run_ns
+        wanted = cell.number * max(GROWTH, 1.1 * shortest_ns / max(elapsed_ns, 1))
+        cell.number = min(MOST_RUNS, math.ceil(wanted))

@@ -1,0 +1,1 @@
+"""Prices of stages, searches with them, and choices between whole networks."""

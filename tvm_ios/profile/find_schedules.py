@@ -1,0 +1,194 @@
+"""Searches with measured prices: what ``tune``, the comparisons and the pass share.
+
+Operators are priced first, then whole networks decide which of them idle lanes help with, then the
+search asks for the prices of stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tvm_ios.compile.model import lower_schedule
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.race import race, race_s
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.result import SearchProgress, SearchResult
+from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.time_budget import TimeBudget
+
+__all__ = [
+    "FoundSchedules",
+    "find_schedules",
+    "resumable",
+    "search_schedule",
+    "settle_splits",
+]
+
+SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
+CLEARLY_FASTER = 1.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSchedules:
+    """Schedules of one build, found with measured prices."""
+
+    schedules: Mapping[str, InterOpSchedule]
+    """By contestant: sequential and greedy order, then one of each search."""
+    searches: Mapping[str, SearchResult]
+    """What each search did."""
+    sequential_ns: int
+    """Sum of the prices of all operators, in nanoseconds: about what a run takes."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader ought to know of the searches."""
+        return tuple(
+            dict.fromkeys(note for found in self.searches.values() for note in found.notes)
+        )
+
+    def without_repetitions(self) -> dict[str, InterOpSchedule]:
+        """By contestant; one with the stages of sequential order need not race against it."""
+        first, *others = self.schedules
+        in_order = self.schedules[first].stages
+        return {first: self.schedules[first]} | {
+            name: self.schedules[name] for name in others if self.schedules[name].stages != in_order
+        }
+
+
+def find_schedules(
+    prices: KernelPrices,
+    limits: Mapping[str, SearchOptions],
+    clock: PhaseClock | None = None,
+    *,
+    time_budget: float | None = None,
+    budget: TimeBudget | None = None,
+) -> FoundSchedules:
+    """Price a build's operators, settle which of them are split, and search its schedules.
+
+    After Ctrl-C all prices so far are kept, and a note on the exception says how to go on.
+
+    Parameters
+    ----------
+    prices
+        Prices of the build's stages.
+    limits
+        A search for each entry, by contestant.
+    clock
+        Told how far the searches are.
+    time_budget
+        Seconds for each of the searches, after which the best schedule so far is taken.
+    budget
+        Of the whole call, in place of ``time_budget``; time for a race is set aside.
+    """
+    searches: dict[str, SearchResult] = {}
+    with resumable(prices):
+        settle_splits(prices)
+        reserve_s = 0.0 if budget is None else race_s(sum(prices.operator_ns))
+        for name, options in limits.items():
+            left = TimeBudget(time_budget) if budget is None else budget
+            searches[name] = search_schedule(
+                prices, options, clock, budget=left, reserve_s=reserve_s
+            )
+    schedules = {
+        Contestant.SEQUENTIAL.value: sequential_schedule(prices.graph),
+        Contestant.GREEDY.value: greedy_schedule(prices.graph),
+        **{name: found.schedule for name, found in searches.items()},
+    }
+    return FoundSchedules(
+        schedules={name: prices.annotate(schedule) for name, schedule in schedules.items()},
+        searches=searches,
+        sequential_ns=sum(prices.operator_ns),
+    )
+
+
+def settle_splits(prices: KernelPrices) -> None:
+    """Price the operators, then let whole networks decide which of them idle lanes help with.
+
+    Sequential order is timed three times: with the operators that gain by themselves split, with
+    all of them, and with none. The first is kept unless another is clearly faster.
+    """
+    prices.price_operators()
+    built, lanes = prices.runner.built, prices.runner.lanes
+    if lanes == 1 or not prices.runner.idle_lanes_help:
+        return
+    choices = {
+        "by price": prices.unsplit,
+        "all split": (),
+        "none split": tuple(range(len(prices.graph))),
+    }
+    in_order = prices.annotate(sequential_schedule(prices.graph))
+    models = {
+        name: lower_schedule(built, replace(in_order, unsplit=unsplit), lanes=lanes)
+        for name, unsplit in choices.items()
+    }
+    comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
+    first, *others = choices
+    best = min(others, key=comparison.median_ns)
+    if comparison.speedup(best, over=first).low > CLEARLY_FASTER:
+        prices.keep_whole(choices[best])
+
+
+@contextmanager
+def resumable(prices: KernelPrices) -> Iterator[None]:
+    """Save prices on the way out; after Ctrl-C a note on the exception says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        prices.save()
+        counters = prices.counters
+        interrupt.add_note(
+            f"{counters.priced - counters.unsaved} measured prices are kept in "
+            f"{prices.database_path}; do the same again to go on from there"
+        )
+        raise
+    prices.save()
+
+
+def search_schedule(
+    prices: KernelPrices,
+    options: SearchOptions,
+    clock: PhaseClock | None = None,
+    *,
+    budget: TimeBudget,
+    reserve_s: float = 0.0,
+) -> SearchResult:
+    """Search with measured prices, telling the clock how far it is.
+
+    Parameters
+    ----------
+    prices
+        Prices of the model's stages.
+    options
+        Limits and rules.
+    clock
+        Told after every batch of prices.
+    budget
+        When it is spent, the best schedule found so far is taken.
+    reserve_s
+        Seconds of it to leave for what comes after.
+    """
+
+    def report(step: SearchProgress) -> None:
+        if clock is not None:
+            clock.say(
+                f"block {step.block + 1} of {step.num_blocks}, at least "
+                f"{step.bound_ns / 1e6:.3f} ms, {prices.counters.priced} measured, "
+                f"{prices.counters.from_database} known",
+                done=step.priced,
+            )
+
+    return search_ios(
+        prices.graph,
+        prices,
+        options.completed(measured=True),
+        progress=report,
+        should_stop=lambda: not budget.allows(reserve_s),
+    )

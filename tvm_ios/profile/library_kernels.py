@@ -1,0 +1,107 @@
+"""Calls of libraries next to TVM's kernels, for prices: which there are, and what they are called.
+
+Between what Relay says of an operator and the stages that run it: it has libraries find out how
+each call is fastest, and names calls for the profile database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.plan.library_call import LibraryCall
+from tvm_ios.relay.library_calls import library_calls
+from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = ["LibraryKernels", "LibraryWay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryWay:
+    """A built library with calls of one operator library in place of kernels, where it has any."""
+
+    library: int
+    """The number by which operators run so."""
+    names: Mapping[int, str]
+    """Operators that have such a call, and what it is called."""
+
+
+class LibraryKernels:
+    """What libraries can compute of built libraries, on one device.
+
+    Parameters
+    ----------
+    stages
+        What runs stages of the built libraries.
+    opened
+        The libraries on the same device; they have to outlive the stages.
+    libraries
+        Which of them to try, with their options.
+    """
+
+    def __init__(
+        self,
+        stages: LibraryStageRunner[Any],
+        opened: OpenLibraries,
+        libraries: Sequence[OperatorLibrary],
+    ) -> None:
+        self._stages = stages
+        self._opened = opened
+        self._libraries = tuple(libraries)
+
+    def titles(self) -> dict[str, str]:
+        """Name, version and options of each library, for people, by its name in files."""
+        return {
+            library.name.key: f"{self._opened.open(library).as_text()} {library.options_text}"
+            for library in self._libraries
+        }
+
+    def add(self, library: int, calls: Sequence[Any]) -> dict[str, LibraryWay]:
+        """Make calls for the operators of a built library, where there are such calls.
+
+        Parameters
+        ----------
+        library
+            Number of the built library.
+        calls
+            Its kernel calls in Relay, in node order.
+
+        Returns
+        -------
+        ways
+            By the name of the operator library in files.
+
+        Raises
+        ------
+        ExecutionError
+            If a library fails to find out how a call is fastest.
+        CostError
+            If a call is refused.
+        """
+        if not self._libraries:
+            return {}
+        ready: list[dict[int, LibraryCall]] = []
+        names: list[dict[int, str]] = []
+        for each in self._libraries:
+            opened = self._opened.open(each)
+            able = {
+                index: call.descriptor
+                for index, call in enumerate(library_calls(calls, each))
+                if call is not None
+            }
+            complete = opened.complete(able.values())
+            found = {
+                index: call
+                for index, descriptor in able.items()
+                if (call := complete[descriptor]) is not None
+            }
+            ready.append({index: LibraryCall(each.name, call) for index, call in found.items()})
+            names.append({index: opened.price_name(call) for index, call in found.items()})
+        numbers = self._stages.with_calls(library, ready, self._opened)
+        return {
+            each.name.key: LibraryWay(library=number, names=named)
+            for each, number, named in zip(self._libraries, numbers, names, strict=True)
+        }

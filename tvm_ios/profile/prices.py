@@ -1,0 +1,351 @@
+"""Prices stages of a prepared Relay module on real lanes: the bridge from IR to measured cost.
+
+The module is built once; every stage of one search is then timed with those kernels, on the lanes
+the final executor uses. Operators are priced first, with each way to run that they have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import tvm
+
+from tvm_ios.compile.model import BuiltModel, ModelKernels
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.targets import local_device
+from tvm_ios.errors import CostError, OptionError
+from tvm_ios.host import cached_libinfo
+from tvm_ios.profile.kernel_variant import (
+    VariantGraph,
+    by_library,
+    with_kernel_identity,
+    without_help,
+)
+from tvm_ios.profile.merge_prices import KernelChoice, MergePrices
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.relay.build import build
+from tvm_ios.relay.context import applied_records_digest
+from tvm_ios.relay.prepare import PreparedModule
+
+__all__ = [
+    "KernelPrices",
+    "measured_cost_model",
+    "open_database",
+    "profile_context",
+]
+
+FETCHES_AT_ONCE = 10
+"""Cache lines a core waits for together when it reads what another core wrote."""
+LINE_BYTES = 64
+SLOWEST_HOP_NS = 200.0
+"""A core-to-core hand-off above this is the machine's slow mode."""
+MOST_BYTES_MOVED = 65536
+"""The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
+
+
+class KernelPrices:
+    """Prices stages of one built module; a CostModel for its graph and no other.
+
+    Parameters
+    ----------
+    runner
+        What runs the stages.
+    database
+        Where prices are kept; None keeps them in memory only.
+    options
+        How a stage is timed.
+    on_batch
+        Called after each measured batch; for progress.
+    """
+
+    def __init__(
+        self,
+        runner: RelayStageRunner,
+        *,
+        database: ProfileDatabase | None = None,
+        options: MeasureOptions | None = None,
+        on_batch: Callable[[MeasureCounters], None] | None = None,
+    ) -> None:
+        self.runner = runner
+        self.graph = runner.built.graph
+        self.database_path = None if database is None else database.path
+        self.unsplit: tuple[int, ...] = ()
+        """Operators found to run faster on one lane; set by :meth:`price_operators`."""
+        self.operator_ns: tuple[int, ...] = ()
+        """What each operator costs alone on one lane; set by :meth:`price_operators`."""
+        self.fastest_library: dict[int, str] = {}
+        """Operators found to run fastest by a library, by that library's name in files."""
+        self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
+        able = runner.library_names
+        self._kernels = KernelChoice(
+            own=self._whole,
+            libraries={name: by_library(self._whole, name, able[name]) for name in able},
+            chosen=self._whole,
+        )
+        self._measured = MeasuredCostModel(
+            runner,
+            profile_context(runner.built.prepared.target, runner.lanes, runner.session.device),
+            options=options,
+            database=database,
+            on_batch=on_batch,
+        )
+        self._merges = MergePrices(runner.built, self._measured, able)
+
+    @property
+    def counters(self) -> MeasureCounters:
+        """What pricing has cost so far."""
+        return self._measured.counters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the prices ought to know; empty when all went well."""
+        return (*self._measured.notes, *self._library_notes(), *self.runner.notes)
+
+    def price_operators(self) -> None:
+        """Price every operator by itself, with and without the help of idle lanes.
+
+        Operators that gain too little from help stay on one lane from then on: help has to gain
+        more than it costs to move half of what the operator reads and writes between the caches of
+        two cores, which the price of one operator run again and again does not show.
+
+        On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
+        well, and the fastest way stays.
+        """
+        singles = [Stage(((index,),)) for index in range(len(self._whole))]
+        if not self.runner.idle_lanes_help:
+            own_ns = self._measured.price(self._whole, singles)
+            self._choose_kernels(own_ns, own_ns)
+            return
+        alone = without_help(self._whole, range(len(self._whole)))
+        helped_ns = self._measured.price(self._whole, singles)
+        alone_ns = self._measured.price(alone, singles)
+        # The best of a few, and never the slow mode's: the choice must not depend on the moment.
+        hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
+        fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
+        whole = {
+            index
+            for index, operator in enumerate(self._whole.operators)
+            if alone_ns[index] - helped_ns[index]
+            <= min(operator.memory_bytes / 2, MOST_BYTES_MOVED) * fetch_ns
+        }
+        ways_ns = [
+            alone_ns[index] if index in whole else price for index, price in enumerate(helped_ns)
+        ]
+        self._choose_kernels(ways_ns, alone_ns)
+        self.keep_whole(whole)
+
+    def keep_whole(self, operators: Iterable[int]) -> None:
+        """Let idle lanes leave these operators alone; later prices assume that."""
+        self.unsplit = tuple(sorted(operators))
+        own = without_help(self._whole, self.unsplit)
+        self._kernels = replace(self._kernels, own=own, chosen=self._with_libraries(own))
+
+    def save(self) -> None:
+        """Try once more to store prices that could not be written."""
+        self._measured.save()
+
+    def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
+        """The schedule with what was found of single operators."""
+        return replace(
+            schedule,
+            operator_ns=self.operator_ns,
+            unsplit=self.unsplit,
+            libraries=self._libraries_of(schedule) if self._chose_libraries else None,
+        )
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Latency of each stage, run by itself, in nanoseconds.
+
+        That of a merge stage has what it does to the operators around it in it, and is at least 1.
+
+        Raises
+        ------
+        CostError
+            If the graph is another one than was built, or a stage cannot be run.
+        """
+        if graph is not self.graph and graph.fingerprint() != self.graph.fingerprint():
+            raise CostError(
+                f"graph {graph.name!r} (fingerprint {graph.fingerprint()}) is not the one these "
+                f"kernels were built for ({self.graph.fingerprint()}); build and price the same "
+                "module"
+            )
+        plain = [stage for stage in stages if not stage.is_merge]
+        prices = dict(zip(plain, self._measured.price(self._kernels.chosen, plain), strict=True))
+        merges = [stage for stage in stages if stage.is_merge]
+        prices |= self._merges.price(self._kernels, merges)
+        return [prices[stage] for stage in stages]
+
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> Sequence[int]:
+        """What no stage that contains one of these costs less than, in nanoseconds.
+
+        A merge stage with more members may be a concatenation, or need no copies any more, and cost
+        less for that.
+
+        Parameters
+        ----------
+        graph, stages
+            As for :meth:`price`.
+        prices_ns
+            The price of each stage.
+        """
+        del graph
+        return [
+            max(0, self._merges.floor_ns(self._kernels, stage, price_ns))
+            for stage, price_ns in zip(stages, prices_ns, strict=True)
+        ]
+
+    def _choose_kernels(self, own_ns: Sequence[int], alone_ns: Sequence[int]) -> None:
+        """Price operators by each library that can compute them; the fastest way stays.
+
+        Parameters
+        ----------
+        own_ns
+            What each costs by TVM's kernel, as it would run.
+        alone_ns
+            The same on one lane.
+        """
+        best_ns, costs_ns = list(own_ns), list(alone_ns)
+        self.fastest_library = {}
+        for library, names in self.runner.library_names.items():
+            able = sorted(names)
+            stages = [Stage(((index,),)) for index in able]
+            prices_ns = self._measured.price(self._kernels.libraries[library], stages)
+            for index, price_ns in zip(able, prices_ns, strict=True):
+                if price_ns < best_ns[index]:
+                    best_ns[index] = costs_ns[index] = price_ns
+                    self.fastest_library[index] = library
+        self.runner.operator_ns = self.operator_ns = tuple(costs_ns)
+        chosen = self._with_libraries(self._kernels.own)
+        self._kernels = replace(self._kernels, chosen=chosen)
+
+    @property
+    def _chose_libraries(self) -> bool:
+        return bool(self.runner.library_names and self.operator_ns)
+
+    def _with_libraries(self, own: VariantGraph) -> VariantGraph:
+        """The graph with the calls of libraries that were found to be the fastest."""
+        chosen = own
+        for library, names in self.runner.library_names.items():
+            faster = {i: n for i, n in names.items() if self.fastest_library.get(i) == library}
+            chosen = by_library(chosen, library, faster)
+        return chosen
+
+    def _libraries_of(self, schedule: InterOpSchedule) -> tuple[LibraryOperators, ...]:
+        """What each library is to compute: single operators, and merges as wholes."""
+        owner: dict[int, str | None] = {}
+        for stage in schedule.stages:
+            merged = self._merges.fastest_library(self._kernels, stage)
+            for index in stage.operators:
+                owner[index] = merged if stage.is_merge else self.fastest_library.get(index)
+        return tuple(
+            LibraryOperators(library, tuple(sorted(i for i in owner if owner[i] == library)))
+            for library in self.runner.library_names
+        )
+
+    def _library_notes(self) -> tuple[str, ...]:
+        """How many operators are faster by each library; nothing before they were priced."""
+        if not self._chose_libraries:
+            return ()
+        titles = self.runner.libraries.titles()
+        counts = Counter(self.fastest_library.values())
+        return tuple(
+            f"by itself, {counts[library]} of the {len(names)} operators that {titles[library]} "
+            "can compute are fastest so"
+            for library, names in self.runner.library_names.items()
+        )
+
+
+@contextmanager
+def measured_cost_model(
+    prepared: PreparedModule,
+    *,
+    lanes: int | None = None,
+    database: ProfileDatabase | str | Path | None = None,
+    options: MeasureOptions | None = None,
+) -> Iterator[KernelPrices]:
+    """Build a prepared module and price its stages on this machine.
+
+    Parameters
+    ----------
+    prepared
+        A module prepared for a CPU, or for a GPU of this machine.
+    lanes
+        Lanes to price for, as for :func:`tvm_ios.tune`.
+    database
+        A profile database or its file; the default file where omitted.
+    options
+        How a stage is timed.
+
+    Raises
+    ------
+    ModelError
+        If the module cannot be compiled.
+    OptionError
+        If its target is neither, or there are more lanes than cores.
+    HostError
+        If there is no such GPU.
+    DatabaseError
+        If the database cannot be read.
+    """
+    device = local_device(prepared.target)
+    chosen_lanes = device.require_lanes(lanes)
+    opened = open_database(database)
+    with cached_libinfo():
+        base = build(prepared.module, prepared.target, prepared.params)
+    built = BuiltModel(prepared, ModelKernels(base))
+    with (
+        device.open() as session,
+        RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, database=opened, options=options)
+        try:
+            yield prices
+        finally:
+            prices.save()
+
+
+def profile_context(
+    target: tvm.target.Target, lanes: int, device: MeasuringDevice
+) -> ProfileContext:
+    """What all prices of one search depend on besides the stages.
+
+    Parameters
+    ----------
+    target, lanes
+        What kernels are compiled for, and how many lanes run them.
+    device
+        Where they run.
+    """
+    return ProfileContext(
+        device=device.name,
+        lanes=lanes,
+        tvm_version=tvm.__version__,
+        kernels=f"{target} {applied_records_digest()}".rstrip(),
+        executor=device.executor_digest,
+    )
+
+
+def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
+    """A profile database that can be read: the one given, the file given, or the default file.
+
+    Raises
+    ------
+    DatabaseError
+        If the file is damaged, foreign, or not accessible.
+    """
+    if not isinstance(database, ProfileDatabase | str | Path | None):
+        raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
+    opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
+    opened.count()
+    return opened

@@ -1,0 +1,118 @@
+"""Races of whole networks: who is kept is decided here, by nothing but the clock.
+
+Prices of single stages leave out what one stage does to the caches of the next, so no schedule is
+believed before it has been timed against sequential order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.measure.comparison import Comparison, Verdict
+from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+
+__all__ = ["choose", "race", "race_s"]
+
+
+def race(
+    models: Mapping[str, CompiledModel],
+    others: Mapping[str, TimedRuns] | None = None,
+    *,
+    options: CompareOptions | None = None,
+    session: MeasuringSession,
+    until_decided: bool = False,
+) -> Comparison:
+    """Time compiled models, and others, against each other on the same inputs, interleaved.
+
+    Parameters
+    ----------
+    models
+        By name, all of the same network.
+    others
+        More contestants by name, their inputs set; timed before the models in a round.
+    options
+        How they are timed.
+    until_decided
+        Whether it may end once it is known which one is the fastest.
+    session
+        On the device the models run on.
+    """
+    with ExitStack() as stack:
+        executors: dict[str, TimedExecutor] = {}
+        for name, model in models.items():
+            executors[name] = session.executor(model)
+            stack.callback(executors[name].close)
+        first = next(iter(models.values()))
+        inputs = sample_inputs(first.plan, first.kernels.staged.params)
+        for executor in executors.values():
+            for name, value in inputs.items():
+                executor.set_input(name, value)
+        timed = {name: executor.time_ns for name, executor in executors.items()}
+        ping_pong_ns = next(iter(executors.values())).ping_pong_ns
+        return compare(
+            {**(others or {}), **timed},
+            options=options,
+            until_decided=until_decided,
+            ping_pong_ns=ping_pong_ns,
+        )
+
+
+def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:
+    """About how many seconds a race of four contestants takes, all rounds and warm-up counted.
+
+    Parameters
+    ----------
+    sequential_ns
+        Nanoseconds of one run.
+    options
+        How they are timed.
+    """
+    chosen = options or CompareOptions()
+    sample_s = max(sequential_ns / 1e9 * chosen.number, chosen.min_repeat_ms / 1e3)
+    return 4 * chosen.rounds * (sample_s + chosen.warmup * sequential_ns / 1e9)
+
+
+def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
+    """Who is kept, and why: the fastest of those that beat sequential order beyond the noise.
+
+    Parameters
+    ----------
+    comparison
+        The race.
+    names
+        What the contestants are called in it; sequential order must be there.
+
+    Returns
+    -------
+    kept, reason
+        The reason is a sentence for people.
+    """
+    base = names[Contestant.SEQUENTIAL]
+    speedups = {
+        contestant: comparison.speedup(name, over=base)
+        for contestant, name in names.items()
+        if contestant is not Contestant.SEQUENTIAL
+    }
+    winners = [who for who, speedup in speedups.items() if speedup.verdict is Verdict.WINS]
+    if not winners:
+        tried = ", ".join(
+            f"{who.value} {speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f})"
+            for who, speedup in speedups.items()
+        )
+        return Contestant.SEQUENTIAL, (
+            f"nothing is faster than sequential order beyond the noise (times as fast: {tried})"
+            if tried
+            else "the search found nothing but sequential order"
+        )
+    kept = min(winners, key=lambda who: comparison.median_ns(names[who]))
+    speedup = speedups[kept]
+    return kept, (
+        f"{speedup.ratio:.3f} times as fast as sequential order "
+        f"({speedup.low:.3f} to {speedup.high:.3f})"
+    )

@@ -1,0 +1,194 @@
+"""Runs any stage of a built model, to price it: which kernels a stage has, and where they lie.
+
+Between IR and stage runners, which know libraries and numbers only. The module is built once. A
+merge stage needs a kernel the module does not have: it is built when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tvm_ios.compile.model import BuiltModel, ModelKernels
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.host import cached_libinfo
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.lanes import assign_lanes
+from tvm_ios.plan.merge_effects import View
+from tvm_ios.profile.kernel_variant import Bytes, KernelVariant, variants_of
+from tvm_ios.profile.library_kernels import LibraryKernels, LibraryWay
+from tvm_ios.relay.build import build
+from tvm_ios.relay.merge import merge_stage_module, stage_outputs
+from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
+
+__all__ = ["RelayStageRunner"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merged:
+    """The compiled kernels of a merge stage."""
+
+    library: int
+    ways: Mapping[str, LibraryWay]
+    """The same, the convolution by a library where it can, by the library's name in files."""
+    num_operators: int
+
+
+class RelayStageRunner:
+    """Runs any stage of one built module natively; a StageRunner for the measured cost model.
+
+    A context manager: leaving it stops the lanes.
+
+    Parameters
+    ----------
+    built
+        The module and its kernels.
+    lanes
+        Lanes the stages run on.
+    session
+        On the device they run on.
+    database
+        Where libraries keep what they find out, for models that may use them.
+    """
+
+    def __init__(
+        self,
+        built: BuiltModel,
+        *,
+        lanes: int,
+        session: MeasuringSession,
+        database: ProfileDatabase | None = None,
+    ) -> None:
+        self.built = built
+        self.lanes = lanes
+        self.session = session
+        self._merged: dict[tuple[tuple[str, bool], ...], _Merged] = {}
+        self._apart: dict[int, int] = {}
+        self._notes: tuple[str, ...] = ()
+        self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
+        self._base_library = self._add(built.kernels)
+        self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
+        """Calls of libraries in place of kernels: those that are to be tried."""
+        self._ways = self.libraries.add(self._base_library, built.extraction.calls)
+        self._rates = session.device.traits.rates
+        self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
+        """What each operator costs alone on one lane, a guess until it was priced; decides which
+        lane gets which group, and how many copies are timed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def library_names(self) -> dict[str, Mapping[int, str]]:
+        """Operators that each library can compute, and what such a kernel is called."""
+        return {library: way.names for library, way in self._ways.items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the prices ought to know, once the runner is closed."""
+        return self._notes
+
+    @property
+    def idle_lanes_help(self) -> bool:
+        """Whether a long operator is faster where other lanes are idle."""
+        return self.session.device.traits.idle_lanes_help
+
+    def close(self) -> None:
+        """Stop the lanes; a second call does nothing."""
+        if not self._notes:
+            self._notes = (*self.session.notes(), *self._native.notes())
+        self._native.close()
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+        """Make a stage ready to run; a merge stage may have to be compiled first."""
+        costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
+        copies = self._rates.copies(sum(costs_ns))
+        variants = variants_of(graph)
+        if stage.is_merge:
+            made = self._merged_library(variants, stage)
+            makers = {variants[index].library for index in stage.operators}
+            keys = {None if maker is None else maker.library for maker in makers}
+            way = made.ways.get(keys.pop() or "") if len(keys) == 1 else None
+            library = made.library if way is None else way.library
+            merged = [(library, index) for index in range(made.num_operators)]
+            return self._native.prepare([merged], copies=copies)
+        place = {index: self._place(variants[index], index) for index in stage.operators}
+        groups = [[place[index] for index in group] for group in stage.groups]
+        unsplit = {place[index] for index in stage.operators if not variants[index].split}
+        nothing_read: list[dict[int, int]] = [{} for _ in groups]
+        homes = assign_lanes([(0, 0)] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
+        return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
+        return self._native.time_ns(handle, number)
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._native.ping_pong_ns()
+
+    def needs_no_kernel(self, operator: int) -> bool:
+        """Whether an operator became a view, which depends on the whole graph."""
+        return self._native.needs_no_kernel(self._base_library, operator)
+
+    def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
+        """The library of an operator, and its number there."""
+        if variant.library is not None:
+            return self._ways[variant.library.library].library, index
+        if variant.bytes is not Bytes.APART:
+            return self._base_library, index
+        if index not in self._apart:
+            kernels = self.built.kernels
+            alone = kernels.staged.graph.alone(index)
+            self._apart[index] = self._add(kernels, alone, [None])
+        return self._apart[index], 0
+
+    def _merged_library(self, variants: Sequence[KernelVariant], stage: Stage) -> _Merged:
+        """The kernels of a merged stage, the same for all kernels that its members have alone."""
+        members = [group[0] for group in stage.groups]
+        plain = self.built.graph.operators
+        key = tuple((plain[index].workload, variants[index].copied) for index in members)
+        if key not in self._merged:
+            module = merge_stage_module(self.built.extraction, members)
+            with cached_libinfo():
+                known = self.built.kernels.staged.lowered
+                merged = ModelKernels(build(module, self.built.prepared.target, known=known))
+            convolution, *slices = merged.staged.placements
+            sliced = stage_outputs(self.built.extraction, members).sliced
+            views = [convolution.view] + [
+                None if variants[member].copied else slice_.view
+                for member, slice_ in zip(sliced, slices, strict=True)
+            ]
+            # Inside a network the slices of the merged convolution are views; outputs cannot be.
+            library = self._add(merged, merged.staged.graph.without_outputs(), views)
+            self._merged[key] = _Merged(
+                library=library,
+                ways=self.libraries.add(library, merged.staged.extraction.calls),
+                num_operators=len(merged.staged.operator_names),
+            )
+        return self._merged[key]
+
+    def _add(
+        self,
+        kernels: ModelKernels,
+        graph: KernelGraph | None = None,
+        views: Sequence[View] | None = None,
+    ) -> int:
+        staged = kernels.staged
+        if views is None:
+            views = [placement.view for placement in staged.placements]
+        path = self.session.export(kernels)
+        return self._native.add_library(path, graph or staged.graph, staged.params, views)

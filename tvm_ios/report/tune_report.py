@@ -1,0 +1,170 @@
+"""What one call of ``tune`` did, as immutable data: read by people and by the benchmarks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.core.merge_rule import count_padded_kernels
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.search.result import SearchResult
+
+if TYPE_CHECKING:
+    from tvm_ios.compile.model import CompiledModel
+    from tvm_ios.tuning.records.records_in_force import RecordsInForce
+
+__all__ = ["Contestant", "TuneReport"]
+
+
+class Contestant(Enum):
+    """Who may win the race that ends a tuning."""
+
+    SEQUENTIAL = "sequential"
+    GREEDY = "greedy"
+    IOS = "ios"
+    UNTUNED_GREEDY = "greedy, untuned kernels"
+    """Where kernels were tuned: what the same call would have found without that."""
+    UNTUNED_IOS = "ios, untuned kernels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneReport:
+    """Facts of one tuning."""
+
+    kept: Contestant
+    """Whose schedule was kept; sequential order where nothing beat it."""
+    reason: str
+    coverage: str
+    """How much of the model was scheduled, and what was left in place."""
+    operators: int
+    stages: int
+    """Of the schedule that was kept."""
+    concurrent_stages: int
+    """Those with more than one group."""
+    merged_stages: int
+    padded_merged_stages: int
+    """Merged stages with kernels of different sizes."""
+    padded_kernels: int
+    """Convolutions whose kernels are padded with zeros in them."""
+    blocks: int
+    states: int
+    transitions: int
+    stages_possible: int
+    stages_priced: int
+    """Distinct stages whose price the search asked for."""
+    measured: int
+    """Distinct workloads measured, each operator on one lane and with help among them."""
+    from_database: int
+    """Distinct workloads whose price lay in the profile database."""
+    predicted_ns: int
+    """Sum of the prices of the IOS schedule."""
+    predicted_sequential_ns: int
+    comparison: Comparison
+    """The race: raw rounds of every schedule, all on our runtime."""
+    arena_bytes: int
+    """Planned memory of activations."""
+    phase_s: Mapping[str, float]
+    """Seconds by phase, in order."""
+    notes: tuple[str, ...]
+    tuning: str = ""
+    """The task table of kernel tuning; empty without any."""
+    records: RecordsInForce | None = None
+    """Tuning records of the kernels that were scheduled; None where nobody gave any."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        kept: Contestant,
+        reason: str,
+        model: CompiledModel,
+        coverage: str,
+        counters: MeasureCounters,
+        search: SearchResult,
+        comparison: Comparison,
+        phase_s: Mapping[str, float],
+        notes: tuple[str, ...],
+        tuning: str = "",
+    ) -> TuneReport:
+        """Gather the facts of a tuning that kept ``model``."""
+        wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
+        merged = [stage for stage in wide if stage.is_merge]
+        operators = model.graph.operators
+        padded = [
+            count_padded_kernels([operators[index].convolution for index in stage.operators])
+            for stage in merged
+        ]
+        return cls(
+            kept=kept,
+            reason=reason,
+            coverage=coverage,
+            operators=len(model.graph),
+            stages=len(model.schedule.stages),
+            concurrent_stages=len(wide) - len(merged),
+            merged_stages=len(merged),
+            padded_merged_stages=sum(count > 0 for count in padded),
+            padded_kernels=sum(padded),
+            blocks=len(search.blocks),
+            states=search.states,
+            transitions=search.transitions,
+            stages_possible=search.distinct_stages,
+            stages_priced=search.priced,
+            measured=counters.priced,
+            from_database=counters.from_database,
+            predicted_ns=search.latency_ns,
+            predicted_sequential_ns=search.sequential_ns,
+            comparison=comparison,
+            arena_bytes=model.plan.arena_bytes,
+            phase_s=dict(phase_s),
+            notes=notes,
+            tuning=tuning,
+            records=model.records,
+        )
+
+    def as_text(self) -> str:
+        """A page for people."""
+        phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
+        medians = ", ".join(
+            f"{name} {self.comparison.median_ns(name) / 1e6:.4f} ms"
+            for name in self.comparison.names
+        )
+        lines = [
+            *([self.tuning] if self.tuning else []),
+            f"kept {self.kept.value}: {self.reason}",
+            self.coverage,
+            *([] if self.records is None else [self.records.as_text()]),
+            f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "
+            f"concurrent, {self.merged_stages} merged",
+            *self._padding(),
+            f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
+            f"{self.stages_priced} of {self.stages_possible} possible stages priced "
+            f"({self.measured} workloads measured, {self.from_database} in the profile database)",
+            f"predicted ios {self.predicted_ns / 1e6:.4f} ms, sequential "
+            f"{self.predicted_sequential_ns / 1e6:.4f} ms; measured {medians}",
+            f"memory of activations {self.arena_bytes / 1e6:.2f} MB",
+            f"time: {phases}",
+        ]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _padding(self) -> tuple[str, ...]:
+        """What zeros in merged kernels do to inf and NaN, where there are any."""
+        if not self.padded_kernels:
+            return ()
+        return (
+            f"merged stages that pad kernels with zeros: {self.padded_merged_stages}, padded "
+            f"convolutions in them: {self.padded_kernels}; around an inf or NaN of their input "
+            "they give NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal "
+            "kernels only)",
+        )
+
+    def to_json(self) -> str:
+        """The same as JSON, raw rounds included."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        data["kept"] = self.kept.value
+        data["comparison"] = self.comparison.as_record()
+        data["records"] = None if self.records is None else self.records.as_record()
+        return json.dumps(data, indent=1)

@@ -1,0 +1,225 @@
+"""One file for a model: kernels, parameters, plan and the native executor.
+
+It is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan lies in the graph JSON
+under ``metadata``, which TVM skips; what the file was made for lies in a footer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm.contrib import cc
+
+from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
+from tvm_ios.runtime.artifact.footer import append_footer, read_footer
+from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
+from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import compile_runtime_object
+from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.runtime.cuda.module import CudaGraphModule
+from tvm_ios.runtime.cuda.native_streams import compile_streams_object
+from tvm_ios.runtime.libraries.known import find_library, read_call
+from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+
+if TYPE_CHECKING:
+    from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+
+__all__ = ["export_artifact", "load"]
+
+_METADATA_KEY = "tvm_ios_plan"
+
+
+def export_artifact(
+    factory: GraphExecutorFactoryModule, plan: ExecutionPlan, path: str | Path
+) -> None:
+    """Write kernels, parameters, plan and native executor into one file.
+
+    Parameters
+    ----------
+    factory
+        What ``relay.build`` returned.
+    plan
+        Its plan.
+    path
+        Where to write; it should end in ``.so``. A file there is replaced when all is done.
+
+    Raises
+    ------
+    PlanError
+        If the plan breaks a rule.
+    HostError
+        If there is no working C compiler.
+    ArtifactError
+        If the file cannot be written.
+    """
+    verify_plan(plan)
+    path = Path(path)
+    addons = [str(compile_runtime_object())]
+    if is_gpu_target(_device_target(factory.target)):
+        addons.append(str(compile_streams_object()))
+    addons += map(str, _native_objects(plan))
+    with_plan = _attach_plan(factory, plan)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            library = Path(folder) / "model.so"
+            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
+            append_footer(library, _identity(factory.target, plan))
+            os.replace(library, path)
+    except (OSError, RuntimeError) as error:
+        raise ArtifactError(
+            f"{path}: cannot be exported: {error}; check the folder and the C compiler"
+        ) from error
+
+
+def load(
+    path: str | Path,
+    device: Any = None,
+    lanes: int | None = None,
+    *,
+    options: LaneOptions | None = None,
+    any_processor_model: bool = False,
+    cuda_graph: bool = True,
+    database: FactStore | None = None,
+) -> MultiStreamGraphModule | CudaGraphModule:
+    """Load what :func:`export_artifact` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    device
+        ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if the file was made for one; may be
+        omitted.
+    lanes
+        Threads, the caller's included; what the plan was made for where omitted. For CPUs.
+    options
+        How lanes share work and wait. For CPUs.
+    any_processor_model
+        True accepts a file tuned on another processor model, if this one has all its instruction
+        sets.
+    cuda_graph
+        On a GPU, True replays a run in one launch and False issues every kernel.
+    database
+        A profile database, for what libraries find out of their calls and the file does not bring
+        along for this device, such as algorithms; where omitted, that is done at each load.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is unreadable, damaged, or made for another processor, TVM or plan version.
+    OptionError
+        If the device is another one than the file was made for, or there are more lanes than
+        cores.
+    HostError
+        If there is no driver, no such GPU, one that does not run this code, or no library that
+        the file has compute operators.
+    ExecutionError
+        If there is too little memory on the GPU.
+    """
+    path = Path(path)
+    identity = read_footer(path)
+    target = tvm.target.Target(identity.target)
+    ordinal = require_cuda(device) if is_gpu_target(target) else None
+    if ordinal is None:
+        require_cpu(device)
+    any_model = any_processor_model or ordinal is not None
+    try:
+        identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+    library = KernelLibrary(path)
+    params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
+    if ordinal is not None:
+        return CudaGraphModule(
+            read_plan(library),
+            library,
+            params,
+            device=ordinal,
+            cuda_graph=cuda_graph,
+            arch=str(target.attrs["arch"]),
+            store=database,
+        )
+    return MultiStreamGraphModule(
+        read_plan(library), library, params, lanes=lanes, options=options, store=database
+    )
+
+
+def read_plan(library: KernelLibrary) -> ExecutionPlan:
+    """The plan inside a loaded file, verified.
+
+    Raises
+    ------
+    ArtifactError
+        If there is none, or it breaks a rule.
+    """
+    try:
+        graph = parse_json(library.module["get_graph_json"](), "the graph")
+        plan = ExecutionPlan.from_json(
+            graph.field("metadata").field(_METADATA_KEY).text(), read_call=read_call
+        )
+        verify_plan(plan)
+    except (AttributeError, UnreadableValueError, PlanError) as error:
+        raise ArtifactError(
+            f"{library.path}: its execution plan cannot be read: {error}; export the model again"
+        ) from error
+    return plan
+
+
+def _native_objects(plan: ExecutionPlan) -> list[Path]:
+    """Code of the libraries that the plan has compute operators."""
+    keys = sorted({launch.call.library.key for launch in plan.launches if launch.call is not None})
+    objects = [library.native_object() for library in map(find_library, keys) if library]
+    return [path for path in objects if path is not None]
+
+
+def _attach_plan(
+    factory: GraphExecutorFactoryModule, plan: ExecutionPlan
+) -> GraphExecutorFactoryModule:
+    """The same factory, its graph JSON with the plan; TVM stops reading at ``metadata``."""
+    graph = json.loads(factory.get_graph_json())
+    graph.pop("metadata", None)
+    graph["metadata"] = {_METADATA_KEY: plan.to_json()}
+    # The class is Relay's; only relay/ imports that.
+    return type(factory)(
+        factory.ir_mod,
+        factory.target,
+        factory.executor,
+        json.dumps(graph),
+        factory.get_lib(),
+        factory.libmod_name,
+        factory.get_params(),
+        factory.function_metadata,
+    )
+
+
+def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:
+    here = read_processor()
+    target = _device_target(target)
+    host = (target.host or tvm.target.Target("llvm")) if is_gpu_target(target) else target
+    return ArtifactIdentity(
+        plan_version=PLAN_VERSION,
+        tvm_version=tvm.__version__,
+        target=str(target),
+        architecture=here.architecture,
+        processor_model=here.model,
+        features=needed_features(tvm.target.codegen.llvm_get_cpu_features(host)),
+        lanes=plan.lanes,
+    )
+
+
+def _device_target(target: Any) -> tvm.target.Target:
+    """The only target of a factory, which holds it in a list or by device type."""
+    if isinstance(target, tvm.target.Target):
+        return target
+    targets = target.values() if hasattr(target, "values") else target
+    return next(tvm.target.Target(entry) for entry in targets)

@@ -1,0 +1,67 @@
+"""The footer of an exported file: what it was made for, and a digest of all bytes before.
+
+Loaders ignore bytes after the end of a shared library, so the file stays one. The footer is read
+before anything of the file is executed: a truncated library would kill the process. No TVM here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.artifact.identity import ArtifactIdentity
+
+__all__ = ["append_footer", "read_footer"]
+
+_MAGIC = b"tvm-ios artifact"
+_LENGTH = struct.Struct("<I")
+"""Length of the identity, which comes before it."""
+_TAIL = struct.Struct("<32s16s")
+"""Digest of everything before the tail, magic."""
+
+
+def append_footer(path: Path, identity: ArtifactIdentity) -> None:
+    """Write the footer at the end of a library."""
+    text = identity.to_json().encode()
+    text += _LENGTH.pack(len(text))
+    with path.open("rb+") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        digest.update(text)
+        file.seek(0, 2)
+        file.write(text + _TAIL.pack(digest.digest(), _MAGIC))
+
+
+def read_footer(path: Path) -> ArtifactIdentity:
+    """Read the footer and check the digest.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be read, has no footer, or is damaged.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(
+            f"{path}: cannot be read: {error.strerror or error}; check the path"
+        ) from error
+    if len(content) < _LENGTH.size + _TAIL.size or not content.endswith(_MAGIC):
+        raise ArtifactError(
+            f"{path}: {len(content)} bytes without a tvm-ios footer at the end: it is truncated, "
+            "stripped, or was not exported by tvm-ios; export the model again"
+        )
+    expected, _ = _TAIL.unpack(content[-_TAIL.size :])
+    body = content[: -_TAIL.size]
+    if hashlib.sha256(body).digest() != expected:
+        raise ArtifactError(
+            f"{path}: the content does not match its digest, the file is damaged; "
+            "copy or export it again"
+        )
+    (length,) = _LENGTH.unpack(body[-_LENGTH.size :])
+    text = body[-_LENGTH.size - length : -_LENGTH.size]
+    try:
+        return ArtifactIdentity.from_json(text.decode(errors="replace"))
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from error

@@ -1,0 +1,181 @@
+"""What an exported file was made for, and whether this machine can run it. No TVM here."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.plan.plan import PLAN_VERSION
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+
+__all__ = ["ArtifactIdentity", "Processor", "needed_features", "read_processor"]
+
+_LLVM_TO_KERNEL = {
+    "sse3": "pni",
+    "ssse3": "ssse3",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "popcnt": "popcnt",
+    "avx": "avx",
+    "avx2": "avx2",
+    "f16c": "f16c",
+    "fma": "fma",
+    "bmi": "bmi1",
+    "bmi2": "bmi2",
+    "lzcnt": "abm",
+    "movbe": "movbe",
+    "avx512f": "avx512f",
+    "avx512bw": "avx512bw",
+    "avx512cd": "avx512cd",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512ifma": "avx512ifma",
+    "avx512vnni": "avx512_vnni",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avx512bf16": "avx512_bf16",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+    "neon": "asimd",
+    "dotprod": "asimddp",
+    "fullfp16": "asimdhp",
+    "sve": "sve",
+}
+"""LLVM's name of an instruction set a compiler may emit, and the one in ``/proc/cpuinfo``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """The processor of a machine."""
+
+    architecture: str
+    """``x86_64``, ``aarch64`` …"""
+    model: str
+    """Vendor, family and model, as numbers where the vendor numbers them."""
+    features: frozenset[str]
+    """Instruction sets, in the words of ``/proc/cpuinfo``."""
+
+
+def read_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Processor:
+    """The processor of this machine."""
+    fields: dict[str, str] = {}
+    try:
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            fields.setdefault(name.strip(), value.strip())
+    except OSError:
+        fields = {}
+    words = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU variant", "CPU part")
+    model = " ".join(f"{word} {fields[word]}" for word in words if word in fields)
+    flags = fields.get("flags", fields.get("Features", ""))
+    return Processor(
+        architecture=platform.machine(),
+        model=model or platform.processor() or "unknown",
+        features=frozenset(flags.split()),
+    )
+
+
+def needed_features(llvm_features: Iterable[str]) -> tuple[str, ...]:
+    """Of what LLVM may emit for a target, the instruction sets a processor can lack; sorted."""
+    return tuple(sorted(_LLVM_TO_KERNEL[name] for name in llvm_features if name in _LLVM_TO_KERNEL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactIdentity:
+    """Written into every exported file."""
+
+    plan_version: int
+    tvm_version: str
+    target: str
+    architecture: str
+    processor_model: str
+    features: tuple[str, ...]
+    """Instruction sets its kernels use."""
+    lanes: int
+
+    def to_json(self) -> str:
+        """JSON; :meth:`from_json` reads it back."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> ArtifactIdentity:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ArtifactError
+            If the text is no such JSON, or comes from another plan version.
+        """
+        try:
+            data = parse_json(text, "the identity")
+            plan_version = data.field("plan_version").whole()
+            _require_version(plan_version)
+            return cls(
+                plan_version=plan_version,
+                tvm_version=data.field("tvm_version").text(),
+                target=data.field("target").text(),
+                architecture=data.field("architecture").text(),
+                processor_model=data.field("processor_model").text(),
+                features=data.field("features").texts(),
+                lanes=data.field("lanes").whole(),
+            )
+        except UnreadableValueError as error:
+            raise ArtifactError(
+                f"the identity of the file cannot be read: {error}; export the model again"
+            ) from error
+
+    def require_fit(self, here: Processor, tvm_version: str, *, any_model: bool = False) -> None:
+        """Refuse a file made for something else.
+
+        Parameters
+        ----------
+        here
+            The processor it would run on.
+        tvm_version
+            The TVM that would load it.
+        any_model
+            True accepts another processor model that has all instruction sets needed.
+
+        Raises
+        ------
+        ArtifactError
+            If plan version, TVM, architecture, instruction sets or processor model differ.
+        """
+        _require_version(self.plan_version)
+        if self.tvm_version != tvm_version:
+            raise ArtifactError(
+                f"made with TVM {self.tvm_version}, but TVM {tvm_version} is installed; "
+                "export the model again, or install that TVM"
+            )
+        if self.architecture != here.architecture:
+            raise ArtifactError(
+                f"made for {self.architecture} processors, but this one is {here.architecture}; "
+                "export the model for a target of this machine"
+            )
+        missing = [feature for feature in self.features if feature not in here.features]
+        if missing:
+            raise ArtifactError(
+                f"its kernels (target {self.target!r}) use {', '.join(missing)}, which this "
+                f"processor ({here.model}) lacks; export the model for a target of this machine"
+            )
+        if self.processor_model != here.model and not any_model:
+            raise ArtifactError(
+                f"tuned on processor {self.processor_model}, but this one is {here.model}; it "
+                "would run, though its schedule was not measured here: tune again, or load it "
+                "with any_processor_model=True"
+            )
+
+
+def _require_version(version: object) -> None:
+    if version != PLAN_VERSION:
+        raise ArtifactError(
+            f"made with plan version {version!r}, but this tvm-ios reads version {PLAN_VERSION}; "
+            "export the model again with the installed version"
+        )

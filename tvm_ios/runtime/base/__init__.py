@@ -1,0 +1,1 @@
+"""What executors on CPUs and GPUs share: kernels, arguments, memory, inputs."""

@@ -1,0 +1,95 @@
+"""What callers of an executor give, checked against its plan: values, and numbers of outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan, Tensor
+from tvm_ios.support.whole_number import as_whole
+
+__all__ = ["input_value", "output_tensor"]
+
+_NUMBERS = "biuf"
+"""NumPy's kinds of truth values, integers and floats."""
+
+
+def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDArray:
+    """A value as an array of the shape and data type of a tensor.
+
+    Arrays must have both already. Numbers and lists of them are converted, as long as no truth
+    value or integer changes by it and no float becomes infinite.
+
+    Parameters
+    ----------
+    where
+        What the value is for, such as ``input 'data'``.
+    tensor
+        What is wanted.
+    value
+        What was given.
+
+    Raises
+    ------
+    ExecutionError
+        If shape or data type differ, or the numbers do not fit.
+    """
+    if isinstance(value, (bool, int, float, list, tuple)):
+        value = _converted(where, tensor, value)
+    array = value if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+    if tuple(array.shape) != tensor.shape or str(array.dtype) != tensor.dtype:
+        raise ExecutionError(
+            f"{where} is {tensor.dtype}{tensor.shape}, but {array.dtype}{tuple(array.shape)} was "
+            "given; convert it first"
+        )
+    return array
+
+
+def output_tensor(plan: ExecutionPlan, key: Any) -> int:
+    """The tensor of an output.
+
+    Parameters
+    ----------
+    plan
+        Whose outputs.
+    key
+        Its number, of any kind of integer.
+
+    Raises
+    ------
+    ExecutionError
+        If there is no such output.
+    """
+    number = as_whole(key)
+    if number is None or not 0 <= number < len(plan.outputs):
+        raise ExecutionError(
+            f"no output {key!r}; outputs are numbered 0 to {len(plan.outputs) - 1}"
+        )
+    return plan.outputs[number]
+
+
+def _converted(where: str, tensor: Tensor, value: Any) -> np.ndarray:
+    wanted = numpy_dtype(tensor.dtype)
+    try:
+        return _as_numbers(np.asarray(value), wanted)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ExecutionError(
+            f"{where} is {tensor.dtype}{tensor.shape}, and no such array can be made of the "
+            f"{type(value).__name__} given: {' '.join(str(error).split())}; give rows of equal "
+            "length with numbers that fit"
+        ) from error
+
+
+def _as_numbers(given: np.ndarray, wanted: np.dtype[Any]) -> np.ndarray:
+    """The same numbers in another data type; only floats may be rounded."""
+    if given.dtype.kind not in _NUMBERS:
+        raise TypeError(f"it holds {given.dtype}, no numbers")
+    with np.errstate(over="raise", invalid="raise"):
+        array = given.astype(wanted)
+    if wanted.kind != "f" and (array != given).any():
+        raise ValueError(f"it holds numbers that {wanted} does not")
+    return array

@@ -1,0 +1,129 @@
+"""An exported kernel library, loaded: its kernels by name, its parallel launches sent to our lanes.
+
+The library stays usable by stock TVM: the hook serves only threads that run one of our programs.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+import tvm
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.base.kernel_arguments import Kernel
+from tvm_ios.runtime.base.native_runtime import NativeRuntime, address_of
+from tvm_ios.runtime.base.tvm_abi import TvmFunction, packed_handle, symbol_in
+
+__all__ = ["KernelLibrary"]
+
+
+class KernelLibrary:
+    """The kernels of one exported file.
+
+    Parameters
+    ----------
+    path
+        A shared library that ``export_library`` wrote.
+    runtime
+        Where its parallel launches go; None takes the lane executor inside the file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be loaded, or holds no lane executor and none was given.
+    """
+
+    def __init__(self, path: Path, runtime: NativeRuntime | None = None) -> None:
+        self.path = path
+        try:
+            self.module, library = _load(path)
+        except (tvm.TVMError, OSError, ValueError) as error:
+            raise ArtifactError(
+                f"{path}: cannot be loaded as a kernel library: {_last_line(error)}; "
+                "export the model again"
+            ) from error
+        self.runtime = runtime or NativeRuntime(library)
+        self._library = library
+        self._packed: dict[str, tvm.runtime.PackedFunc] = {}
+        self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
+        _unload_after(self if runtime else self.runtime, library)
+        self._install_hook()
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of this name.
+
+        Raises
+        ------
+        ArtifactError
+            If there is none.
+        """
+        if symbol_in(self._library, name) is not None:
+            return Kernel(address_of(self._library, name), serial=self._serial)
+        function = self._packed.setdefault(name, self.function(name))
+        self.runtime.set_func_call(TvmFunction.CALL_PACKED.address)
+        return Kernel(self.runtime.call_packed, packed_handle(function), self._serial)
+
+    def function(self, name: str) -> tvm.runtime.PackedFunc:
+        """The kernel of this name as a packed function.
+
+        Raises
+        ------
+        ArtifactError
+            If there is none.
+        """
+        for module in (self.module, *self.module.imported_modules):
+            try:
+                return module.get_function(name, query_imports=True)
+            except AttributeError:
+                continue
+        raise ArtifactError(
+            f"{self.path}: there is no kernel named {name!r}; plan and library do not belong "
+            "together, export the model again"
+        )
+
+    @property
+    def code(self) -> ctypes.CDLL:
+        """The file as the dynamic loader has it."""
+        return self._library
+
+    def redirect(self, function: TvmFunction, address: int) -> None:
+        """Let the kernels call another function in place of one of TVM's."""
+        slot = function.slot_in(self._library)
+        if slot is not None:
+            slot.value = address
+
+    def _install_hook(self) -> None:
+        """A library whose kernels open no parallel region has no slot."""
+        slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self._library)
+        if slot is not None:
+            self.runtime.hook(ctypes.addressof(slot), TvmFunction.PARALLEL_LAUNCH.address)
+
+
+def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
+    """Load a copy, so that nobody else has the same code loaded.
+
+    The loader knows libraries by name and by inode. So a file exported again to the path of one
+    that is still loaded would give the old kernels; and of a file that is loaded twice there is one
+    image, which remembers device functions of whichever of TVM's modules it belonged to first, and
+    calls them when that module is gone.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "kernels.so"
+        shutil.copyfile(path, copy)
+        load = tvm.get_global_func("runtime.ModuleLoadFromFile")
+        return load(str(copy), "so"), ctypes.CDLL(str(copy))
+
+
+def _unload_after(owner: object, library: ctypes.CDLL) -> None:
+    """Ctypes never unloads; the last user of the library's code does."""
+    weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

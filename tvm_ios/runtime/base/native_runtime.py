@@ -1,0 +1,219 @@
+"""Binds the native lane executor (``native/lane_executor.c``) through ctypes. No TVM here.
+
+The same source is a shared library of its own (pricing, tests) or part of an exported model.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint64,
+    c_void_p,
+)
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+
+__all__ = [
+    "NATIVE_ABI_VERSION",
+    "NativeLaunch",
+    "NativePoison",
+    "NativeRange",
+    "NativeRuntime",
+    "NativeTraceRow",
+    "PoolOptions",
+    "address_of",
+    "compile_remote_lanes",
+    "compile_runtime_object",
+    "remote_digest",
+    "runtime_digest",
+    "shared_runtime",
+]
+
+NATIVE_ABI_VERSION = 2
+_NATIVE = Path(__file__).parent / "native"
+_SOURCE = _NATIVE / "lane_executor.c"
+_REMOTE_SOURCE = _NATIVE / "remote_lanes.c"
+
+
+class NativeLaunch(Structure):
+    """``Launch`` of lane_executor.h: a prepared kernel call."""
+
+    _fields_ = [
+        ("kernel", c_void_p),
+        ("arguments", c_void_p),
+        ("type_codes", c_void_p),
+        ("resource", c_void_p),
+        ("num_arguments", c_int32),
+        ("serial", c_int32),
+    ]
+
+
+class NativeTraceRow(Structure):
+    """``TraceRow``: when and where a launch ran."""
+
+    _fields_ = [
+        ("start_ns", c_int64),
+        ("end_ns", c_int64),
+        ("lane", c_int32),
+        ("unused", c_int32),
+    ]
+
+
+class NativeRange(Structure):
+    """``Range``: bytes in memory."""
+
+    _fields_ = [("begin", c_void_p), ("size_bytes", c_int64)]
+
+
+class NativePoison(Structure):
+    """``Poison``: what to overwrite before and after launches."""
+
+    _fields_ = [
+        ("range_rows", c_void_p),
+        ("ranges", c_void_p),
+        ("buffer_rows", c_void_p),
+        ("touched", c_void_p),
+        ("buffers", c_void_p),
+        ("accesses", c_void_p),
+        ("num_buffers", c_int32),
+    ]
+
+
+class PoolOptions(Structure):
+    """``PoolOptions``: lanes and how they wait."""
+
+    _fields_ = [
+        ("lanes", c_int32),
+        ("tasks_per_lane", c_int32),
+        ("spin_ns", c_int64),
+        ("jitter_seed", c_uint64),
+        ("get_last_error", c_void_p),
+        ("cpus", c_void_p),
+        ("num_cpus", c_int32),
+    ]
+
+
+class NativeRuntime:
+    """The functions of one copy of the lane executor.
+
+    Parameters
+    ----------
+    library
+        A loaded library that holds the executor; whoever loaded it may unload it once this is gone.
+
+    Raises
+    ------
+    ArtifactError
+        If the library has no lane executor, or one with another interface.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        try:
+            version = library.tvm_ios_abi_version()
+        except AttributeError:
+            version = None
+        if version != NATIVE_ABI_VERSION:
+            raise ArtifactError(
+                f"{library}: native runtime has interface version {version}, this tvm-ios "
+                f"needs {NATIVE_ABI_VERSION}; export the model again with the installed version"
+            )
+        self.pool_create = _function(library, "pool_create", c_void_p, POINTER(PoolOptions))
+        self.pool_close = _function(library, "pool_close", None, c_void_p)
+        self.pool_free = _function(library, "pool_free", None, c_void_p)
+        self.program_create = _function(
+            library, "program_create", c_void_p, c_int32, *[c_void_p] * 5, c_int32, *[c_void_p] * 2
+        )
+        self.program_free = _function(library, "program_free", None, c_void_p)
+        self.run = _function(
+            library,
+            "run",
+            c_int,
+            c_void_p,
+            c_void_p,
+            c_int64,
+            c_int64,
+            c_int,
+            POINTER(c_int64),
+            POINTER(c_int64),
+        )
+        self.failed_position = _function(library, "failed_position", c_int32)
+        self.failed_text = _function(library, "failed_text", c_char_p)
+        self.ping_pong = _function(
+            library, "ping_pong", c_int, c_void_p, c_int32, POINTER(c_double)
+        )
+        self.hook = _function(library, "hook", None, c_void_p, c_void_p)
+        self.set_func_call = _function(library, "set_func_call", None, c_void_p)
+
+    @property
+    def call_packed(self) -> int:
+        """Address of the kernel that calls a packed function by handle."""
+        return address_of(self.library, "tvm_ios_call_packed")
+
+
+def address_of(library: ctypes.CDLL, symbol: str) -> int:
+    """Address of a function in a loaded library; AttributeError if it has none of this name."""
+    return ctypes.cast(getattr(library, symbol), c_void_p).value or 0
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    function = library[f"tvm_ios_{name}"]  # indexing gives a function object of its own
+    function.restype = result
+    function.argtypes = list(arguments)
+    return function
+
+
+@cache
+def runtime_digest() -> str:
+    """Digest of the sources of the executor: prices taken on another one are not comparable."""
+    return source_digest(_SOURCE)
+
+
+@cache
+def remote_digest() -> str:
+    """Digest of the sources of the executor that runs on the device of an RPC tracker."""
+    return source_digest(_REMOTE_SOURCE)
+
+
+@cache
+def shared_runtime() -> NativeRuntime:
+    """The lane executor as a library of its own, compiled on first use.
+
+    Raises
+    ------
+    HostError
+        If there is no working C compiler.
+    """
+    return NativeRuntime(ctypes.CDLL(str(compile_shared(_SOURCE))))
+
+
+def compile_runtime_object() -> Path:
+    """The lane executor as an object file to link into an exported model."""
+    return compile_object(_SOURCE)
+
+
+def compile_remote_lanes(compiler: str | None = None) -> Path:
+    """The lane executor as a library that TVM's RPC server can load.
+
+    Parameters
+    ----------
+    compiler
+        The command of a C compiler for the device; that of this machine where omitted.
+
+    Raises
+    ------
+    HostError
+        If the compiler is missing or fails.
+    """
+    return compile_shared(_REMOTE_SOURCE, compiler=compiler)

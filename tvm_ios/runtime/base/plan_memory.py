@@ -1,0 +1,110 @@
+"""The memory of one executor: inputs, parameters and outputs as TVM arrays, and the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
+from tvm_ios.runtime.base.kernel_arguments import TensorTable, allocate_aligned
+
+__all__ = ["PlanMemory"]
+
+
+class PlanMemory:
+    """Allocates what a plan needs.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    params
+        Parameters by name; arrays that lie on the device are used, not copied.
+    device
+        Where the memory lies; the CPU where omitted.
+    """
+
+    def __init__(
+        self, plan: ExecutionPlan, params: Mapping[str, tvm.nd.NDArray], device: Any = None
+    ) -> None:
+        self.plan = plan
+        self.device = tvm.cpu() if device is None else device
+        self.generation = 0
+        """Counts the arrays that were replaced: with another one, addresses differ."""
+        self._arena, base = self._allocate_arena()
+        self._replaced: list[tvm.nd.NDArray] = []  # a debug program may still name their bytes
+        self._arrays: dict[int, tvm.nd.NDArray] = {}
+        for entry in plan.inputs:
+            tensor = plan.tensors[entry.tensor]
+            array = params.get(entry.name)
+            if array is None or not self._fits(array):
+                array = self.empty(entry.tensor)
+                if entry.name in params:
+                    params[entry.name].copyto(array)
+            self._arrays[tensor.buffer] = array
+        for index in plan.outputs:
+            tensor = plan.tensors[index]
+            if plan.buffers[tensor.buffer].kind is BufferKind.OUTPUT:
+                self._arrays.setdefault(tensor.buffer, self.empty(index))
+        addresses = {buffer: _address(array) for buffer, array in self._arrays.items()}
+        for number, buffer in enumerate(plan.buffers):
+            if buffer.arena_offset is not None:
+                addresses[number] = base + buffer.arena_offset
+        place = (self.device.device_type, self.device.device_id)
+        self.table = TensorTable(plan, addresses, place)
+
+    def empty(self, tensor: int) -> tvm.nd.NDArray:
+        """A new array for an input or output, not yet in use."""
+        wanted = self.plan.tensors[tensor]
+        return tvm.nd.empty(wanted.shape, wanted.dtype, self.device)
+
+    def array(self, tensor: int) -> tvm.nd.NDArray:
+        """An input or output; it shares its bytes with this memory."""
+        wanted = self.plan.tensors[tensor]
+        array = self._arrays[wanted.buffer]
+        if tuple(array.shape) == wanted.shape:
+            return array
+        return array._create_view(wanted.shape)  # noqa: SLF001 - TVM offers no public one
+
+    def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
+        """Let an input or output lie in the caller's array from now on.
+
+        Raises
+        ------
+        ExecutionError
+            If the array is of another type, not compact, or not aligned.
+        """
+        wanted = self.plan.tensors[tensor]
+        if tuple(array.shape) != wanted.shape or array.dtype != wanted.dtype:
+            raise ExecutionError(
+                f"a zero-copy array is {array.dtype}{tuple(array.shape)}, but "
+                f"{wanted.dtype}{wanted.shape} is needed; convert it first"
+            )
+        if not self._fits(array):
+            raise ExecutionError(
+                f"a zero-copy array lies on {array.device} at address {_address(array):#x}; it "
+                f"must lie on {self.device} at a multiple of {ALIGNMENT_BYTES}, as tvm.nd.empty "
+                "gives it"
+            )
+        self._replaced.append(self._arrays[wanted.buffer])
+        self._arrays[wanted.buffer] = array
+        self.table.place(wanted.buffer, _address(array))
+        self.generation += 1
+
+    def _fits(self, array: tvm.nd.NDArray) -> bool:
+        return array.device == self.device and _address(array) % ALIGNMENT_BYTES == 0
+
+    def _allocate_arena(self) -> tuple[object, int]:
+        size = self.plan.arena_bytes
+        if self.device.device_type == tvm.cpu().device_type:
+            return allocate_aligned(size)
+        array = tvm.nd.empty((max(size, 1),), "uint8", self.device)
+        return array, _address(array)
+
+
+def _address(array: tvm.nd.NDArray) -> int:
+    native = array.handle.contents
+    return int(native.data or 0) + int(native.byte_offset)

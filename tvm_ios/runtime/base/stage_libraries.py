@@ -1,0 +1,226 @@
+"""Runs stages of built libraries, to price them: what is the same on lanes and on streams.
+
+A library is an exported file with each of its tensors in bytes of its own, and has a number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tvm_ios.errors import CostError, ExecutionError
+from tvm_ios.plan.kernel_graph import KernelGraph
+from tvm_ios.plan.library_call import LibraryCall
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+
+__all__ = ["LibraryStageRunner", "StageLibrary"]
+
+Loaded = TypeVar("Loaded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLibrary(Generic[Loaded]):
+    """A library, ready to have its operators run."""
+
+    plan: ExecutionPlan
+    loaded: Loaded
+    """What runs the launches of the plan."""
+    position: Mapping[int, int]
+    """Launch of each operator that still has one."""
+    num_operators: int
+
+
+class LibraryStageRunner(ABC, Generic[Loaded]):
+    """Runs stages of built libraries, to measure them."""
+
+    def __init__(self) -> None:
+        self._libraries: list[StageLibrary[Loaded]] = []
+
+    @property
+    @abstractmethod
+    def lanes(self) -> int:
+        """Most groups that run side by side."""
+
+    def add_library(
+        self,
+        path: str | Path,
+        graph: KernelGraph,
+        params: Mapping[str, Any],
+        views: Sequence[SliceView | ConcatView | None],
+    ) -> int:
+        """Load an exported library and give each of its tensors memory of its own.
+
+        Parameters
+        ----------
+        path
+            What ``export_library`` wrote.
+        graph
+            Which of its kernels run on which tensors.
+        params
+            Parameters by name; every other tensor starts as small random numbers.
+        views
+            One for every operator; taken where legal.
+
+        Returns
+        -------
+        library
+            Number to name it in :meth:`prepare`.
+
+        Raises
+        ------
+        CostError
+            If it cannot be loaded, or there is too little memory.
+        """
+        places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
+        plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
+        self._libraries.append(
+            StageLibrary(
+                plan=plan,
+                loaded=self._load(Path(path), plan, params),
+                position={
+                    launch.operator_index: number for number, launch in enumerate(plan.launches)
+                },
+                num_operators=len(places),
+            )
+        )
+        return len(self._libraries) - 1
+
+    def with_calls(
+        self, library: int, ways: Sequence[Mapping[int, LibraryCall]], libraries: OpenLibraries
+    ) -> tuple[int, ...]:
+        """More numbers for a library: by each, calls compute some of its operators.
+
+        All its numbers stand for the same tensors, so a stage may mix them.
+
+        Parameters
+        ----------
+        library
+            Number of the library.
+        ways
+            For each further number the calls, by operator; they are complete.
+        libraries
+            What makes the calls, where the stages run; it has to outlive this.
+
+        Returns
+        -------
+        libraries
+            One number for each way.
+
+        Raises
+        ------
+        CostError
+            If a call is refused, or no library computes where the stages run.
+        """
+        base = self._libraries[library]
+        launches = list(base.plan.launches)
+        positions: list[dict[int, int]] = []
+        for calls in ways:
+            own = dict(base.position)
+            for launch in base.plan.launches:
+                if launch.operator_index in calls:
+                    own[launch.operator_index] = len(launches)
+                    launches.append(replace(launch, call=calls[launch.operator_index]))
+            positions.append(own)
+        plan = replace(base.plan, launches=tuple(launches))
+        loaded = self._with_calls(base.loaded, plan, libraries)
+        first = len(self._libraries)
+        self._libraries += [
+            replace(base, plan=plan, position=position, loaded=loaded) for position in positions
+        ]
+        return tuple(range(first, len(self._libraries)))
+
+    def needs_no_kernel(self, library: int, operator: int) -> bool:
+        """Whether an operator became a view, so running it costs nothing."""
+        return operator not in self._library(library, operator).position
+
+    @abstractmethod
+    def prepare(
+        self,
+        groups: Sequence[Sequence[tuple[int, int]]],
+        *,
+        unsplit: Collection[tuple[int, int]] = (),
+        homes: Sequence[int] | None = None,
+        copies: int = 1,
+    ) -> Any:
+        """Make a stage of concurrent groups ready; the handle has the names of its operators.
+
+        Parameters
+        ----------
+        groups
+            For each group the (library, operator) pairs in the order they run. An operator that
+            became a view costs nothing.
+        unsplit
+            Pairs that no idle lane helps with.
+        homes
+            The lane of each group; by turns where omitted.
+        copies
+            The stage runs this many times in a row, each copy after the one before, as stages
+            follow each other in a network: by dependencies, with no start and end of a run between.
+
+        Raises
+        ------
+        CostError
+            If a library or operator does not exist, or the stage cannot be run.
+        """
+
+    def time_ns(self, handle: Any, number: int) -> int:
+        """Nanoseconds of `number` runs of a stage, the order between them included.
+
+        All copies are run, so the time of as many as come nearest is scaled.
+
+        Raises
+        ------
+        CostError
+            If a kernel fails, or the runner is closed.
+        """
+        copies: int = handle.copies
+        runs = max(1, round(number / copies))
+        try:
+            elapsed_ns = self._run_ns(handle, runs)
+        except ExecutionError as error:
+            raise CostError(f"a stage cannot be priced: {error}") from error
+        return round(elapsed_ns * number / (runs * copies))
+
+    @abstractmethod
+    def ping_pong_ns(self) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 where there is no such thing."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the times ought to know."""
+        return ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what it holds; may be called twice."""
+
+    @abstractmethod
+    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> Loaded:
+        """What runs the launches of a plan."""
+
+    @abstractmethod
+    def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
+        """The same for a plan with more launches, which libraries compute, over its tensors."""
+
+    @abstractmethod
+    def _run_ns(self, handle: Any, runs: int) -> int:
+        """Nanoseconds of so many runs of all copies."""
+
+    def _library(self, number: int, operator: int) -> StageLibrary[Loaded]:
+        """The library of this number, which has to have the operator."""
+        if not 0 <= number < len(self._libraries):
+            raise CostError(
+                f"there is no library {number}: {len(self._libraries)} were added; "
+                "use what add_library returned"
+            )
+        library = self._libraries[number]
+        if not 0 <= operator < library.num_operators:
+            raise CostError(
+                f"library {number} has no operator {operator}: it has {library.num_operators}"
+            )
+        return library

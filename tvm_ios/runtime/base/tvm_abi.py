@@ -1,0 +1,123 @@
+"""How kernels of TVM 0.11 to 0.19 are called, and what they call back: the one file that knows it.
+
+A kernel takes an array of addresses of :class:`DLTensor`, their type codes, and a resource handle.
+It reaches functions of TVM through pointers that lie in its library, one for each that it needs, so
+they can be turned to functions of ours. ``native/tvm_abi.h`` is the twin for C; another convention
+needs another pair of these.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from ctypes import Structure, c_int32, c_uint8, c_uint16, c_uint64, c_void_p
+from enum import Enum
+from typing import Any
+
+import tvm
+from tvm._ffi.base import _LIB, py_str
+from tvm._ffi.runtime_ctypes import TVMArrayHandle
+
+from tvm_ios.runtime.base.native_runtime import address_of
+
+__all__ = [
+    "TENSOR_CODE",
+    "DLTensor",
+    "TvmFunction",
+    "array_at",
+    "data_type_fields",
+    "last_error_text",
+    "packed_handle",
+    "symbol_in",
+]
+
+TENSOR_CODE = 7
+"""Type code of an argument that is the address of a ``DLTensor`` (``kTVMDLTensorHandle``)."""
+_DATA_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
+
+
+class DLTensor(Structure):
+    """DLPack's tensor, as TVM lays it out."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("vector_lanes", c_uint16),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("byte_offset", c_uint64),
+    ]
+
+    def describe(self, dtype: str, ndim: int, shape: int, device: tuple[int, int]) -> None:
+        """Say all but where the data lie: they are contiguous.
+
+        Parameters
+        ----------
+        dtype, ndim
+            Data type and number of axes.
+        shape
+            Address of the extents, one int64 for each axis.
+        device
+            DLPack's type and number of the device.
+        """
+        self.device_type, self.device_id = device
+        self.code, self.bits, self.vector_lanes = data_type_fields(dtype)
+        self.ndim, self.shape, self.strides, self.byte_offset = ndim, shape, None, 0
+
+
+def data_type_fields(dtype: str) -> tuple[int, int, int]:
+    """DLPack's type code, bits and vector lanes of a TVM data type."""
+    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
+    name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
+    code, width = (1, 1) if name == "bool" else (_DATA_TYPE_CODES[name], int(bits))
+    return code, width, int(vector_lanes or 1)
+
+
+class TvmFunction(Enum):
+    """A function of TVM's runtime that kernels, or we, call by address."""
+
+    CALL_PACKED = "TVMFuncCall"
+    LAST_ERROR = "TVMGetLastError"
+    PARALLEL_LAUNCH = "TVMBackendParallelLaunch"
+    PARALLEL_BARRIER = "TVMBackendParallelBarrier"
+    SET_STREAM = "TVMSetStream"
+    TAKE_WORKSPACE = "TVMBackendAllocWorkspace"
+    GIVE_WORKSPACE = "TVMBackendFreeWorkspace"
+
+    @property
+    def address(self) -> int:
+        """Where it lies in TVM's runtime."""
+        return address_of(_LIB, self.value)
+
+    def slot_in(self, library: ctypes.CDLL) -> c_void_p | None:
+        """The pointer through which a library's kernels call it; None where none of them does."""
+        return symbol_in(library, f"__{self.value}")
+
+
+def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
+    """The first bytes of a symbol, as a pointer that can be set; None where there is none."""
+    try:
+        return c_void_p.in_dll(library, name)
+    except ValueError:
+        return None
+
+
+def packed_handle(function: tvm.runtime.PackedFunc) -> int:
+    """What ``CALL_PACKED`` knows a packed function by."""
+    return ctypes.cast(function.handle, c_void_p).value or 0
+
+
+def array_at(address: int) -> Any:
+    """An array over a :class:`DLTensor`, which has to outlive it; nothing is copied."""
+    handle = ctypes.cast(c_void_p(address), TVMArrayHandle)
+    return tvm.nd.NDArray(handle, is_view=True)
+
+
+def last_error_text() -> str:
+    """What TVM said when it last failed on this thread."""
+    get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(TvmFunction.LAST_ERROR.address)
+    return str(py_str(get_text() or b""))

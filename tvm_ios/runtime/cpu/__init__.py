@@ -1,0 +1,1 @@
+"""The lane executor: models and stages on threads of this machine."""

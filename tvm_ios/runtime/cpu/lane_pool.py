@@ -1,0 +1,305 @@
+"""A pool of lanes and the programs it runs: the native executor, seen from Python. No TVM here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.runtime.base.native_runtime import (
+    NativePoison,
+    NativeRuntime,
+    NativeTraceRow,
+    PoolOptions,
+)
+from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
+
+__all__ = [
+    "LaneOptions",
+    "LanePool",
+    "LaneProgram",
+    "LaunchFailedError",
+    "join_rows",
+    "require_lanes",
+    "usable_cores",
+]
+
+_CHUNK_NS = 50_000_000
+"""A native call is cut after about this long, so Ctrl-C is heard."""
+_ENOUGH_NS = 250_000_000
+"""A timing that takes longer is extrapolated. On an overloaded machine lanes wait for each other
+for whole time slices, and runs that were to take a millisecond would take minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneOptions:
+    """How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If a number is too small, or none.
+    """
+
+    tasks_per_lane: int = 2
+    """A parallel region is split into this many tasks a lane."""
+    spin_us: int = 150
+    """How long lanes spin after a run before they sleep."""
+    barriers: bool = False
+    """True starts a stage of a plan only when the one before is complete, as its price assumed;
+    False lets a group start once the groups it depends on are complete."""
+    oversubscribe: bool = False
+    """True allows more lanes than cores: for tests only, spinning lanes then steal time."""
+    jitter_seed: int = 0
+    """Not 0: random delays before launches, claims and tasks (for tests)."""
+
+    def __post_init__(self) -> None:
+        require_whole_fields(self, tasks_per_lane=1, spin_us=0, jitter_seed=0)
+
+
+class LaunchFailedError(Exception):
+    """A kernel returned an error; `position` counts launches in program order."""
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(text)
+        self.position = position
+        self.text = text
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores this process may use, ascending.
+
+    The union over its threads, since TVM binds its own threads to single cores.
+    """
+    cores: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            cores |= os.sched_getaffinity(int(thread.name))
+        except ProcessLookupError:
+            continue
+    return tuple(sorted(cores))
+
+
+def require_lanes(lanes: int, cores: int, owner: str) -> int:
+    """A number of lanes that a CPU can have.
+
+    Parameters
+    ----------
+    lanes
+        What was asked for.
+    cores
+        Most there can be.
+    owner
+        Whose they are, with a verb, such as ``"this process may use"``.
+
+    Raises
+    ------
+    OptionError
+        If it is below one or above the cores there are.
+    """
+    number = as_whole(lanes)
+    if number is None or not 1 <= number <= cores:
+        raise OptionError(f"lanes is {lanes!r}, but {owner} {cores} cores; give 1 to {cores}")
+    return number
+
+
+def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
+    """Rows one after the other, and where each begins; one more number says where the last ends.
+
+    Parameters
+    ----------
+    rows
+        What the native code takes as one array.
+    kind
+        Type code of :mod:`array`, such as ``"Q"`` for addresses.
+    """
+    joined, begins = array(kind), array("i", [0])
+    for row in rows:
+        joined.extend(row)
+        begins.append(len(joined))
+    return joined, begins
+
+
+class LaneProgram:
+    """Groups of prepared launches with their order; belongs to the pool that made it."""
+
+    def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
+        self.handle = handle
+        self._kept = kept
+        weakref.finalize(self, _free_program, runtime, handle)
+
+
+class LanePool:
+    """W lanes: the calling thread and W - 1 threads, started by the first run.
+
+    Parameters
+    ----------
+    runtime
+        The native code.
+    lanes
+        W, at least 1.
+    options
+        How lanes share work and wait.
+    get_last_error
+        Address of a C function that returns the text of the calling thread's last error; 0: none.
+
+    Raises
+    ------
+    OptionError
+        If `lanes` is no whole number from 1 to the number of cores, or `options` something else.
+    """
+
+    def __init__(
+        self,
+        runtime: NativeRuntime,
+        lanes: int,
+        options: LaneOptions | None = None,
+        *,
+        get_last_error: int = 0,
+    ) -> None:
+        options = LaneOptions() if options is None else options
+        if not isinstance(options, LaneOptions):
+            raise OptionError(f"options is a {type(options).__name__}; give LaneOptions")
+        cores = usable_cores()
+        lanes = require_whole("lanes", lanes, least=1)
+        if not options.oversubscribe:
+            require_lanes(lanes, len(cores), "this process may use")
+        self.lanes = lanes
+        self._runtime = runtime
+        cpus = (ctypes.c_int32 * len(cores))(*cores)
+        native = PoolOptions(
+            lanes=lanes,
+            tasks_per_lane=options.tasks_per_lane,
+            spin_ns=options.spin_us * 1000,
+            jitter_seed=options.jitter_seed,
+            get_last_error=get_last_error or None,
+            cpus=ctypes.addressof(cpus),
+            num_cpus=len(cores),
+        )
+        self._handle = runtime.pool_create(ctypes.byref(native))
+        if not self._handle:
+            raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
+        self._finalizer = weakref.finalize(self, _free_pool, runtime, self._handle)
+
+    def program(
+        self,
+        groups: Sequence[Sequence[int]],
+        successors: Sequence[Iterable[int]],
+        *,
+        homes: Sequence[int] | None = None,
+        poison: NativePoison | None = None,
+        trace: ctypes.Array[NativeTraceRow] | None = None,
+    ) -> LaneProgram:
+        """Prepare a program.
+
+        Parameters
+        ----------
+        groups
+            Addresses of :class:`NativeLaunch` in the order they run; an empty group only orders.
+        successors
+            For each group the groups that wait for it.
+        homes
+            For each group the lane that should run it, if it is free; by turns where omitted.
+        poison, trace
+            Debug data, kept alive by the program.
+        """
+        if not all(groups):
+            waiting = {successor for row in successors for successor in row}
+            idle = [n for n, group in enumerate(groups) if not group and n not in waiting]
+            if idle:  # nobody would ever complete it
+                raise ExecutionError(
+                    f"group {idle[0]} has no launches and waits for nothing; leave it out"
+                )
+        launches, rows = join_rows(groups, "Q")
+        edges, edge_rows = join_rows(successors, "i")
+        wanted = range(len(groups)) if homes is None else homes
+        lanes = array("i", [home % self.lanes for home in wanted])
+        handle = self._runtime.program_create(
+            len(groups),
+            launches.buffer_info()[0],
+            rows.buffer_info()[0],
+            edge_rows.buffer_info()[0],
+            edges.buffer_info()[0],
+            lanes.buffer_info()[0],
+            self.lanes,
+            None if poison is None else ctypes.addressof(poison),
+            None if trace is None else ctypes.addressof(trace),
+        )
+        if not handle:
+            raise ExecutionError(f"no memory for a program of {len(groups)} groups; free some")
+        return LaneProgram(self._runtime, handle, (poison, trace))
+
+    def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
+        """Run a program `number` times; with `assemble` that begins when every lane is awake.
+
+        Raises
+        ------
+        LaunchFailedError
+            If a kernel returns an error; the pool stays usable.
+        ExecutionError
+            If the pool is closed or threads cannot be started.
+        """
+        self._require(
+            self._runtime.run(self._handle, program.handle, number, 0, int(assemble), None, None)
+        )
+
+    def time_ns(self, program: LaneProgram, number: int) -> int:
+        """Nanoseconds of `number` back-to-back runs, every lane awake from the start.
+
+        Extrapolated from those of the first quarter of a second.
+
+        Raises
+        ------
+        LaunchFailedError, ExecutionError
+            As :meth:`run`.
+        """
+        elapsed, done = ctypes.c_int64(), ctypes.c_int64()
+        total, left = 0, number
+        while left > 0:
+            self._require(
+                self._runtime.run(self._handle, program.handle, left, _CHUNK_NS, 1, elapsed, done)
+            )
+            total += elapsed.value
+            left -= done.value
+            if total > _ENOUGH_NS:
+                return round(total * number / (number - left))
+        return total
+
+    def ping_pong_ns(self, rounds: int = 500) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        latency = ctypes.c_double()
+        self._require(self._runtime.ping_pong(self._handle, rounds, latency))
+        return latency.value
+
+    def close(self) -> None:
+        """Join the threads; later runs raise ExecutionError. May be called twice."""
+        if self._finalizer.alive:
+            self._runtime.pool_close(self._handle)
+
+    def _require(self, status: int) -> None:
+        if status == 0:
+            return
+        if status == 1:
+            text = self._runtime.failed_text().decode(errors="replace")
+            raise LaunchFailedError(self._runtime.failed_position(), text)
+        if status == 2:
+            raise ExecutionError("this executor is closed; load the model again")
+        if status == 3:
+            raise ExecutionError(
+                f"cannot start {self.lanes - 1} threads; raise the limit (ulimit -u) or use "
+                "fewer lanes"
+            )
+
+
+def _free_program(runtime: NativeRuntime, handle: int) -> None:
+    """A function of its own, so that its arguments keep the native code loaded."""
+    runtime.program_free(handle)
+
+
+def _free_pool(runtime: NativeRuntime, handle: int) -> None:
+    runtime.pool_free(handle)

@@ -1,0 +1,299 @@
+"""Prices stages: runs chosen operators on real lanes, every tensor in bytes of its own.
+
+A program is made in microseconds, since kernels are loaded and calls prepared once a library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import tvm
+
+from tvm_ios.errors import CostError, ExecutionError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.base.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.sample_inputs import sample_tensor
+from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
+from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
+
+__all__ = [
+    "Launches",
+    "LocalStageLanes",
+    "NativeStageRunner",
+    "StageCalls",
+    "StageLanes",
+    "StageProgram",
+]
+
+
+class Launches(Protocol):
+    """Prepared kernel calls, one for each launch of a plan."""
+
+    def address(self, index: int) -> int:
+        """What a program names the call by."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageCalls:
+    """The calls of one library, ready to be put into programs."""
+
+    split: Launches
+    whole: Launches
+    """The same calls, their parallel regions kept on one lane."""
+    kept: object = None
+    """What must live as long as they do."""
+    calls: LaunchCalls | None = None
+    """Those of libraries among them."""
+    extend: Callable[[ExecutionPlan, OpenLibraries], StageCalls] | None = None
+    """Prepares the calls of a plan with more launches, by libraries, over the same tensors; None
+    where no library computes."""
+
+    def failure(self, position: int, where: str) -> ExecutionError | None:
+        """Why the launch at a position of the plan failed, if it was for a library."""
+        return None if self.calls is None else self.calls.failure(position, where)
+
+
+class StageLanes(Protocol):
+    """Lanes that run stages: those of this process, or of a device of an RPC tracker."""
+
+    @property
+    def lanes(self) -> int:
+        """How many."""
+        ...
+
+    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        """Load an exported library, and prepare the calls of its plan."""
+        ...
+
+    def program(
+        self,
+        groups: Sequence[Sequence[int]],
+        successors: Sequence[Iterable[int]],
+        *,
+        homes: Sequence[int],
+    ) -> Any:
+        """As :meth:`LanePool.program`."""
+        ...
+
+    def time_ns(self, program: Any, number: int) -> int:
+        """As :meth:`LanePool.time_ns`."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """As :meth:`LanePool.ping_pong_ns`."""
+        ...
+
+    def close(self) -> None:
+        """As :meth:`LanePool.close`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgram:
+    """A prepared stage; freed when the last reference goes."""
+
+    program: Any
+    """What the lanes made of it."""
+    operators: tuple[str, ...]
+    """By launch position, of one copy."""
+    copies: int
+    reasons: tuple[Callable[[str], ExecutionError | None], ...] = ()
+    """For each launch, why its library failed, given where that was; None if it did not."""
+
+
+class NativeStageRunner(LibraryStageRunner[StageCalls]):
+    """Runs stages of built libraries natively, to measure them.
+
+    Parameters
+    ----------
+    pool
+        What runs them; closed with the runner.
+    """
+
+    def __init__(self, pool: StageLanes) -> None:
+        super().__init__()
+        self._pool = pool
+
+    @property
+    def lanes(self) -> int:
+        """Threads, the caller's included."""
+        return self._pool.lanes
+
+    def prepare(
+        self,
+        groups: Sequence[Sequence[tuple[int, int]]],
+        *,
+        unsplit: Collection[tuple[int, int]] = (),
+        homes: Sequence[int] | None = None,
+        copies: int = 1,
+    ) -> StageProgram:
+        """As :meth:`LibraryStageRunner.prepare`.
+
+        Where there are several groups they change lanes from copy to copy, so what they write has
+        to come from another core's cache, as it does in a network.
+        """
+        rows: list[list[int]] = []
+        names: list[str] = []
+        reasons: list[Callable[[str], ExecutionError | None]] = []
+        lanes: list[int] = []
+        for place, group in enumerate(groups):
+            row = []
+            for number, operator in group:
+                library = self._library(number, operator)
+                position = library.position.get(operator)
+                if position is not None:
+                    alone = (number, operator) in unsplit
+                    launches = library.loaded.whole if alone else library.loaded.split
+                    row.append(launches.address(position))
+                    names.append(library.plan.launches[position].operator)
+                    reasons.append(partial(library.loaded.failure, position))
+            if row:
+                rows.append(row)
+                lanes.append(len(lanes) if homes is None else homes[place])
+        count = len(rows)
+        copied = range(copies if count else 1)
+        program = self._pool.program(
+            rows * len(copied),
+            [
+                range(count * (copy + 1), count * (copy + 2)) if copy + 1 < copies else ()
+                for copy in copied
+                for _ in rows
+            ],
+            homes=[lane + (copy if count > 1 else 0) for copy in copied for lane in lanes],
+        )
+        return StageProgram(program, tuple(names), len(copied), tuple(reasons))
+
+    def ping_pong_ns(self) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        return self._pool.ping_pong_ns()
+
+    def close(self) -> None:
+        """Join the threads; may be called twice."""
+        self._pool.close()
+        for library in self._libraries:
+            if library.loaded.calls is not None:
+                library.loaded.calls.close()
+
+    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        return self._pool.load(path, plan, params)
+
+    def _with_calls(
+        self, loaded: StageCalls, plan: ExecutionPlan, libraries: OpenLibraries
+    ) -> StageCalls:
+        if loaded.extend is None:
+            raise CostError("no library computes on the device of an RPC tracker; leave it out")
+        try:
+            return loaded.extend(plan, libraries)
+        except ExecutionError as error:
+            raise CostError(f"stages cannot be priced: {error}") from error
+
+    def _run_ns(self, handle: StageProgram, runs: int) -> int:
+        try:
+            return self._pool.time_ns(handle.program, runs)
+        except LaunchFailedError as failure:
+            position = failure.position % len(handle.operators)
+            where = f"operator {handle.operators[position]!r} failed while its stage was priced"
+            of_library = handle.reasons[position](where)
+            raise CostError(
+                f"{where}: {failure.text.strip()}" if of_library is None else str(of_library)
+            ) from failure
+
+
+class LocalStageLanes(LanePool):
+    """Lanes of this process that stages are priced on.
+
+    Parameters
+    ----------
+    lanes
+        Threads, the caller's included.
+
+    Raises
+    ------
+    OptionError
+        If there are more lanes than cores.
+    HostError
+        If the native code cannot be compiled.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._shared = shared_runtime()
+        super().__init__(self._shared, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
+
+    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+        """Load an exported library, and prepare the calls of its plan."""
+        library = KernelLibrary(path, self._shared)
+        memory, addresses = _allocate(plan)
+        table = TensorTable(plan, addresses)
+        _fill_tensors(plan, table, params)
+        return _prepared(plan, library, table, kept=memory)
+
+
+def _prepared(
+    plan: ExecutionPlan,
+    library: KernelLibrary,
+    table: TensorTable,
+    *,
+    kept: object,
+    libraries: OpenLibraries | None = None,
+) -> StageCalls:
+    """The calls of a plan over a table of tensors."""
+    calls = None if libraries is None else LaunchCalls(libraries)
+    kernels = [
+        library.kernel(launch.kernel)
+        if launch.call is None or calls is None
+        else calls.kernel(position, launch, host_lane(library.code))
+        for position, launch in enumerate(plan.launches)
+    ]
+    whole = [kernel.on_one_lane(True) for kernel in kernels]
+
+    def extended(plan: ExecutionPlan, libraries: OpenLibraries) -> StageCalls:
+        return _prepared(plan, library, table, kept=kept, libraries=libraries)
+
+    return StageCalls(
+        PreparedLaunches(plan.launches, kernels, table),
+        PreparedLaunches(plan.launches, whole, table),
+        kept=(library, kept),
+        calls=calls,
+        extend=extended,
+    )
+
+
+def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:
+    memory, base = allocate_aligned(
+        plan.arena_bytes
+        + sum(b.size_bytes + 64 for b in plan.buffers if b.kind is not BufferKind.ARENA)
+    )
+    addresses, cursor = {}, base + plan.arena_bytes
+    for index, buffer in enumerate(plan.buffers):
+        if buffer.arena_offset is not None:
+            addresses[index] = base + buffer.arena_offset
+        else:
+            addresses[index] = cursor
+            cursor += -(-buffer.size_bytes // 64) * 64
+    return memory, addresses
+
+
+def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    named = {entry.tensor: params[entry.name] for entry in plan.inputs if entry.name in params}
+    bound = {plan.tensors[index].buffer for index in named}
+    for index, tensor in enumerate(plan.tensors):
+        value = named.get(index)
+        if value is not None:
+            data = (value.numpy() if isinstance(value, tvm.nd.NDArray) else value).tobytes()
+        elif tensor.buffer not in bound and tensor.dtype.startswith("float"):
+            data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
+        else:
+            continue
+        ctypes.memmove(table.data(index), data, min(tensor.size_bytes, len(data)))

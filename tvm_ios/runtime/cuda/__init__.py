@@ -1,0 +1,1 @@
+"""Models and stages on streams of an NVIDIA GPU."""

@@ -1,0 +1,280 @@
+"""One GPU: its facts, its primary context, and the streams and events made on it. No TVM here.
+
+The primary context is the one TVM works in, so handles and memory of both go together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable
+from ctypes import c_float, c_size_t
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Self
+
+from tvm_ios.errors import HostError
+from tvm_ios.runtime.cuda.driver import CudaCallError, CudaDriver, load_driver
+
+__all__ = ["CudaDevice", "CudaHandles", "DeviceFacts", "elapsed_ns", "event_ns", "require_arch"]
+
+_NON_BLOCKING = 1
+"""The stream does not wait for the legacy default stream, nor that one for it."""
+_NO_TIMING = 2
+_TIMED = "a timed run"
+
+
+class _Attribute(IntEnum):
+    """``CUdevice_attribute``."""
+
+    MULTIPROCESSORS = 16
+    L2_BYTES = 38
+    CAPABILITY_MAJOR = 75
+    CAPABILITY_MINOR = 76
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What a GPU is; part of the identity of whatever is measured on it."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    driver_version: int
+    """The newest CUDA it serves, as 1000 major + 10 minor."""
+
+    @property
+    def arch(self) -> str:
+        """What code for it is compiled for, such as ``sm_90``."""
+        return f"sm_{''.join(map(str, self.compute_capability))}"
+
+    @property
+    def driver_cuda(self) -> str:
+        """The newest CUDA it serves, such as ``12.8``."""
+        return f"{self.driver_version // 1000}.{self.driver_version % 1000 // 10}"
+
+
+class CudaDevice:
+    """A GPU and its primary context, held until :meth:`close`; a context manager.
+
+    Parameters
+    ----------
+    ordinal
+        Its number among those that are visible.
+    driver
+        The driver; that of this process where omitted.
+
+    Raises
+    ------
+    HostError
+        If there is no driver, or no such GPU.
+    """
+
+    def __init__(self, ordinal: int = 0, driver: CudaDriver | None = None) -> None:
+        self.driver = driver or load_driver()
+        self.ordinal = ordinal
+        count = self.driver.integer("cuDeviceGetCount")
+        if not 0 <= ordinal < count:
+            raise HostError(
+                f"there is no cuda({ordinal}): the driver shows {count} GPUs; "
+                "see nvidia-smi and CUDA_VISIBLE_DEVICES"
+            )
+        self._device = self.driver.integer("cuDeviceGet", ordinal)
+        self._context: int | None = self.driver.handle("cuDevicePrimaryCtxRetain", self._device)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def activate(self) -> None:
+        """Make its context that of the calling thread, which most calls need.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        self.driver.call("cuCtxSetCurrent", self._context)
+
+    @cached_property
+    def facts(self) -> DeviceFacts:
+        """What it is."""
+        name = ctypes.create_string_buffer(256)
+        self.driver.call("cuDeviceGetName", name, len(name), self._device)
+        return DeviceFacts(
+            name=name.value.decode(errors="replace"),
+            compute_capability=(
+                self._attribute(_Attribute.CAPABILITY_MAJOR),
+                self._attribute(_Attribute.CAPABILITY_MINOR),
+            ),
+            multiprocessors=self._attribute(_Attribute.MULTIPROCESSORS),
+            memory_bytes=self.driver.integer("cuDeviceTotalMem_v2", self._device, type_=c_size_t),
+            l2_bytes=self._attribute(_Attribute.L2_BYTES),
+            driver_version=self.driver.integer("cuDriverGetVersion"),
+        )
+
+    @cached_property
+    def bus_id(self) -> str:
+        """Where it is plugged in, as nvidia-smi knows it."""
+        text = ctypes.create_string_buffer(32)
+        self.driver.call("cuDeviceGetPCIBusId", text, len(text), self._device)
+        return text.value.decode(errors="replace")
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Memory that is free now, and all there is.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        free, total = c_size_t(), c_size_t()
+        self.activate()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def settle(self) -> None:
+        """Wait for all its work, whatever became of it: for errors and the end, never in a run."""
+        with contextlib.suppress(CudaCallError):
+            self.activate()
+            self.driver.call("cuCtxSynchronize")
+
+    def close(self) -> None:
+        """Let go of the context; may be called twice.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        if self._context is not None:
+            self._context = None
+            self.driver.call("cuDevicePrimaryCtxRelease_v2", self._device)
+
+    def _attribute(self, attribute: _Attribute) -> int:
+        return self.driver.integer("cuDeviceGetAttribute", int(attribute), self._device)
+
+
+class CudaHandles:
+    """Streams, events and other handles that go together; closing destroys them, last made first.
+
+    A handle that cannot be destroyed does not keep the others from it. A context manager.
+
+    Raises
+    ------
+    CudaCallError
+        If the driver refuses the device's context.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self._undo = contextlib.ExitStack()
+        device.activate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def stream(self) -> int:
+        """A new stream.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        return self.make("cuStreamCreate", _NON_BLOCKING, undo="cuStreamDestroy_v2")
+
+    def event(self, *, timing: bool = False) -> int:
+        """A new event, one that takes the time if wanted.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        return self.make("cuEventCreate", 0 if timing else _NO_TIMING, undo="cuEventDestroy_v2")
+
+    def make(self, function: str, *arguments: int, undo: str, where: str = "") -> int:
+        """A handle that one function of the driver makes and another destroys.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        handle = self._device.driver.handle(function, *arguments, where=where)
+        self.later(self._device.driver.call, undo, handle)
+        return handle
+
+    def later(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function at the end, before those that were handed in earlier."""
+        self._undo.callback(function, *arguments)
+
+    def close(self) -> None:
+        """Destroy everything; may be called twice.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses, once everything else is destroyed.
+        """
+        with self._undo:
+            self._device.activate()
+
+
+def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int:
+    """Nanoseconds between two events around what is issued to a stream and joined to it.
+
+    Raises
+    ------
+    CudaCallError
+        If the driver refuses, or the work failed.
+    """
+    call = device.driver.call
+    with CudaHandles(device) as handles:
+        begin, end = handles.event(timing=True), handles.event(timing=True)
+        call("cuEventRecord", begin, stream, where=_TIMED)
+        work()
+        call("cuEventRecord", end, stream, where=_TIMED)
+        call("cuEventSynchronize", end, where=_TIMED)
+        return event_ns(device.driver, begin, end)
+
+
+def event_ns(driver: CudaDriver, begin: int, end: int) -> int:
+    """Nanoseconds between two events that are complete."""
+    elapsed_ms = c_float()
+    driver.call("cuEventElapsedTime", ctypes.byref(elapsed_ms), begin, end)
+    return round(elapsed_ms.value * 1e6)
+
+
+def require_arch(facts: DeviceFacts, arch: str) -> None:
+    """Refuse code for another GPU: ``sm_90`` needs 9.0 or newer, ``sm_90a`` exactly 9.0.
+
+    Parameters
+    ----------
+    facts
+        The GPU.
+    arch
+        As in ``cuda -arch=sm_90``.
+
+    Raises
+    ------
+    HostError
+        If the GPU does not run it.
+    """
+    digits = arch.removeprefix("sm_").rstrip("af")
+    needed = (int(digits[:-1]), int(digits[-1]))
+    exact = not arch[-1].isdigit()
+    if facts.compute_capability < needed or (exact and facts.compute_capability != needed):
+        raise HostError(
+            f"the kernels are for {arch}, but {facts.name} is {facts.arch}; "
+            f"compile them for target 'cuda -arch={facts.arch}'"
+        )

@@ -1,0 +1,87 @@
+"""Says what failed when a stream program was issued: the call, the reason, and the operator."""
+
+from __future__ import annotations
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
+from tvm_ios.runtime.base.tvm_abi import last_error_text
+from tvm_ios.runtime.cuda.driver import CudaCallError, CudaDriver, call_failed
+from tvm_ios.runtime.cuda.errors import read_tvm_error
+from tvm_ios.runtime.cuda.native_streams import (
+    BEGIN_CAPTURE,
+    END_CAPTURE,
+    WORKSPACE_CALLS,
+    Outcome,
+)
+from tvm_ios.runtime.libraries.opened import LaunchCalls
+
+__all__ = ["explain", "is_of_capture"]
+
+CAPTURE_INVALIDATED = 901
+"""``CUDA_ERROR_STREAM_CAPTURE_INVALIDATED``: how a capture with a forbidden call ends."""
+
+
+def explain(
+    driver: CudaDriver,
+    plan: ExecutionPlan,
+    program: StreamProgram,
+    outcome: Outcome,
+    calls: LaunchCalls | None = None,
+) -> ExecutionError:
+    """The error to raise for a program that was not issued to its end.
+
+    Parameters
+    ----------
+    driver
+        Knows the names of errors.
+    plan, program
+        What was to run, and as which steps.
+    outcome
+        What failed; to be explained on the same thread, before TVM is called again.
+    calls
+        Calls of libraries by which operators were run, besides kernels.
+    """
+    if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
+        begin = outcome.step == BEGIN_CAPTURE
+        call = "cuStreamBeginCapture_v2" if begin else "cuStreamEndCapture"
+        return driver.failed(call, outcome.status, "the capture of this model")
+    step = program.steps[outcome.step]
+    where = _where(plan, step)
+    if step.kind is not StepKind.LAUNCH:
+        call = "cuEventRecord" if step.kind is StepKind.RECORD else "cuStreamWaitEvent"
+        return driver.failed(call, outcome.status, where)
+    if outcome.workspace_status:
+        where += f", {outcome.workspace_bytes:,} bytes of workspace"
+        return driver.failed(
+            WORKSPACE_CALLS[outcome.workspace_call], outcome.workspace_status, where
+        )
+    error = None if calls is None else calls.failure(step.index, where)
+    if error is None:
+        call, name, text = read_tvm_error(last_error_text(), default_call="its host function")
+        error = call_failed(call, name=name, text=text, where=where)
+    if outcome.end_status == CAPTURE_INVALIDATED and not is_of_capture(error):
+        return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
+    return error
+
+
+def is_of_capture(error: ExecutionError) -> bool:
+    """Whether something was called that a capture does not allow."""
+    return isinstance(error, CudaCallError) and error.is_of_capture
+
+
+def _where(plan: ExecutionPlan, step: Step) -> str:
+    if step.group is None:
+        fork = step.kind is StepKind.RECORD
+        return "the fork from the caller's stream" if fork else "the join to the caller's stream"
+    group = plan.groups[step.group]
+    number = {
+        StepKind.LAUNCH: step.index,
+        StepKind.RECORD: group.launches[-1],
+        StepKind.WAIT: group.launches[0],
+    }[step.kind]
+    launch = plan.launches[number]
+    return (
+        f"operator {launch.operator!r} ({launch.computed_by}, stage {group.stage}, "
+        f"stream {step.stream})"
+    )

@@ -1,0 +1,170 @@
+"""Runs a plan on a GPU as one CUDA graph: a run on streams, captured once and replayed.
+
+The first run goes to streams: it loads modules, which happens lazily, and finds out how much
+workspace kernels need. The next step is the capture, in which nothing may allocate or wait.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.runtime.cuda.device import CudaHandles, elapsed_ns
+from tvm_ios.runtime.cuda.driver import CudaCallError
+from tvm_ios.runtime.cuda.memory import CudaMemory
+from tvm_ios.runtime.cuda.streams import CannotCaptureError, CudaStreamExecutor
+
+__all__ = ["CudaGraphExecutor"]
+
+_WHOLE = "the graph of this model"
+_NOT_SUPPORTED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED")
+
+
+class CudaGraphExecutor:
+    """Replays a plan in one launch. Calls from several threads wait for each other.
+
+    Parameters
+    ----------
+    streams
+        What is captured; closed with this executor.
+    memory
+        Where its tensors lie: once one is bound to another buffer, the graph is captured anew.
+    """
+
+    def __init__(self, streams: CudaStreamExecutor, memory: CudaMemory) -> None:
+        self.plan = streams.plan
+        self.streams = streams
+        self.captures = 0
+        """Graphs captured so far."""
+        self.fallback: str | None = None
+        """Why runs go to streams for good; None where they are replayed."""
+        self._memory = memory
+        self._device = streams.device
+        self.graph: int | None = None
+        """Handle of the instantiated graph; None before the first run, and on streams."""
+        self._generation = -1
+        self._warm = False
+
+    def run(self) -> None:
+        """Run once: replay, or on streams where the kernels cannot be captured.
+
+        Raises
+        ------
+        ExecutionError
+            If a kernel or a call of the driver fails (the message names the operator where there
+            is one), or the executor is closed.
+
+        Warns
+        -----
+        RuntimeWarning
+            Once, if the kernels cannot be captured; the text says why.
+        """
+        with self.streams.lock:
+            caller = self._make_ready()
+            if self.graph is None:
+                self.streams.run()
+            else:
+                self._call("cuGraphLaunch", self.graph, caller, where=_WHOLE)
+                self.streams.end(caller)
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        with self.streams.lock:
+            caller = self._make_ready()
+            if self.graph is None:
+                return self.streams.time_ns(number)
+            elapsed = elapsed_ns(self._device, caller, lambda: self._repeat(number, caller))
+            self.streams.end(caller)
+            return elapsed
+
+    def trace(self) -> list[TraceEvent]:
+        """What ran when, on which stream: of a run on streams, since a graph takes no times.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        return self.streams.trace()
+
+    def close(self) -> None:
+        """Wait for what is running, then destroy graph, streams, events; may be called twice.
+
+        Raises
+        ------
+        ExecutionError
+            If the driver refuses, once everything else is destroyed.
+        """
+        with self.streams.lock:
+            try:
+                self._drop_graph()
+            finally:
+                self.streams.close()
+
+    def _make_ready(self) -> int:
+        """See to it that there is a graph of what is bound now; the caller's stream."""
+        caller = self.streams.begin()
+        current = self.graph is not None and self._generation == self._memory.generation
+        if current or self.fallback is not None:
+            return caller
+        if not self._warm:
+            self.streams.run()
+            self._call("cuStreamSynchronize", caller, where="the first run of this model")
+            self._warm = True
+        self._drop_graph()
+        try:
+            self._capture(caller)
+        except CannotCaptureError as reason:
+            self.fallback = str(reason)
+            warnings.warn(
+                f"this model runs on streams, not as a CUDA graph: {reason}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return caller
+
+    def _capture(self, caller: int) -> None:
+        generation = self._memory.generation
+        handles = CudaHandles(self._device)
+        try:
+            with CudaHandles(self._device) as passing:
+                graph = self.streams.capture(passing.stream())
+                passing.later(self._call, "cuGraphDestroy", graph)
+                executable = _instantiate(handles, graph)
+            self._call("cuGraphUpload", executable, caller, where=_WHOLE)
+        except BaseException:
+            handles.close()
+            raise
+        self.captures += 1
+        self.graph, self._generation, self._handles = executable, generation, handles
+
+    def _repeat(self, number: int, caller: int) -> None:
+        for _ in range(number):
+            self._call("cuGraphLaunch", self.graph, caller, where=_WHOLE)
+
+    def _drop_graph(self) -> None:
+        """Destroy the graph once it is not running any more."""
+        if self.graph is not None:
+            self.graph = None
+            self._device.settle()
+            self._handles.close()
+
+    def _call(self, function: str, *arguments: int | None, where: str = "") -> None:
+        self._device.driver.call(function, *arguments, where=where)
+
+
+def _instantiate(handles: CudaHandles, graph: int) -> int:
+    try:
+        return handles.make(
+            "cuGraphInstantiateWithFlags", graph, 0, undo="cuGraphExecDestroy", where=_WHOLE
+        )
+    except CudaCallError as error:
+        if error.name in _NOT_SUPPORTED:
+            raise CannotCaptureError(str(error)) from error
+        raise

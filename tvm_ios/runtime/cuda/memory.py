@@ -1,0 +1,166 @@
+"""The memory of an executor on a GPU, and what is said when there is too little of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.cuda.device import CudaDevice
+from tvm_ios.runtime.cuda.driver import call_failed
+from tvm_ios.runtime.cuda.errors import read_tvm_error
+
+__all__ = ["CudaMemory", "describe_bytes", "explained"]
+
+
+class CudaMemory(PlanMemory):
+    """Allocates on a GPU what a plan needs.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    params
+        Parameters by name; arrays on the GPU are used, others copied there.
+    device
+        The GPU.
+
+    Raises
+    ------
+    ExecutionError
+        If there is too little memory: the message has the plan's bytes and what to lower.
+    """
+
+    def __init__(
+        self, plan: ExecutionPlan, params: Mapping[str, tvm.nd.NDArray], device: CudaDevice
+    ) -> None:
+        self._gpu = device
+        self._bytes = describe_bytes(plan, params)
+        with self._explained():
+            super().__init__(plan, params, tvm.cuda(device.ordinal))
+            self.device.sync()  # parameters are copied on the default stream
+
+    def array(self, tensor: int) -> tvm.nd.NDArray:
+        """An input or output; it shares its bytes with this memory.
+
+        Raises
+        ------
+        ExecutionError
+            If the memory was let go of.
+        """
+        self._require_held()
+        return super().array(tensor)
+
+    def empty(self, tensor: int) -> tvm.nd.NDArray:
+        """A new array for an input or output, not yet in use.
+
+        Raises
+        ------
+        ExecutionError
+            If there is too little memory.
+        """
+        with self._explained():
+            return super().empty(tensor)
+
+    def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
+        """Let an input or output lie in the caller's array from now on.
+
+        Raises
+        ------
+        ExecutionError
+            If the array is of another type or device, not compact, or not aligned, or the memory
+            was let go of.
+        """
+        self._require_held()
+        super().replace(tensor, array)
+        self._replaced.clear()  # or each zero-copy run would keep the array of the one before
+
+    def fill_arena(self, data: np.ndarray) -> None:
+        """Overwrite the memory of all intermediate tensors.
+
+        Parameters
+        ----------
+        data
+            uint8, as many as the plan's arena has bytes.
+
+        Raises
+        ------
+        ExecutionError
+            If the memory was let go of.
+        """
+        self._require_held()
+        if len(data):
+            assert isinstance(self._arena, tvm.nd.NDArray)
+            self._arena.copyfrom(data)
+            self.device.sync()  # the copy is on the default stream
+
+    def release(self) -> None:
+        """Let go of all arrays; those handed out live on."""
+        self._arena = None
+        self._arrays.clear()
+        self._replaced.clear()
+
+    def _require_held(self) -> None:
+        if self._arena is None:
+            raise ExecutionError("this executor is closed; load the model again")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        where = f"memory on cuda({self._gpu.ordinal}) for a plan of {self._bytes}"
+        with explained(where, "TVM's allocation", self._free_bytes):
+            yield
+
+    def _free_bytes(self) -> str:
+        free, total = self._gpu.memory_bytes()
+        return f"{free:,} of {total:,} bytes are free"
+
+
+@contextmanager
+def explained(where: str, call: str, free: Callable[[], str] | None = None) -> Iterator[None]:
+    """Turn an error of TVM's own CUDA calls into one of ours.
+
+    Parameters
+    ----------
+    where, call
+        What is being done, and what of TVM's does it.
+    free
+        Says how much memory is free.
+
+    Raises
+    ------
+    ExecutionError
+        In place of a TVMError.
+    """
+    try:
+        yield
+    except tvm.TVMError as error:
+        failed, name, text = read_tvm_error(str(error), default_call=call)
+        if name == "CUDA_ERROR_OUT_OF_MEMORY" and free is not None:
+            where += f", {free()}"
+        raise call_failed(failed, name=name, text=text, where=where) from None
+
+
+def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
+    """The bytes of a plan by what they are for.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    params
+        Which of its inputs are parameters.
+    """
+    sizes = dict.fromkeys(("parameters", "inputs"), 0)
+    for entry in plan.inputs:
+        kind = "parameters" if entry.name in params else "inputs"
+        sizes[kind] += plan.tensors[entry.tensor].size_bytes
+    outputs = sum(b.size_bytes for b in plan.buffers if b.kind is BufferKind.OUTPUT)
+    return (
+        f"{sizes['parameters']:,} bytes of parameters, {plan.arena_bytes:,} of intermediate "
+        f"tensors and {sizes['inputs'] + outputs:,} of inputs and outputs"
+    )

@@ -1,0 +1,146 @@
+"""The graph executor users hold on a GPU: the interface of TVM's ``GraphModule``."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.cpu.graph_module import PlanModule
+from tvm_ios.runtime.cuda.device import CudaDevice, require_arch
+from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
+from tvm_ios.runtime.cuda.memory import CudaMemory, explained
+from tvm_ios.runtime.cuda.streams import CudaStreamExecutor, current_stream
+from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.protocol import FactStore
+
+__all__ = ["CudaGraphModule"]
+
+
+class CudaGraphModule(PlanModule):
+    """Runs a plan on a GPU; use it like ``tvm.contrib.graph_executor.GraphModule``.
+
+    As in TVM a run is work on TVM's current stream of the calling thread (``set_raw_stream``), the
+    default one unless set, and may still be going on when :meth:`run` returns. Arrays from
+    :meth:`get_output` share their bytes with the module and change with the next run; reading them
+    waits for the default stream, so :meth:`get_output` waits for runs on any other.
+
+    Parameters
+    ----------
+    plan, library
+        What to run and its kernels.
+    params
+        Parameters by name; arrays on the GPU are used, never written, others are copied there.
+    device
+        Number of the GPU.
+    cuda_graph
+        True captures a run once and replays it in one launch; False issues every kernel.
+    arch
+        What the kernels were compiled for, such as ``sm_90``; checked where given.
+    store
+        Where libraries keep what they find out of calls and the plan does not bring along.
+
+    Raises
+    ------
+    HostError
+        If there is no driver, no such GPU, one that does not run this code, or no library that
+        the plan has compute operators.
+    ExecutionError
+        If there is too little memory, or the driver refuses a stream or an event.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        params: Mapping[str, tvm.nd.NDArray],
+        *,
+        device: int = 0,
+        cuda_graph: bool = True,
+        arch: str | None = None,
+        store: FactStore | None = None,
+    ) -> None:
+        with contextlib.ExitStack() as undo:
+            gpu = CudaDevice(device)
+            undo.callback(gpu.close)
+            if arch is not None:
+                require_arch(gpu.facts, arch)
+            memory = CudaMemory(plan, params, gpu)
+            undo.callback(memory.release)
+            libraries = undo.enter_context(OpenLibraries(gpu, store, target_kind="cuda"))
+            plan = libraries.complete(plan)
+            streams = CudaStreamExecutor(plan, library, memory, gpu, libraries)
+            self._streams = streams
+            self._graphs = CudaGraphExecutor(streams, memory) if cuda_graph else None
+            executor = self._graphs or streams
+            undo.callback(executor.close)
+            super().__init__(plan, library, params, memory, executor)
+            self._finalizer = weakref.finalize(self, undo.pop_all().close)
+
+    @property
+    def num_streams(self) -> int:
+        """Streams it runs on."""
+        return self._streams.program.num_streams
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that kernels have taken for themselves so far, besides the plan's."""
+        return self._streams.workspaces.size_bytes
+
+    @property
+    def fallback(self) -> str | None:
+        """Why it runs on streams though a graph was asked for; None where it does not."""
+        return None if self._graphs is None else self._graphs.fallback
+
+    def as_text(self) -> str:
+        """What is issued, one line a stream: ``!n`` records event n, ``?n`` waits for it."""
+        return self._streams.program.as_text(self.plan)
+
+    def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs or parameters; returns when they are there.
+
+        Parameters
+        ----------
+        key, value
+            Name or number of one input, and its value.
+        params
+            Values by name.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, shape or data type differ, or the module is closed.
+        """
+        self._streams.await_other_streams()
+        with explained("copying inputs to the GPU", "TVM's copy"):
+            super().set_input(key, value, **params)
+            if current_stream():
+                self._memory.device.sync()  # TVM copies on the default stream
+
+    def get_output(self, index: int, out: Any = None) -> Any:
+        """An output by number, copied to `out` if given.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output, or the module is closed.
+        """
+        self._streams.await_other_streams()
+        with explained(f"copying output {index}", "TVM's copy"):
+            return super().get_output(index, out)
+
+    def ping_pong_ns(self) -> float:
+        """0: there are no lanes whose hand-off could take longer at times."""
+        return 0.0
+
+    def close(self) -> None:
+        """Destroy streams, events and graph and let go of the memory; twice is fine.
+
+        Arrays that were handed out live on; everything else raises ExecutionError from now on.
+        """
+        self._finalizer()

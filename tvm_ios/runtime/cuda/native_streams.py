@@ -1,0 +1,309 @@
+"""Binds the native side of streams (``native/cuda_streams.c``) through ctypes.
+
+It issues a whole stream program in one call, and serves kernels with workspace of their stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import Structure, c_int32, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from tvm_ios.plan.stream_order import StreamProgram
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import address_of
+from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.cuda.driver import CudaDriver
+from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+
+__all__ = [
+    "BEGIN_CAPTURE",
+    "END_CAPTURE",
+    "NO_STEP",
+    "WORKSPACE_CALLS",
+    "NativeStreams",
+    "Outcome",
+    "StreamBinding",
+    "Workspaces",
+    "compile_streams_object",
+    "streams_digest",
+]
+
+NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
+"""In place of the step that failed: none did, or it was the begin or the end of the capture."""
+
+WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
+"""What growing a workspace calls."""
+_NATIVE = Path(__file__).parent / "native"
+_SOURCE = _NATIVE / "cuda_streams.c"
+_ABI = 2
+"""Of the structures below; code of older models has another, and is not used."""
+_MAX_BLOCKS = 64
+
+
+class _Step(Structure):
+    _fields_ = [(name, c_int32) for name in ("kind", "stream", "index", "unused")]
+
+
+class _Block(Structure):
+    _fields_ = [("address", c_uint64), ("size_bytes", c_uint64), ("busy", c_int64)]
+
+
+class _Workspace(Structure):
+    _fields_ = [
+        ("stream", c_void_p),
+        ("wanted_bytes", c_uint64),
+        ("status", c_int32),
+        ("failed_call", c_int32),
+        ("fixed", c_int64),
+        ("blocks", _Block * _MAX_BLOCKS),
+    ]
+
+
+class _Functions(Structure):
+    _fields_ = [
+        (name, c_void_p)
+        for name in (
+            "set_stream",
+            "take_workspace",
+            "give_workspace",
+            "record",
+            "wait",
+            "synchronize",
+            "allocate",
+            "free",
+            "begin_capture",
+            "end_capture",
+        )
+    ]
+
+
+class _Program(Structure):
+    _fields_ = [
+        ("steps", c_void_p),
+        ("launches", c_void_p),
+        ("streams", c_void_p),
+        ("events", c_void_p),
+        ("workspaces", c_void_p),
+        ("num_steps", c_int32),
+        ("device_id", c_int32),
+    ]
+
+
+class Outcome(Structure):
+    """What came of issuing a program."""
+
+    _fields_ = [
+        ("step", c_int32),
+        ("status", c_int32),
+        ("end_status", c_int32),
+        ("workspace_status", c_int32),
+        ("workspace_call", c_int32),
+        ("unused", c_int32),
+        ("workspace_bytes", c_uint64),
+    ]
+    step: int
+    """The one that failed, or one of the negative constants of this file."""
+    status: int
+    end_status: int
+    """What the end of the capture returned."""
+    workspace_status: int
+    """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
+    workspace_call: int
+    """What failed then, a position in :data:`WORKSPACE_CALLS`."""
+    workspace_bytes: int
+
+
+class Workspaces:
+    """Workspace that kernels have taken so far, by stream; grows while they run the first time.
+
+    Parameters
+    ----------
+    native
+        What serves it.
+    streams
+        Handles of the streams, the first one for the caller's, which runs no kernel.
+    """
+
+    def __init__(self, native: NativeStreams, streams: Sequence[int]) -> None:
+        self._native = native
+        self.array = (_Workspace * len(streams))()
+        for workspace, stream in zip(self.array, streams, strict=True):
+            workspace.stream = stream
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all streams together."""
+        return sum(block.size_bytes for workspace in self.array for block in workspace.blocks)
+
+    def free(self) -> None:
+        """Give everything back.
+
+        Raises
+        ------
+        CudaCallError
+            If the driver refuses.
+        """
+        codes = [self._native.free_workspace(ctypes.byref(each)) for each in self.array]
+        for code in filter(None, codes):
+            raise self._native.driver.failed("cuMemFree_v2", code, "workspace of kernels")
+
+
+class StreamBinding:
+    """A stream program with its handles, ready to be issued; keeps all of them alive.
+
+    Parameters
+    ----------
+    program
+        What to issue.
+    launches
+        Address of the first of the plan's native launches, which follow one another.
+    streams, events
+        Handles; the first stream is set anew by each run.
+    workspaces
+        Of the same streams.
+    device
+        Number of the GPU.
+    """
+
+    def __init__(
+        self,
+        program: StreamProgram,
+        launches: int,
+        streams: Sequence[int],
+        events: Sequence[int],
+        workspaces: Workspaces,
+        *,
+        device: int,
+    ) -> None:
+        self.program = program
+        steps = (_Step * (len(program.steps) or 1))()
+        for native, step in zip(steps, program.steps, strict=False):
+            native.kind, native.stream, native.index = step.kind, step.stream, step.index
+        arrays = (
+            (c_void_p * len(streams))(*streams),
+            (c_void_p * (len(events) or 1))(*events),
+        )
+        self._kept = (steps, arrays, workspaces)
+        self.native = _Program(
+            steps=ctypes.addressof(steps),
+            launches=launches,
+            streams=ctypes.addressof(arrays[0]),
+            events=ctypes.addressof(arrays[1]),
+            workspaces=ctypes.addressof(workspaces.array),
+            num_steps=len(program.steps),
+            device_id=device,
+        )
+
+
+class NativeStreams:
+    """The native functions, bound to a driver and to TVM.
+
+    Parameters
+    ----------
+    driver
+        The driver.
+    kernels
+        The kernels to run: an exported file brings the native functions along.
+
+    Raises
+    ------
+    HostError
+        If the file does not, and there is no working C compiler.
+    """
+
+    def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
+        self.driver = driver
+        self._kernels = kernels
+        self._library = kernels.code if _brings_streams(kernels.code) else _shared()
+        functions = _Functions(
+            set_stream=TvmFunction.SET_STREAM.address,
+            take_workspace=TvmFunction.TAKE_WORKSPACE.address,
+            give_workspace=TvmFunction.GIVE_WORKSPACE.address,
+            record=driver.address("cuEventRecord"),
+            wait=driver.address("cuStreamWaitEvent"),
+            synchronize=driver.address("cuStreamSynchronize"),
+            allocate=driver.address("cuMemAlloc_v2"),
+            free=driver.address("cuMemFree_v2"),
+            begin_capture=driver.address("cuStreamBeginCapture_v2"),
+            end_capture=driver.address("cuStreamEndCapture"),
+        )
+        self._library.tvm_ios_cuda_bind(ctypes.byref(functions))
+        self.free_workspace = self._library["tvm_ios_cuda_free_workspace"]
+        self._issue = self._library["tvm_ios_cuda_issue"]
+        self._issue.argtypes, self._issue.restype = [c_void_p] * 3, None
+        self._capture = self._library["tvm_ios_cuda_capture"]
+        self._capture.argtypes, self._capture.restype = [c_void_p] * 4, c_void_p
+        self.take_workspace = address_of(self._library, "tvm_ios_cuda_take_workspace")
+        self.give_workspace = address_of(self._library, "tvm_ios_cuda_give_workspace")
+
+    def hook(self) -> None:
+        """Serve the kernels with workspace of the stream they run on.
+
+        Threads that issue no stream program get TVM's own. To be called before each run, since
+        loading the file once more, as stock TVM does, undoes it.
+        """
+        self._kernels.redirect(TvmFunction.TAKE_WORKSPACE, self.take_workspace)
+        self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, self.give_workspace)
+
+    def issue(self, binding: StreamBinding, caller: int) -> Outcome:
+        """Issue a program.
+
+        Parameters
+        ----------
+        binding
+            The program and its handles.
+        caller
+            TVM's stream of this thread, which the program forks from and joins.
+        """
+        outcome = Outcome()
+        self._issue(ctypes.byref(binding.native), caller or None, ctypes.byref(outcome))
+        return outcome
+
+    def capture(self, binding: StreamBinding, origin: int, caller: int) -> tuple[int, Outcome]:
+        """Capture a program that forks from and joins the origin; the graph, 0 if there is none.
+
+        Parameters
+        ----------
+        binding
+            The program and its handles.
+        origin
+            The stream that is captured, any but the default one.
+        caller
+            TVM's stream of this thread, set back when all is done.
+        """
+        outcome = Outcome()
+        graph = self._capture(
+            ctypes.byref(binding.native), origin, caller or None, ctypes.byref(outcome)
+        )
+        return graph or 0, outcome
+
+
+def compile_streams_object() -> Path:
+    """The native side as an object file to link into an exported model.
+
+    Raises
+    ------
+    HostError
+        If there is no working C compiler.
+    """
+    return compile_object(_SOURCE)
+
+
+def _brings_streams(code: ctypes.CDLL) -> bool:
+    """Whether the code of a model has the native side, with today's structures."""
+    return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI
+
+
+@cache
+def _shared() -> ctypes.CDLL:
+    """The native side as a library of its own, compiled on first use."""
+    return ctypes.CDLL(str(compile_shared(_SOURCE)))
+
+
+@cache
+def streams_digest() -> str:
+    """Digest of the sources of the native side: prices taken on another one are not comparable."""
+    return source_digest(_SOURCE)

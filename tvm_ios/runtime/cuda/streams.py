@@ -1,0 +1,306 @@
+"""Runs a plan on a GPU, its groups on streams ordered by events; nothing waits for the device.
+
+A run forks from TVM's current stream of the calling thread and joins it, so to the caller it is one
+piece of work on that stream. It returns when everything is issued, as TVM's own executors do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import cache, cached_property
+
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.runtime.base.kernel_arguments import Kernel, PreparedLaunches
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
+from tvm_ios.runtime.cuda.failures import explain, is_of_capture
+from tvm_ios.runtime.cuda.memory import CudaMemory
+from tvm_ios.runtime.cuda.native_streams import (
+    NO_STEP,
+    NativeStreams,
+    Outcome,
+    StreamBinding,
+    Workspaces,
+)
+from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.protocol import LibraryLane
+
+__all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
+
+TRACED_RUNS = 3
+"""A trace describes the last of so many runs."""
+
+
+class CannotCaptureError(Exception):
+    """The kernels of a plan do what a capture does not allow; the text says which, and what."""
+
+
+def current_stream() -> int:
+    """TVM's current stream of this thread; 0 is the default stream."""
+    return _get_stream()().value or 0
+
+
+@cache
+def _get_stream() -> Callable[[], ctypes.c_void_p]:
+    function: Callable[[], ctypes.c_void_p] = tvm.get_global_func("runtime.get_cuda_stream")
+    return function
+
+
+class CudaStreamExecutor:
+    """Runs a plan on streams. Calls from several threads wait for each other.
+
+    Parameters
+    ----------
+    plan, library, memory
+        What to run, its kernels, and where its tensors lie.
+    device
+        The GPU.
+    libraries
+        Libraries on that GPU, which have completed the plan; to be closed after this.
+
+    Raises
+    ------
+    ExecutionError
+        If the driver refuses a stream or an event, or a library a call.
+    HostError
+        If there is no working C compiler.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        memory: CudaMemory,
+        device: CudaDevice,
+        libraries: OpenLibraries | None = None,
+    ) -> None:
+        self.plan = plan
+        self.device = device
+        self.program = order_on_streams(plan)
+        self.lock = threading.RLock()
+        self._memory = memory
+        self._library = library
+        self._native = NativeStreams(device.driver, library)
+        self._last_caller = 0
+        self._closed = False
+        self._handles = CudaHandles(device)
+        try:
+            own = [self._handles.stream() for _ in range(self.program.num_streams)]
+            self._streams = [0, *own]
+            self._events = [self._handles.event() for _ in range(self.program.num_events)]
+            self._done = self._handles.event()
+            self.workspaces = Workspaces(self._native, self._streams)
+            self._handles.later(self.workspaces.free)
+            self._calls = None if libraries is None else LaunchCalls(libraries)
+            if self._calls is not None:
+                self._handles.later(self._calls.close)
+            self._launches = PreparedLaunches(plan.launches, self._kernels(), memory.table)
+            self._binding = self._bind(self.program, self._events)
+        except BaseException:
+            self._handles.close()
+            raise
+
+    def run(self) -> None:
+        """Issue every launch once.
+
+        Raises
+        ------
+        ExecutionError
+            If a kernel or a call of the driver fails (the message names the operator), or the
+            executor is closed.
+        """
+        with self.lock:
+            caller = self.begin()
+            self._issue(self._binding, caller)
+            self.end(caller)
+
+    def capture(self, origin: int) -> int:
+        """Capture a run that forks from and joins the origin; the handle of its graph.
+
+        To be called after :meth:`begin`, with the lock held.
+
+        Parameters
+        ----------
+        origin
+            A stream of its own for the capture.
+
+        Raises
+        ------
+        CannotCaptureError
+            If something was called that a capture does not allow.
+        ExecutionError
+            As :meth:`run`.
+        """
+        graph, outcome = self._native.capture(self._binding, origin, current_stream())
+        if outcome.step == NO_STEP:
+            return graph
+        if graph:
+            self.device.driver.call("cuGraphDestroy", graph)
+        error = self._explain(self.program, outcome)
+        if is_of_capture(error):
+            raise CannotCaptureError(str(error)) from error
+        raise error
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        with self.lock:
+            caller = self.begin()
+            elapsed = elapsed_ns(self.device, caller, lambda: self._repeat(number, caller))
+            self.end(caller)
+            return elapsed
+
+    def trace(self) -> list[TraceEvent]:
+        """What ran when, on which stream, in a warm run with an event around every launch.
+
+        Raises
+        ------
+        ExecutionError
+            As :meth:`run`.
+        """
+        program, driver = self._timed_program, self.device.driver
+        with self.lock:
+            caller = self.begin()
+            with CudaHandles(self.device) as handles:
+                timed = [handles.event(timing=True) for _ in range(program.num_timed_events)]
+                binding = self._bind(program, [*self._events, *timed])
+                for _ in range(TRACED_RUNS):
+                    self._issue(binding, caller)
+                driver.call("cuStreamSynchronize", caller, where="a traced run")
+                times_ns = [event_ns(driver, timed[0], event) for event in timed]
+        issued = [step for step in program.steps if step.kind is StepKind.LAUNCH]
+        events = [
+            self._trace_event(step, times_ns[2 * row + 1], times_ns[2 * row + 2])
+            for row, step in enumerate(issued)
+        ]
+        return sorted(events, key=lambda event: event.start_ns)
+
+    def begin(self) -> int:
+        """Make ready for a run; the caller's stream. To be called with the lock held.
+
+        Raises
+        ------
+        ExecutionError
+            If the executor is closed.
+        """
+        if self._closed:
+            raise ExecutionError("this executor is closed; load the model again")
+        self.device.activate()
+        self._native.hook()
+        caller = current_stream()
+        if caller != self._last_caller:
+            # The run before joined another stream, which this run does not wait for.
+            self.device.settle()
+            self._last_caller = caller
+        return caller
+
+    def end(self, caller: int) -> None:
+        """Note where a run on the caller's stream ends, for :meth:`await_other_streams`.
+
+        Raises
+        ------
+        ExecutionError
+            If the driver refuses.
+        """
+        if caller:
+            self.device.driver.call("cuEventRecord", self._done, caller, where="the end of a run")
+
+    def await_other_streams(self) -> None:
+        """Wait for the last run, if it was on another stream than the default one.
+
+        Raises
+        ------
+        ExecutionError
+            If that run failed on the GPU, or the executor is closed.
+        """
+        with self.lock:
+            if self._closed:
+                raise ExecutionError("this executor is closed; load the model again")
+            if self._last_caller:
+                self.device.driver.call("cuEventSynchronize", self._done, where="the last run")
+
+    def close(self) -> None:
+        """Wait for what is running, then destroy streams, events and workspace; twice is fine.
+
+        Raises
+        ------
+        ExecutionError
+            If the driver refuses, once everything else is destroyed.
+        """
+        with self.lock:
+            if not self._closed:
+                self._closed = True
+                self.device.settle()
+                self._handles.close()
+
+    @cached_property
+    def _timed_program(self) -> StreamProgram:
+        return with_timing(self.program)
+
+    def _repeat(self, number: int, caller: int) -> None:
+        for _ in range(number):
+            self._issue(self._binding, caller)
+
+    def _issue(self, binding: StreamBinding, caller: int) -> None:
+        outcome = self._native.issue(binding, caller)
+        if outcome.step != NO_STEP:
+            error = self._explain(binding.program, outcome)
+            self.device.settle()  # so that nothing runs on while the caller mends things
+            raise error
+
+    def _explain(self, program: StreamProgram, outcome: Outcome) -> ExecutionError:
+        return explain(self.device.driver, self.plan, program, outcome, self._calls)
+
+    def _kernels(self) -> list[Kernel]:
+        """What runs each launch: its kernel, or the call of a library on the stream of its step."""
+        stream_of = {
+            step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
+        }
+        return [
+            self._library.kernel(launch.kernel)
+            if launch.call is None or self._calls is None
+            else self._calls.kernel(position, launch, self._lane(stream_of[position]))
+            for position, launch in enumerate(self.plan.launches)
+        ]
+
+    def _lane(self, stream: int) -> LibraryLane:
+        return LibraryLane(
+            take_workspace=self._native.take_workspace,
+            give_workspace=self._native.give_workspace,
+            stream=self._streams[stream],
+            code=self._library.code,
+        )
+
+    def _bind(self, program: StreamProgram, events: list[int]) -> StreamBinding:
+        return StreamBinding(
+            program,
+            self._launches.address(0),
+            self._streams,
+            events,
+            self.workspaces,
+            device=self.device.ordinal,
+        )
+
+    def _trace_event(self, step: Step, start_ns: int, end_ns: int) -> TraceEvent:
+        assert step.group is not None
+        group = self.plan.groups[step.group]
+        return TraceEvent(
+            operator=self.plan.launches[step.index].operator,
+            stage=group.stage,
+            group=group.position,
+            lane=step.stream - 1,
+            start_ns=start_ns,
+            end_ns=end_ns,
+        )

@@ -1,0 +1,1 @@
+"""Models and stages on a device of an RPC tracker."""

@@ -1,0 +1,233 @@
+"""A connection to a device of an RPC tracker, with the lane executor loaded there.
+
+The device runs nothing but a stock ``python -m tvm.exec.rpc_server``. What it needs of ours is one
+compiled C file, uploaded first (``native/remote_lanes.c``). Times are taken there, so the network
+makes measuring slower and is never part of a price.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import tvm
+
+from tvm_ios.errors import CostError, HostError
+from tvm_ios.runtime.base.native_runtime import compile_remote_lanes
+from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
+
+__all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
+
+CALL_LIMIT_S = 60
+"""Of processor time for one call; then the session on the device ends, be a kernel in a loop."""
+ANSWER_LIMIT_S = 70
+"""For an answer; then the device is given up."""
+IDLE_LIMIT_S = 1800
+"""From call to call; then the device is free again, its host being gone."""
+TEXT_BYTES = 8192
+WRITE_BYTES = 1 << 22
+"""Memory is written in pieces, none of which takes long on a slow network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHardware:
+    """What a device says of itself."""
+
+    cores: int
+    """Those its server may use."""
+    machine: str
+    """Architecture, as ``uname -m`` gives it."""
+    cpuinfo: str
+    """The beginning of its ``/proc/cpuinfo``."""
+
+
+class RemoteConnection:
+    """Holds a device of an RPC tracker until it is closed; a context manager.
+
+    Parameters
+    ----------
+    address
+        The device.
+
+    Raises
+    ------
+    HostError
+        If there is no C compiler, or what it makes does not run on the device.
+    CostError
+        If the tracker does not answer, or gives no device within a minute.
+    """
+
+    def __init__(self, address: DeviceAddress) -> None:
+        self.address = address
+        lanes = compile_remote_lanes(address.cross_compiler)
+        self._broken: str | None = None
+        self._unused: list[tuple[bool, int]] = []
+        self._functions: dict[str, Any] = {}
+        self._modules: list[Any] = []
+        self._session, self._socket = connect_device(address)
+        try:
+            self._start(lanes)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call one of the functions of ``native/remote_lanes.c``.
+
+        Raises
+        ------
+        CostError
+            If it fails, or the device is lost.
+        """
+        with self._explained():
+            function = self._functions.get(name)
+            if function is None:
+                function = self._functions[name] = self._modules[0][f"tvm_ios_remote_{name}"]
+            return function(*arguments)
+
+    def load(self, path: Path) -> str:
+        """Upload a library and load it; its path on the device.
+
+        Raises
+        ------
+        CostError
+            If it cannot be loaded there, or the device is lost.
+        """
+        name = f"library-{len(self._modules)}.so"
+        with self._explained():
+            self._session.upload(bytearray(path.read_bytes()), name)
+            self._modules.append(self._session.load_module(name))
+            return str(self._session.get_function("tvm.rpc.server.workpath")(name))
+
+    def allocate(self, size_bytes: int) -> int:
+        """Zeroed memory: its address on the device."""
+        return int(self.call("allocate", size_bytes))
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy bytes to an address."""
+        for begin in range(0, len(data), WRITE_BYTES):
+            self.call("write", address + begin, bytearray(data[begin : begin + WRITE_BYTES]))
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Copy bytes from an address."""
+        return self._receive(size_bytes, "read", address)
+
+    def text(self, name: str) -> str:
+        """The text that a function gives."""
+        text, _, _ = self._receive(TEXT_BYTES, name).partition(b"\0")
+        return text.decode(errors="replace")
+
+    def free_later(self, address: int, *, is_program: bool = False) -> None:
+        """Free memory with the next :meth:`free`: made for finalizers, which may run any time."""
+        self._unused.append((is_program, address))
+
+    def free(self) -> None:
+        """Free what is no longer used."""
+        if self._unused:
+            unused, self._unused = self._unused, []
+            self.call("free", pack_rows(number for pair in unused for number in pair))
+
+    def hardware(self) -> RemoteHardware:
+        """What the device says of itself."""
+        cores, _, machine, cpuinfo = self._describe()
+        return RemoteHardware(cores=int(cores), machine=machine, cpuinfo=cpuinfo)
+
+    def close(self) -> None:
+        """Give the device back; may be called twice."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if self._broken is None:
+            with suppress(tvm.TVMError):
+                session.get_function("CloseRPCConnection")()
+        self._broken = self._broken or "the connection was closed"
+        self._functions.clear()
+        self._modules.clear()
+        if self._socket is not None:
+            with self._socket, suppress(OSError):  # the other side may have been first
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, lanes: Path) -> None:
+        if self._socket is not None:
+            limit = struct.pack("ll", ANSWER_LIMIT_S, 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        try:
+            self.load(lanes)
+        except CostError as error:
+            if self._broken is not None:
+                raise
+            compiler = self.address.cross_compiler or "the C compiler of this machine"
+            raise HostError(
+                f"what {compiler} made does not run there: {error}; give a C compiler for its "
+                "processor (DeviceOptions.cross_compiler)"
+            ) from error
+        self.call("limits", CALL_LIMIT_S, IDLE_LIMIT_S)
+        cores, launch_bytes, _, _ = self._describe()
+        self.cores, self.launch_bytes = int(cores), int(launch_bytes)
+
+    def _describe(self) -> list[str]:
+        return self.text("describe").split("\n", 3)
+
+    def _receive(self, size_bytes: int, name: str, *arguments: Any) -> bytes:
+        with self._explained():
+            array = tvm.nd.empty((size_bytes,), "uint8", self._session.cpu())
+        self.call(name, *arguments, array)
+        with self._explained():
+            return bytes(array.numpy().tobytes())
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what TVM raises into an error that names the device."""
+        if self._broken is not None:
+            raise self._lost()
+        try:
+            yield
+        except tvm.error.RPCError as error:  # the device is well, what it was asked for failed
+            raise CostError(f"{self.address.as_text()}: {_reason(error)}") from error
+        except tvm.TVMError as error:
+            self._broken = _why(error)
+            raise self._lost() from error
+        except KeyboardInterrupt:
+            # The next call would take the answer to this one for its own.
+            self._broken = "a call was interrupted"
+            raise
+
+    def _lost(self) -> CostError:
+        return CostError(
+            f"{self.address.as_text()} was lost: {self._broken}; prices so far are kept, and the "
+            f"same call goes on from there once it is back: {self.address.commands}"
+        )
+
+
+def pack_rows(numbers: Iterable[int]) -> bytearray:
+    """Numbers as the device reads them: little-endian, eight bytes each."""
+    values = list(numbers)
+    return bytearray(struct.pack(f"<{len(values)}q", *values))
+
+
+def _reason(error: Exception) -> str:
+    """What failed on the device; TVM sends the texts of errors of C code only."""
+    text = last_line(error)
+    if text.startswith("RPCError"):
+        return "TVM's server there could not load a library, and printed why"
+    return text
+
+
+def _why(error: Exception) -> str:
+    text = last_line(error)
+    if "temporarily unavailable" in text:
+        return f"no answer within {ANSWER_LIMIT_S} s"
+    if "kShutdown" in text:
+        return "it closed the connection, as it does when its server ends or a kernel crashes"
+    return text.rpartition("Error:")[2]  # the rest names a C++ function

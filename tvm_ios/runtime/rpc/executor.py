@@ -1,0 +1,144 @@
+"""Runs a whole plan on a device of an RPC tracker, as the lane executor does here."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import tvm
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan, PlanInput
+from tvm_ios.runtime.base.input_value import input_value, output_tensor
+from tvm_ios.runtime.cpu.lane_executor import dependency_order
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError
+from tvm_ios.runtime.rpc.kernels import RemoteKernels
+from tvm_ios.runtime.rpc.lanes import RemoteLanes
+
+__all__ = ["RemoteExecutor"]
+
+
+class RemoteExecutor:
+    """A model on a device, to be timed; a context manager.
+
+    Its large parameters are made-up numbers unless they are set (see
+    :class:`~tvm_ios.runtime.rpc.kernels.RemoteKernels`), and so are its outputs then.
+
+    Parameters
+    ----------
+    plan, kernels
+        What to run, and its kernels.
+    lanes
+        Threads; what the plan was made for where omitted.
+    options
+        How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If the device has fewer cores.
+    CostError
+        If the device is lost.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        kernels: RemoteKernels,
+        *,
+        lanes: int | None = None,
+        options: LaneOptions | None = None,
+    ) -> None:
+        self.plan = plan
+        self._connection = kernels.connection
+        self._lanes = RemoteLanes(self._connection, plan.lanes if lanes is None else lanes, options)
+        self._addresses, memory = kernels.place(plan)
+        calls = [(launch, not launch.split) for launch in plan.launches]
+        self._launches = kernels.launches(plan, self._addresses, calls, memory)
+        groups, successors, homes = dependency_order(plan)
+        self._program = self._lanes.program(
+            [[self._launches.address(launch) for launch in group] for group in groups],
+            successors,
+            homes=homes,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def set_input(self, name: str, value: Any) -> None:
+        """Copy a value into an input, or into a parameter, which all models of these kernels share.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or shape or data type differ.
+        CostError
+            If the device is lost.
+        """
+        entry = self._find(name)
+        tensor = self.plan.tensors[entry.tensor]
+        array = input_value(f"input {name!r}", tensor, value)
+        data = array.numpy() if isinstance(array, tvm.nd.NDArray) else array
+        self._connection.write(self._addresses[entry.tensor], data.tobytes())
+
+    def get_output(self, index: int) -> np.ndarray:
+        """An output by number, copied from the device.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output.
+        CostError
+            If the device is lost.
+        """
+        number = output_tensor(self.plan, index)
+        tensor = self.plan.tensors[number]
+        data = self._connection.read(self._addresses[number], tensor.size_bytes)
+        return np.frombuffer(data, dtype=numpy_dtype(tensor.dtype)).reshape(tensor.shape)
+
+    def run(self) -> None:
+        """Run once.
+
+        Raises
+        ------
+        ExecutionError, CostError
+            As :meth:`time_ns`.
+        """
+        self.time_ns(1)
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs, by the clock of the device.
+
+        Raises
+        ------
+        ExecutionError
+            If a kernel fails; the message names its operator.
+        CostError
+            If the device is lost.
+        """
+        try:
+            return self._lanes.time_ns(self._program, number)
+        except LaunchFailedError as failure:
+            launch = self.plan.launches[failure.position]
+            raise ExecutionError(
+                f"operator {launch.operator!r} (kernel {launch.kernel}) failed on "
+                f"{self._connection.address.as_text()}: {failure.text.strip() or 'no error text'}"
+            ) from None
+
+    def ping_pong_ns(self) -> float:
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        return self._lanes.ping_pong_ns()
+
+    def close(self) -> None:
+        """Join its threads; may be called twice."""
+        self._lanes.close()
+
+    def _find(self, name: str) -> PlanInput:
+        for entry in self.plan.inputs:
+            if entry.name == name:
+                return entry
+        raise ExecutionError(f"no input {name!r}; there are {len(self.plan.inputs)}")

@@ -1,0 +1,125 @@
+"""Lanes on a device of an RPC tracker: the twin of :mod:`tvm_ios.runtime.cpu.lane_pool`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+
+from tvm_ios.errors import CostError
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError, join_rows, require_lanes
+from tvm_ios.runtime.rpc.connection import RemoteConnection, pack_rows
+
+__all__ = ["RemoteLanes", "RemoteProgram"]
+
+
+class RemoteProgram:
+    """Groups of prepared calls with their order, freed some time after this object."""
+
+    def __init__(self, connection: RemoteConnection, address: int) -> None:
+        self.address = address
+        weakref.finalize(self, connection.free_later, address, is_program=True).atexit = False
+
+
+class RemoteLanes:
+    """W lanes on a device, started by the first run.
+
+    Parameters
+    ----------
+    connection
+        To the device.
+    lanes
+        W, at least 1.
+    options
+        How lanes share work and wait.
+
+    Raises
+    ------
+    OptionError
+        If the device has fewer cores.
+    CostError
+        If the device is lost.
+    """
+
+    def __init__(
+        self, connection: RemoteConnection, lanes: int, options: LaneOptions | None = None
+    ) -> None:
+        options = options or LaneOptions()
+        lanes = require_lanes(lanes, connection.cores, f"{connection.address.as_text()} has")
+        self.connection = connection
+        self._lanes = lanes
+        self._pool = connection.call("pool", lanes, options.tasks_per_lane, options.spin_us * 1000)
+        self._closed = False
+
+    @property
+    def lanes(self) -> int:
+        """How many there are."""
+        return self._lanes
+
+    def program(
+        self,
+        groups: Sequence[Sequence[int]],
+        successors: Sequence[Iterable[int]],
+        *,
+        homes: Sequence[int],
+    ) -> RemoteProgram:
+        """Prepare a program.
+
+        Parameters
+        ----------
+        groups
+            Addresses of prepared calls in the order they run; no group is empty.
+        successors
+            For each group the groups that wait for it.
+        homes
+            For each group the lane that should run it, if it is free.
+
+        Raises
+        ------
+        CostError
+            If the device is lost.
+        """
+        self.connection.free()
+        launches, rows = join_rows(groups, "Q")
+        edges, edge_rows = join_rows(successors, "i")
+        lanes = (home % self._lanes for home in homes)
+        counts = (len(groups), len(launches), len(edges), self._lanes)
+        numbers = chain(counts, launches, rows, edge_rows, lanes, edges)
+        return RemoteProgram(
+            self.connection, int(self.connection.call("program", pack_rows(numbers)))
+        )
+
+    def time_ns(self, program: RemoteProgram, number: int) -> int:
+        """Nanoseconds of `number` back-to-back runs, by the clock of the device.
+
+        Extrapolated from those of the first quarter of a second.
+
+        Raises
+        ------
+        LaunchFailedError
+            If a kernel returns an error; the lanes stay usable.
+        CostError
+            If the device is lost.
+        """
+        elapsed_ns = int(self.connection.call("time", self._pool, program.address, number))
+        if elapsed_ns < 0:
+            raise LaunchFailedError(-1 - elapsed_ns, self.connection.text("failure"))
+        return elapsed_ns
+
+    def ping_pong_ns(self, rounds: int = 500) -> float:
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane.
+
+        Raises
+        ------
+        CostError
+            If the device is lost.
+        """
+        return float(self.connection.call("ping_pong", self._pool, rounds))
+
+    def close(self) -> None:
+        """Join the threads; may be called twice, and after the connection is closed."""
+        if not self._closed:
+            self._closed = True
+            with suppress(CostError):  # a device that is lost has no threads
+                self.connection.call("close_pool", self._pool)

@@ -1,0 +1,1 @@
+"""TVM's auto_scheduler as a tuner."""

@@ -1,0 +1,137 @@
+"""auto_scheduler (Ansor): its task scheduler, cost model, builders and runners, its log format."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.errors import TuningError
+from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.support.progress import ProgressListener
+from tvm_ios.tuning.ansor.history import apply_history, known_records
+from tvm_ios.tuning.ansor.run import TuningRun, outcome_row
+from tvm_ios.tuning.ansor.tasks import KernelTask, extract_tasks
+from tvm_ios.tuning.backend import Application
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.outcome import TuningOutcome
+from tvm_ios.tuning.records.records import TuningRecord
+from tvm_ios.tuning.remote import require_device
+
+__all__ = ["ANSOR", "AnsorBackend"]
+
+ANSOR = "auto_scheduler"
+"""TVM's name for it, and that of the variant with all its kernels."""
+TRIALS_A_TASK = 64
+"""Where nobody says how many candidates to try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsorBackend:
+    """Tunes with TVM's auto_scheduler: no templates, and a budget for the network as a whole."""
+
+    name: str = ANSOR
+    extra_modules: tuple[tvm.IRModule, ...] = ()
+    """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
+    device: DeviceOptions = field(default_factory=DeviceOptions)
+    """Where candidates are measured."""
+
+    def tune(
+        self,
+        mod: tvm.IRModule,
+        params: Mapping[str, Any],
+        target: tvm.target.Target,
+        records: Path,
+        options: TuningOptions,
+        progress: ProgressListener | None = None,
+    ) -> TuningOutcome:
+        """Measure candidates, most of them where the network gains most, until the budget is spent.
+
+        Candidates in the log count and are not measured again; the cost model learns from them.
+
+        Raises
+        ------
+        ModelError
+            If the model cannot be prepared.
+        TuningError
+            If the tracker refuses, the cost model's package is missing, or TVM's search fails.
+        RecordError
+            If the log cannot be read or written.
+        KeyboardInterrupt
+            On Ctrl-C, once TVM's search notices; all batches before it are in the log.
+        """
+        begin = time.monotonic()
+        _require_cost_model()
+        require_device(self.device)
+        tasks = extract_tasks(
+            mod,
+            params,
+            target,
+            extra_modules=self.extra_modules,
+            cores=options.threads or 1,
+        )
+        known = known_records(records, {task.workload for task in tasks}, target)
+        budget = options.trials or TRIALS_A_TASK * len(tasks)
+        run = TuningRun(
+            records=records,
+            options=options,
+            device=self.device,
+            gpu=is_gpu_target(target),
+            progress=progress,
+            begin=begin,
+            rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},
+            flops={task.workload: task.flop for task in tasks},
+            total=max(0, budget - sum(map(len, known.values()))),
+        )
+        if tasks and run.total:
+            run.tune(_affordable(tasks, known, run.total), known)
+        return TuningOutcome(
+            backend=self.name,
+            tasks=tuple(run.rows.values()),
+            seconds=time.monotonic() - begin,
+            notes=tuple(run.notes()),
+        )
+
+    def applied(
+        self, records: Sequence[Path], *, without: Collection[str] = frozenset()
+    ) -> AbstractContextManager[None]:
+        """Everything inside is compiled with the best records of these logs.
+
+        Parameters
+        ----------
+        without
+            Workloads that keep TVM's own kernel, such as those of
+            :func:`tvm_ios.tuning.ansor.choice.slower_workloads`.
+        """
+        return apply_history(tuple(records), without=without)
+
+    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+        """The one way there is: the fastest record of each task."""
+        return {ANSOR: partial(self.applied, records)}
+
+
+def _affordable(
+    tasks: Sequence[KernelTask], known: Mapping[str, Sequence[TuningRecord]], total: int
+) -> list[KernelTask]:
+    """All tasks, or as many as there are candidates: those with the fewest records, in order."""
+    if total >= len(tasks):
+        return list(tasks)
+    return sorted(tasks, key=lambda task: len(known.get(task.workload, [])))[:total]
+
+
+def _require_cost_model() -> None:
+    try:
+        importlib.import_module("xgboost")
+    except ImportError as error:
+        raise TuningError(
+            f"auto_scheduler's cost model needs the package xgboost, which cannot be imported "
+            f"({error}); run: python -m pip install xgboost"
+        ) from error

@@ -1,0 +1,138 @@
+"""Which of Ansor's kernels are worth having: task by task, on the lanes the network runs on.
+
+A search that was cut short leaves tasks with kernels slower than TVM's own. Both builds have the
+same operators, so each kernel is timed in turn with the one it would replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import tvm
+from tvm import relay
+
+from tvm_ios.compile.model import BuiltModel
+from tvm_ios.core.schedule import Stage
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.measure.comparison import Comparison, Verdict
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.profile.kernel_variant import without_help
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.relay import Extraction
+from tvm_ios.relay.primitive import kernel_digest
+from tvm_ios.tuning.ansor.tasks import ansor_context, workloads_of
+
+__all__ = ["operator_workloads", "slower_workloads"]
+
+OWN, TUNED = "TVM's own", "tuned"
+BRIEF = CompareOptions(rounds=11, min_repeat_ms=1.0, mode=ModeOptions(patience_s=5.0))
+
+
+def slower_workloads(
+    untuned: BuiltModel,
+    tuned: BuiltModel,
+    *,
+    lanes: int,
+    device: MeasuringDevice,
+    options: CompareOptions = BRIEF,
+) -> frozenset[str]:
+    """Workloads whose records had better not be applied: TVM's own kernels win beyond the noise.
+
+    Operators that differ between the builds are left out: of a dense layer TVM has its own kernel
+    only while auto_scheduler is off.
+
+    Parameters
+    ----------
+    untuned, tuned
+        One model, built without and with records of auto_scheduler.
+    lanes
+        Lanes the network runs on. A kernel takes what it does with the help of all of them or
+        alone, whichever is less.
+    device
+        Where kernels are timed.
+    options
+        How they are timed.
+
+    Raises
+    ------
+    CostError, OptionError
+        If a kernel cannot be run, or there are more lanes than cores.
+    """
+    places = _places(untuned, tuned)
+    if not places:
+        return frozenset()
+    with (
+        device.open() as session,
+        RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
+        RelayStageRunner(tuned, lanes=lanes, session=session) as tuned_runner,
+    ):
+        runners = {OWN: own_runner, TUNED: tuned_runner}
+        contestants = {
+            f"{workload}: {who}, {how}": time_ns
+            for workload, place in places.items()
+            for who, runner in runners.items()
+            for how, time_ns in _ways_to_run(runner, place)
+        }
+        comparison = compare(contestants, options=options, ping_pong_ns=own_runner.ping_pong_ns)
+    return frozenset(workload for workload in places if _loses(workload, comparison))
+
+
+def operator_workloads(extraction: Extraction, target: tvm.target.Target) -> tuple[str | None, ...]:
+    """The task of each operator; None where it has none of its own, as without a reduction."""
+    known: dict[str, str | None] = {}
+    keys: list[str | None] = []
+    with ansor_context():
+        for call in extraction.calls:
+            if not isinstance(call.op, relay.Function):
+                keys.append(None)
+                continue
+            digest = kernel_digest(call.op)
+            if digest not in known:
+                found = list(workloads_of(_only(call.op), target))
+                known[digest] = found[0] if len(found) == 1 else None
+            keys.append(known[digest])
+    return tuple(keys)
+
+
+def _only(function: relay.Function) -> tvm.IRModule:
+    """A module that calls one fused function."""
+    parameters = [relay.Var(old.name_hint, old.checked_type) for old in function.params]
+    main = relay.Function(parameters, relay.Call(function, parameters))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(main))
+
+
+def _places(untuned: BuiltModel, tuned: BuiltModel) -> Mapping[str, int]:
+    """An operator of each task that both builds have."""
+    operators = untuned.graph.operators, tuned.graph.operators
+    if len(operators[0]) != len(operators[1]):
+        return {}
+    keys = operator_workloads(tuned.extraction, tuned.prepared.target)
+    places: dict[str, int] = {}
+    for place, (before, after, key) in enumerate(zip(*operators, keys, strict=True)):
+        if before.workload == after.workload and key is not None:
+            places.setdefault(key, place)
+    return places
+
+
+def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
+    """One operator with the help of idle lanes, and without."""
+    graph, stage = runner.built.graph, Stage(((place,),))
+    graphs = {"helped": graph}
+    if runner.lanes > 1 and runner.idle_lanes_help:
+        graphs["alone"] = without_help(graph, [place])
+    for how, marked in graphs.items():
+        yield how, partial(runner.time_ns, runner.prepare(marked, stage))
+
+
+def _loses(workload: str, comparison: Comparison) -> bool:
+    own, tuned = (
+        min(
+            (name for name in comparison.names if name.startswith(f"{workload}: {who}")),
+            key=comparison.median_ns,
+        )
+        for who in (OWN, TUNED)
+    )
+    return comparison.speedup(tuned, over=own).verdict is Verdict.LOSES

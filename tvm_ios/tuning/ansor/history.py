@@ -1,0 +1,88 @@
+"""What logs hold for Ansor: of the tasks at hand, and as the context a model is compiled under."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure_record import load_record_from_string
+
+from tvm_ios.tuning.ansor.tasks import ansor_context
+from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+
+__all__ = ["apply_history", "known_records"]
+
+
+def known_records(
+    log: Path, workloads: Collection[str], target: tvm.target.Target
+) -> Mapping[str, list[TuningRecord]]:
+    """The records of these workloads on a target, those of failed candidates too.
+
+    Lines that occur twice, as after merging logs, count once.
+
+    Raises
+    ------
+    RecordError
+        If the log cannot be read; one that is missing is empty.
+    """
+    found: dict[str, dict[str, TuningRecord]] = {}
+    if not log.exists():
+        return {}
+    same: dict[str, bool] = {}
+    for record in read_records(log).records:
+        if record.format is not RecordFormat.AUTO_SCHEDULER or record.workload not in workloads:
+            continue
+        if record.target not in same:
+            same[record.target] = _is_target(record.target, target)
+        if same[record.target] and _loaded(record) is not None:
+            found.setdefault(record.workload, {}).setdefault(record.candidate(), record)
+    return {workload: list(records.values()) for workload, records in found.items()}
+
+
+@contextmanager
+def apply_history(
+    logs: Sequence[Path], *, without: Collection[str] = frozenset()
+) -> Iterator[None]:
+    """Compile with the best of these records, and with TVM's default schedules where none fits.
+
+    Parameters
+    ----------
+    without
+        Workloads that keep the default whatever the logs hold.
+
+    Raises
+    ------
+    RecordError
+        If a log is missing or cannot be read.
+    """
+    records = read_records(*logs).records if logs else ()
+    wanted = [record for record in records if record.workload not in without]
+    history = auto_scheduler.ApplyHistoryBest(list(_pairs(wanted)))
+    with history, ansor_context():
+        yield
+
+
+def _pairs(records: Iterable[TuningRecord]) -> Iterator[tuple[Any, Any]]:
+    """What stock TVM reads from a log, line by line, so that one that is refused harms no other."""
+    for record in records:
+        if record.format is RecordFormat.AUTO_SCHEDULER and record.ok:
+            pair = _loaded(record)
+            if pair is not None:
+                yield pair
+
+
+def _loaded(record: TuningRecord) -> tuple[Any, Any] | None:
+    with suppress(tvm.TVMError, ValueError):
+        measured, result = load_record_from_string(record.line)
+        return measured, result
+    return None
+
+
+def _is_target(text: str, target: tvm.target.Target) -> bool:
+    with suppress(tvm.TVMError, ValueError):
+        return str(tvm.target.Target(text)) == str(target)
+    return False

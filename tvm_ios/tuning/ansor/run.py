@@ -1,0 +1,244 @@
+"""One run of Ansor's search: the table, the clock, the log, and who is told."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import auto_scheduler
+from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
+
+from tvm_ios.errors import TuningError
+from tvm_ios.relay.context import reason_of
+from tvm_ios.support.progress import Progress, ProgressListener
+from tvm_ios.tuning.ansor.measure import (
+    Batches,
+    Interruption,
+    builder,
+    lines_of,
+    lost_device,
+    runner,
+    worker_threads,
+)
+from tvm_ios.tuning.ansor.tasks import KernelTask
+from tvm_ios.tuning.ansor.workers import kept_workers
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.guard import guarded_workers
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.outcome import TaskOutcome
+from tvm_ios.tuning.records.records import TuningRecord, append_records
+from tvm_ios.tuning.remote import require_device
+
+__all__ = ["TuningRun", "outcome_row", "round_size"]
+
+WIDEST_ROUND, NARROWEST_ROUND = 64, 8
+"""Candidates a round measures: TVM's own number, and what is enough to learn from."""
+POPULATION = 2048 // WIDEST_ROUND
+"""Candidates the cost model looks at for one that is measured, in TVM's own proportion. Without it
+a round of four would take as long as one of 64: a minute and a half on two cores."""
+
+
+class _EnoughError(Exception):
+    """The time budget is spent, or somebody pressed Ctrl-C."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TuningRun:
+    """One tuning run: the table, the clock, and who is told."""
+
+    records: Path
+    options: TuningOptions
+    device: DeviceOptions
+    gpu: bool
+    progress: ProgressListener | None
+    begin: float
+    rows: dict[str, TaskOutcome]
+    """By workload."""
+    flops: Mapping[str, float]
+    """Of one run of each workload."""
+    total: int
+    """Candidates that may be measured now."""
+    done: int = 0
+    first_failure: str = ""
+    interruption: Interruption = field(default_factory=Interruption)
+
+    def tune(
+        self, tasks: Sequence[KernelTask], known: Mapping[str, Sequence[TuningRecord]]
+    ) -> None:
+        """Let TVM's task scheduler spend the budget."""
+        options = self.options
+        with (
+            self.interruption.kept(),
+            guarded_workers(),
+            worker_threads(options.threads or 1),
+            kept_workers(),
+            _log_of(tasks, known) as history,
+            runner(options, self.device, gpu=self.gpu) as measuring,
+        ):
+            scheduler = auto_scheduler.TaskScheduler(
+                [task.task for task in tasks],
+                [task.weight for task in tasks],
+                load_log_file=history,
+                callbacks=[_Rounds(self)],
+            )
+            width = round_size(self.total, len(tasks))
+            settings = auto_scheduler.TuningOptions(
+                num_measure_trials=self.total,
+                early_stopping=options.early_stopping,
+                num_measures_per_round=width,
+                verbose=0,
+                builder=builder(options),
+                runner=measuring,
+                measure_callbacks=[Batches(self.keep)],
+            )
+            try:
+                scheduler.tune(
+                    settings,
+                    search_policy_params={"evolutionary_search_population": POPULATION * width},
+                    per_task_early_stopping=options.task_early_stopping,
+                )
+            except _EnoughError:
+                return
+            except tvm.TVMError as error:
+                raise TuningError(
+                    f"TVM's auto_scheduler failed after {self.done} of {self.total} candidates: "
+                    f"{reason_of(error)}; what was measured lies in {self.records}, and the same "
+                    "call goes on from there"
+                ) from error
+
+    def keep(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Write a batch into the log, at once and whole; then count it."""
+        if self.interruption.seen:
+            raise _EnoughError  # Ctrl-C reaches the workers, too: this batch says nothing
+        if self.device.is_remote and lost_device(results):
+            require_device(self.device)
+        append_records(self.records, lines_of(inputs, results))
+        self.done += len(results)
+        workload = str(inputs[0].task.workload_key)
+        costs_s = [_cost_s(result) for result in results]
+        failures = [str(result.error_msg) for result in results if result.error_no]
+        self.first_failure = self.first_failure or next(iter(failures), "")
+        row = self.rows[workload]
+        row = replace(row, trials=row.trials + len(results))
+        self.rows[workload] = _counted(row, costs_s, self.flops[workload])
+        self._tell(f"measured {row.name}")
+        if self.is_late():
+            raise _EnoughError
+
+    def start_round(self, workload: str) -> None:
+        """Say which task is next, if there is time."""
+        if self.interruption.seen or self.is_late():
+            raise _EnoughError
+        self._tell(f"searching {self.rows[workload].name}")
+
+    def is_late(self) -> bool:
+        """Whether the time budget is spent."""
+        budget_s = self.options.time_budget_s
+        return budget_s is not None and time.monotonic() - self.begin > budget_s
+
+    def notes(self) -> Iterator[str]:
+        """What a user should know of it."""
+        without = [row for row in self.rows.values() if row.latency_ns is None]
+        if without:
+            yield (
+                f"{len(without)} of {len(self.rows)} tasks have no valid record and keep TVM's "
+                f"default schedule, such as {without[0].name}"
+            )
+        if self.first_failure and any(row.trials for row in without):
+            yield f"the first candidate that failed: {_last_line(self.first_failure)}"
+        if self.is_late() and self.done < self.total:
+            yield (
+                f"the time budget of {self.options.time_budget_s:g} s ended tuning after "
+                f"{self.done} of {self.total} candidates; the same call goes on from there"
+            )
+        if not self.rows:
+            yield "the model has no operator that auto_scheduler tunes"
+
+    def _tell(self, what: str) -> None:
+        if self.progress is None:
+            return
+        elapsed_s = time.monotonic() - self.begin
+        eta = ""
+        if self.done:
+            eta = f", {elapsed_s / self.done * (self.total - self.done):.0f} s left"
+        estimate_ns = sum(row.weight * (row.latency_ns or 0) for row in self.rows.values())
+        measured = sum(row.latency_ns is not None for row in self.rows.values())
+        self.progress(
+            Progress(
+                phase="tune",
+                detail=f"{what}; {self.done} of {self.total} candidates, {measured} of "
+                f"{len(self.rows)} tasks, kernels in a row {estimate_ns / 1e6:.3f} ms{eta}",
+                done=self.done,
+                elapsed_s=elapsed_s,
+            )
+        )
+
+
+class _Rounds(TaskSchedulerCallback):  # type: ignore[misc]
+    """Keeps the task scheduler within the budget; called before every round."""
+
+    def __init__(self, run: TuningRun) -> None:
+        self._run = run
+
+    def pre_tune(self, task_scheduler: auto_scheduler.TaskScheduler, task_id: int) -> None:
+        # The last round would be as wide as all others, and go over the budget.
+        left = self._run.total - task_scheduler.ct
+        task_scheduler.num_measures_per_round = min(task_scheduler.num_measures_per_round, left)
+        self._run.start_round(str(task_scheduler.tasks[task_id].workload_key))
+
+
+@contextmanager
+def _log_of(
+    tasks: Sequence[KernelTask], known: Mapping[str, Sequence[TuningRecord]]
+) -> Iterator[str | None]:
+    """A log with nothing but the records of these tasks, since TVM refuses a log for one line."""
+    lines = [record.line for task in tasks for record in known.get(task.workload, [])]
+    with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
+        if not lines:
+            yield None
+            return
+        log = Path(folder) / "known.json"
+        log.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        yield str(log)
+
+
+def round_size(total: int, tasks: int) -> int:
+    """Candidates a round: a quarter of a task's share, so that most go where they pay."""
+    share = total // tasks
+    return max(min(NARROWEST_ROUND, share), min(WIDEST_ROUND, share // 4))
+
+
+def outcome_row(task: KernelTask, known: Sequence[TuningRecord]) -> TaskOutcome:
+    """What is known of a task before anything is measured."""
+    empty = TaskOutcome(
+        name=task.name, workload=task.workload, weight=task.weight, known=len(known)
+    )
+    return _counted(empty, [record.mean_s for record in known], task.flop)
+
+
+def _counted(row: TaskOutcome, costs_s: Sequence[float], flop: float) -> TaskOutcome:
+    """The row with more candidates; an infinite cost is a failure."""
+    best_s = min([*costs_s, math.inf if row.latency_ns is None else row.latency_ns / 1e9])
+    return replace(
+        row,
+        failed=row.failed + sum(map(math.isinf, costs_s)),
+        latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
+        gflops=None if math.isinf(best_s) else flop / best_s / 1e9,
+    )
+
+
+def _cost_s(result: Any) -> float:
+    costs = [float(cost.value) for cost in result.costs]
+    return math.inf if int(result.error_no) or not costs else math.fsum(costs) / len(costs)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "TVM gives no reason"

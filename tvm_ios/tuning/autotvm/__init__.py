@@ -1,0 +1,1 @@
+"""TVM's AutoTVM as a tuner."""

@@ -1,0 +1,1 @@
+"""Logs of tuners: read, mended, looked up."""

@@ -1,0 +1,294 @@
+"""Asks for each kernel of a build whether a tuning record is in force, and if not, why.
+
+TVM's own lowering does the asking: it goes from a fused function to a loop nest, as for the build,
+and this file listens at the dispatch contexts. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import auto_scheduler, autotvm, relay
+from tvm.auto_scheduler.utils import decode_workload_key
+from tvm.ir.transform import PassContext
+
+from tvm_ios.relay import StagedBuild
+from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
+from tvm_ios.relay.dataflow import local_function
+from tvm_ios.relay.primitive import kernel_digest
+from tvm_ios.tuning.ansor.tasks import quiet_lookups
+from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
+
+__all__ = ["contexts_around", "records_around", "records_in_force"]
+
+_Shape: TypeAlias = "tuple[Any, ...]"
+
+
+def contexts_around() -> tuple[RecordFormat, ...]:
+    """Whose dispatch contexts are entered; TVM's fallback at the root is none."""
+    return tuple(log_format for log_format in RecordFormat if any(_entered(log_format)))
+
+
+def records_around(staged: StagedBuild) -> RecordsInForce | None:
+    """What the contexts around the call hold for a build made in them; None without any."""
+    contexts = contexts_around()
+    return records_in_force(staged, contexts=contexts) if contexts else None
+
+
+def records_in_force(
+    staged: StagedBuild,
+    *,
+    contexts: tuple[RecordFormat, ...],
+    logs: Sequence[Path] = (),
+    slower: Collection[str] = frozenset(),
+) -> RecordsInForce:
+    """Which kernels of a build have a record in force; to be called where the build was made.
+
+    Parameters
+    ----------
+    contexts
+        What the caller's caller had entered, from :func:`contexts_around`.
+    logs
+        Logs whose records are applied by a context as well.
+    slower
+        Workloads of auto_scheduler whose records are left out for TVM's own kernels.
+
+    Raises
+    ------
+    RecordError
+        If a log is missing or cannot be read.
+    """
+    known = [*_known_to_contexts(staged.target), *_known_to_logs(logs, staged.target)]
+    # Lowering asks nothing about a function whose result it remembers.
+    relay.backend.te_compiler.get().clear()
+    kernels = []
+    for function, operators in _kernels(staged):
+        asked = _lowering_of(function, staged.target)
+        if asked.tunable:
+            kernels.append(
+                KernelRecord(
+                    operators=operators,
+                    shapes=_shapes(function),
+                    found=asked.answered or _why_missing(asked, known, slower),
+                )
+            )
+    relay.backend.te_compiler.get().clear()
+    return RecordsInForce(contexts=contexts, logs=tuple(logs), kernels=tuple(kernels))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A workload that somebody has measured."""
+
+    format: RecordFormat
+    shape: _Shape
+    """As of :func:`_autotvm_shape`, or all extents of auto_scheduler's tensors in a row."""
+    fits: bool
+    """Whether TVM would take it for the target at hand."""
+    ok: bool = True
+    """Whether the candidate ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What lowering one kernel asked for."""
+
+    autotvm: frozenset[Any]
+    """Workloads of templates: several where several can compute it."""
+    ansor: frozenset[str]
+    """Workload keys; empty while auto_scheduler is off."""
+    answered: RecordFormat | None
+
+    @property
+    def tunable(self) -> bool:
+        return bool(self.autotvm or self.ansor)
+
+    def matches(self, known: _Known) -> bool:
+        """Whether these are the kernel's tensors, in whatever layout."""
+        if known.format is RecordFormat.AUTOTVM:
+            return any(known.shape == _autotvm_shape(arguments) for _, *arguments in self.autotvm)
+        return any(_same_tensors(key, known.shape) for key in self.ansor)
+
+
+class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
+    """Passes questions on to the context around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workloads: set[Any] = set()
+        self.answered = False
+
+    def query(self, target: Any, workload: Any) -> Any:
+        config = self._old_ctx.query(target, workload)
+        self.workloads.add(workload)
+        self.answered |= not config.is_fallback
+        return config
+
+    def update(self, target: Any, workload: Any, cfg: Any) -> None:
+        self._old_ctx.update(target, workload, cfg)
+
+
+class _AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore[misc]
+    """The same for auto_scheduler, where something is to be scheduled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workloads: set[str] = set()
+        self.answered = False
+
+    def query(self, target: Any, key: Any, has_complex_op: bool, dag: Any, name: Any) -> Any:
+        state = self._old_ctx.query(target, key, has_complex_op, dag, name)
+        if has_complex_op:
+            self.workloads.add(str(key))
+            self.answered |= state is not None
+        return state
+
+    def update(self, target: Any, key: Any, state: Any) -> None:
+        self._old_ctx.update(target, key, state)
+
+
+def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, ...]]]:
+    """Each fused function once, with the names of its operators."""
+    functions: dict[str, relay.Function] = {}
+    operators: dict[str, list[str]] = {}
+    for call, name in zip(staged.extraction.calls, staged.operator_names, strict=True):
+        function = local_function(call)
+        if function is not None:
+            digest = kernel_digest(function)
+            functions.setdefault(digest, function)
+            operators.setdefault(digest, []).append(name)
+    for digest, function in functions.items():
+        yield function, tuple(operators[digest])
+
+
+def _lowering_of(function: relay.Function, target: tvm.target.Target) -> _Asked:
+    templates, ansor = _AutoTvmListener(), _AnsorListener()
+    with quiet_lookups(), tvm_pipeline(), target, templates, ansor:
+        relay.backend.te_compiler.get().lower(function, target)
+    answered = None
+    if ansor.answered:
+        answered = RecordFormat.AUTO_SCHEDULER
+    elif templates.answered:
+        answered = RecordFormat.AUTOTVM
+    return _Asked(
+        autotvm=frozenset(templates.workloads),
+        ansor=frozenset(ansor.workloads),
+        answered=answered,
+    )
+
+
+def _why_missing(asked: _Asked, known: Iterable[_Known], slower: Collection[str]) -> MissingReason:
+    matching = [each for each in known if asked.matches(each)]
+    ran = [each for each in matching if each.ok]
+    if not asked.ansor.isdisjoint(slower):
+        return MissingReason.SLOWER
+    if any(each.fits for each in ran):
+        return MissingReason.OTHER_LAYOUT
+    if ran:
+        return MissingReason.OTHER_TARGET
+    if matching:
+        return MissingReason.FAILED
+    if any(_entered(RecordFormat.AUTO_SCHEDULER)) and not _ansor_is_on():
+        return MissingReason.SWITCHED_OFF
+    return MissingReason.NO_RECORD
+
+
+def _ansor_is_on() -> bool:
+    return bool(PassContext.current().config.get(ANSOR_SWITCH))
+
+
+def _entered(log_format: RecordFormat) -> Iterator[Any]:
+    """Contexts of one tuner that TVM asks, the innermost first; a fallback passes nothing on."""
+    contexts, fallback = {
+        RecordFormat.AUTOTVM: (autotvm.task.DispatchContext, autotvm.FallbackContext),
+        RecordFormat.AUTO_SCHEDULER: (
+            auto_scheduler.dispatcher.DispatchContext,
+            auto_scheduler.dispatcher.FallbackContext,
+        ),
+    }[log_format]
+    return takewhile(lambda each: not isinstance(each, fallback), dispatch_contexts(contexts))
+
+
+def _known_to_contexts(target: tvm.target.Target) -> Iterator[_Known]:
+    """The records of ``ApplyHistoryBest``; other contexts do not say what they hold."""
+    keys = set(map(str, target.keys))
+    for context in _entered(RecordFormat.AUTOTVM):
+        for key, (measured, _) in getattr(context, "best_by_targetkey", {}).items():
+            yield _Known(
+                format=RecordFormat.AUTOTVM,
+                shape=_autotvm_shape(measured.task.args),
+                fits=str(key[0]) in keys,
+            )
+    for context in _entered(RecordFormat.AUTO_SCHEDULER):
+        for key, workloads in getattr(context, "best_by_targetkey", {}).items():
+            for entries in workloads.values():
+                for extents in entries:
+                    yield _Known(
+                        format=RecordFormat.AUTO_SCHEDULER,
+                        shape=tuple(extents or ()),
+                        fits=str(key) in keys,
+                    )
+
+
+def _known_to_logs(logs: Sequence[Path], target: tvm.target.Target) -> Iterator[_Known]:
+    keys = set(map(str, target.keys))
+
+    @cache
+    def fits(text: str) -> bool:
+        with suppress(tvm.TVMError, ValueError):  # a target of another TVM
+            return not keys.isdisjoint(map(str, tvm.target.Target(text).keys))
+        return False
+
+    for record in read_records(*logs).records:
+        yield _Known(
+            format=record.format,
+            shape=_shape_of(record),
+            fits=fits(record.target),
+            ok=record.ok,
+        )
+
+
+def _shape_of(record: TuningRecord) -> _Shape:
+    if record.format is RecordFormat.AUTOTVM:
+        return _autotvm_shape(json.loads(record.workload)[1])
+    return tuple(decode_workload_key(record.workload)[1] or ())
+
+
+def _autotvm_shape(arguments: Iterable[Any]) -> _Shape:
+    """Numbers in each tensor, its type, and strides, padding, dilation: what no layout changes."""
+    shape: list[Any] = []
+    for argument in arguments:
+        match argument:
+            case ["TENSOR", [*extents], str(dtype)]:
+                shape.append((math.prod(map(int, extents)), dtype))
+            case [*numbers] if all(isinstance(number, int) for number in numbers):
+                shape.append(tuple(numbers))
+    return tuple(shape)
+
+
+def _same_tensors(key: str, extents: _Shape) -> bool:
+    """Whether extents in a row are those of a workload's tensors, split and ordered anyhow."""
+    left = [extent for extent in extents if extent != 1]
+    for shape in json.loads(key)[1:]:
+        wanted = math.prod(shape)
+        while wanted > 1:
+            if not left or not isinstance(left[0], int) or wanted % left[0]:
+                return False
+            wanted //= left.pop(0)
+    return not left
+
+
+def _shapes(function: relay.Function) -> str:
+    types = [parameter.checked_type for parameter in function.params]
+    tensors = [type_ for type_ in types if isinstance(type_, tvm.ir.TensorType)]
+    return " * ".join("x".join(str(int(n)) for n in tensor.shape) for tensor in tensors[:2])

@@ -1,0 +1,126 @@
+"""Kernels of a network that are compiled with a tuning record, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.tuning.records.record_line import RecordFormat
+
+__all__ = ["KernelRecord", "MissingReason", "RecordsInForce"]
+
+MOST_NAMES = 3
+"""Kernels that the one line names; the others are in :attr:`RecordsInForce.missing`."""
+_NAMES = {RecordFormat.AUTOTVM: "AutoTVM", RecordFormat.AUTO_SCHEDULER: "auto_scheduler"}
+
+
+class MissingReason(Enum):
+    """Why a kernel keeps TVM's default schedule; the values are for people."""
+
+    NO_RECORD = "no record"
+    OTHER_LAYOUT = "record for another layout"
+    """Of as many numbers in each tensor, but with channels laid out or blocked in another way."""
+    OTHER_TARGET = "record for another target"
+    """TVM applies a record to every target that it shares a key with, such as ``cpu``."""
+    FAILED = "failed candidates only"
+    SLOWER = "record slower than TVM's own kernel"
+    NOT_FASTER = "record does not make the network faster"
+    """The build with the records lost against the build without them."""
+    SWITCHED_OFF = (
+        'auto_scheduler is off, give PassContext(config={"relay.backend.use_auto_scheduler": True})'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRecord:
+    """One tunable kernel, and what it is compiled with."""
+
+    operators: tuple[str, ...]
+    """Operators of the graph that run it."""
+    shapes: str
+    """Of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
+    found: RecordFormat | MissingReason
+    """Whose record is in force, or why there is none."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether a record is in force."""
+        return isinstance(self.found, RecordFormat)
+
+    def as_record(self) -> dict[str, Any]:
+        """The same as JSON has it; the record or the reason by its name."""
+        return {
+            "operators": list(self.operators),
+            "shapes": self.shapes,
+            "applied": self.applied,
+            "found": self.found.name.lower(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsInForce:
+    """Tunable kernels of one build, under the contexts around it and the logs given to it.
+
+    A kernel is a fused function; it is tunable where it has a template of AutoTVM or, while
+    auto_scheduler is on, a reduction. ``tune`` counts kernels before its schedule merges any,
+    ``compile_schedule`` those that it compiles.
+    """
+
+    contexts: tuple[RecordFormat, ...]
+    """Whose dispatch contexts were around the call."""
+    logs: tuple[Path, ...]
+    """Logs given as ``tuning_records``, or written by tuning."""
+    kernels: tuple[KernelRecord, ...]
+    """In the order of their first operators."""
+
+    @property
+    def applied(self) -> tuple[KernelRecord, ...]:
+        """Kernels with a record in force."""
+        return tuple(kernel for kernel in self.kernels if kernel.applied)
+
+    @property
+    def missing(self) -> tuple[KernelRecord, ...]:
+        """Kernels that keep TVM's default schedule."""
+        return tuple(kernel for kernel in self.kernels if not kernel.applied)
+
+    def not_used(self) -> RecordsInForce:
+        """The same where the build lost, so that no kernel of it is used."""
+        return replace(
+            self,
+            kernels=tuple(
+                replace(kernel, found=MissingReason.NOT_FASTER) if kernel.applied else kernel
+                for kernel in self.kernels
+            ),
+        )
+
+    def as_text(self) -> str:
+        """One line: how many, whose, and the first few without one."""
+        named = [f"context {_NAMES[each]}" for each in self.contexts]
+        sources = ", ".join([*named, *(f"log {log.name}" for log in self.logs)])
+        if not self.kernels:
+            return f"records in force: none, no kernel is tunable ({sources})"
+        line = f"records in force: {len(self.applied)} of {len(self.kernels)} kernels ({sources})"
+        if not self.missing:
+            return line
+        more = len(self.missing) - MOST_NAMES
+        rest = f"; and {more} more" if more > 0 else ""
+        return f"{line}; {len(self.missing)} without: {'; '.join(self._named())}{rest}"
+
+    def as_record(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "contexts": [each.value for each in self.contexts],
+            "logs": list(map(str, self.logs)),
+            "kernels": [kernel.as_record() for kernel in self.kernels],
+        }
+
+    def _named(self) -> Iterator[str]:
+        """Kernels by reason: ``conv2d_0 1x16x8x8 * 16x16x1x1: no record``."""
+        shown = self.missing[:MOST_NAMES]
+        for reason in dict.fromkeys(kernel.found for kernel in shown):
+            alike = (kernel for kernel in shown if kernel.found is reason)
+            names = ", ".join(f"{kernel.operators[0]} {kernel.shapes}" for kernel in alike)
+            yield f"{names}: {reason.value}"
