@@ -17,18 +17,8 @@ KNOWS_NO_LIBRARY = [
     *sorted((PACKAGE / "runtime").glob("*.py")),
     *(LIBRARIES / name for name in ("protocol.py", "opened.py")),
     *(PACKAGE / "relay" / name for name in ("fused_function.py", "library_calls.py")),
-    *(
-        PACKAGE / f"{name}.py"
-        for name in (
-            "compiled",
-            "kernel_identity",
-            "library_kernels",
-            "merge_prices",
-            "merge_surroundings",
-            "pricing",
-            "stage_kernels",
-        )
-    ),
+    PACKAGE / "compile" / "model.py",
+    *(PACKAGE / "profile").glob("*.py"),
 ]
 NATIVE = sorted(
     source

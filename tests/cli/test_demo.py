@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tvm_ios import demonstration
 from tvm_ios.cli.main import main
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.experiments import demonstration
 from tvm_ios.host import default_lanes
 
 

@@ -10,13 +10,13 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios import build_choice
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_choice import build_for_schedule, build_padded_or_not, choose_build
 from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.runtime import native_runtime
+from tvm_ios.runtime.base import native_runtime
 from tvm_ios.runtime.base.native_runtime import (
     NativeRuntime,
     compile_runtime_object,

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm._ffi.runtime_ctypes import TVMArray
 
-from tvm_ios.runtime import tvm_abi
+from tvm_ios.runtime.base import tvm_abi
 from tvm_ios.runtime.base.tvm_abi import (
     TENSOR_CODE,
     DLTensor,

@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from tvm_ios.errors import ExecutionError, HostError
-from tvm_ios.runtime import cuda_driver
+from tvm_ios.runtime.cuda import driver as cuda_driver
 from tvm_ios.runtime.cuda.driver import CudaDriver, call_failed, load_driver, next_step
 
 

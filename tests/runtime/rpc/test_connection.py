@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tvm_ios.errors import CostError, HostError
-from tvm_ios.runtime import remote_address, remote_connection
+from tvm_ios.runtime.rpc import address as remote_address
+from tvm_ios.runtime.rpc import connection as remote_connection
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.runtime.rpc.connection import RemoteConnection, pack_rows
 

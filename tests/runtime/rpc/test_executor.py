@@ -10,7 +10,9 @@ import pytest
 from tvm_ios.errors import CostError, ExecutionError, OptionError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, Tensor
-from tvm_ios.runtime import native_runtime, remote_connection, remote_kernels
+from tvm_ios.runtime.base import native_runtime
+from tvm_ios.runtime.rpc import connection as remote_connection
+from tvm_ios.runtime.rpc import kernels as remote_kernels
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.runtime.rpc.executor import RemoteExecutor

@@ -27,7 +27,7 @@ from tvm_ios.models import nasnet_small, randwire_small, squeezenet
 from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.search.baselines import greedy_schedule, make_schedule
-from tvm_ios.tuning import ansor_run
+from tvm_ios.tuning.ansor import run as ansor_run
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.ansor.tasks import ansor_context, extract_tasks, hardware_params
 from tvm_ios.tuning.device_options import DeviceOptions
