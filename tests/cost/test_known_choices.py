@@ -11,7 +11,7 @@ from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 
 CONTEXT = ProfileContext(device="here", lanes=2, tvm_version="0", kernels="llvm")
-CHOICE = BuildChoice(kept="b", notes=("b: 2.0",), certain=True, left_out=("w",))
+CHOICE = BuildChoice(kept="b", notes=("b: 2.0",), certain=True, left_out=("w",), operators=(2, 3))
 
 
 @pytest.fixture
@@ -21,36 +21,40 @@ def database(tmp_path):
 
 def test_a_certain_choice_is_known_under_its_question_and_context(database):
     choices = KnownChoices(database, CONTEXT)
-    assert choices.known("which", ("a", "b")) is None
+    assert choices.known("which") is None
     choices.keep("which", CHOICE)
-    found = KnownChoices(database, CONTEXT).known("which", ("a", "b"))
+    found = KnownChoices(database, CONTEXT).known("which")
     assert found is not None
-    assert (found.kept, found.left_out, found.certain) == ("b", ("w",), True)
+    assert (found.kept, found.left_out, found.operators, found.certain) == (
+        "b",
+        ("w",),
+        (2, 3),
+        True,
+    )
     assert found.notes[0].startswith("b: 2.0 (raced on 2")
-    assert choices.known("another", ("a", "b")) is None
-    assert choices.known("which", ("a", "c")) is None
-    assert KnownChoices(database, replace(CONTEXT, lanes=1)).known("which", ("a", "b")) is None
+    assert choices.known("another") is None
+    assert KnownChoices(database, replace(CONTEXT, lanes=1)).known("which") is None
 
 
 def test_an_uncertain_choice_is_made_again(database):
     choices = KnownChoices(database, CONTEXT)
     choices.keep("which", replace(CHOICE, certain=False))
-    assert choices.known("which", ("a", "b")) is None
+    assert choices.known("which") is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", '{"kept": "b"}', '{"kept": 3, "notes": 4}', "{"])
 def test_a_damaged_answer_is_no_answer(database, text):
     choices = KnownChoices(database, CONTEXT)
     database.put_facts(f"build choices {CONTEXT.digest()}", {"which": text})
-    assert choices.known("which", ("a", "b")) is None
+    assert choices.known("which") is None
 
 
 def test_without_a_database_nothing_is_remembered(tmp_path):
     choices = KnownChoices(None, CONTEXT)
     choices.keep("which", CHOICE)
-    assert choices.known("which", ("a", "b")) is None
+    assert choices.known("which") is None
     path = tmp_path / "prices.sqlite"
     broken = KnownChoices(ProfileDatabase(path), CONTEXT)
     path.write_bytes(b"no database" * 1000)
     broken.keep("which", CHOICE)
-    assert broken.known("which", ("a", "b")) is None
+    assert broken.known("which") is None

@@ -10,11 +10,14 @@ import pytest
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile import find_schedules
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
 from tvm_ios.profile.prices import (
     KernelPrices,
@@ -182,3 +185,25 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(DatabaseError, match=r"not\.sqlite"):
         open_database(path)
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+@pytest.mark.parametrize("fastest", ["by price", "all split", "none split"])
+def test_splits_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypatch, fastest):
+    timed = []
+
+    def race(models, **_options):
+        timed.append(tuple(models))
+        run_ns = tuple(100.0 if name == fastest else 200.0 for name in models)
+        row = CompareRound(run_ns=run_ns, ping_pong_ns=0.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(find_schedules, "race", race)
+    database = ProfileDatabase(tmp_path / "prices.sqlite")
+    first, again = (KernelPrices(runner, database=database, options=MEASURE) for _ in range(2))
+    find_schedules.settle_splits(first)
+    find_schedules.settle_splits(again)
+    assert timed == [("by price", "all split", "none split")]
+    assert first.unsplit == again.unsplit
+    if fastest != "by price":
+        assert len(again.unsplit) == (0 if fastest == "all split" else len(again.graph))

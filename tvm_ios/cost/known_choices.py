@@ -1,4 +1,4 @@
-"""Choices between builds of a network, kept like prices: raced once, under what they depend on.
+"""Choices between ways to run a network, kept like prices: raced once, under what they depend on.
 
 A choice is a fact of the profile database, under the same context as prices. It says which build
 is worth making, so that a later call makes no other. What ends a call is raced every time.
@@ -21,7 +21,7 @@ __all__ = ["BuildChoice", "KnownChoices"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildChoice:
-    """Which of several builds is used."""
+    """Which of several ways to run a network is used."""
 
     kept: str
     """Its name."""
@@ -31,6 +31,8 @@ class BuildChoice:
     """Whether another race would hardly end otherwise."""
     left_out: tuple[str, ...] = ()
     """Kernels that were found to be better without their tuning record, by workload."""
+    operators: tuple[int, ...] = ()
+    """Operators that it is about."""
 
 
 class KnownChoices:
@@ -48,17 +50,16 @@ class KnownChoices:
         self._database = database
         self._subject = f"build choices {context.digest()}"
 
-    def known(self, question: str, names: tuple[str, ...]) -> BuildChoice | None:
-        """The choice of this question, if its answer is among the names; else None."""
+    def known(self, question: str) -> BuildChoice | None:
+        """The choice of this question; None where nobody has made it."""
         if self._database is None:
             return None
         try:
             text = self._database.get_facts(self._subject, [question]).get(question)
             data: Any = None if text is None else json.loads(text)
-            choice = None if data is None else _read(data)
+            return None if data is None else _read(data)
         except (DatabaseError, ValueError, TypeError, KeyError):
             return None
-        return choice if choice is not None and choice.kept in names else None
 
     def keep(self, question: str, choice: BuildChoice) -> None:
         """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
@@ -77,4 +78,5 @@ def _read(data: dict[str, Any]) -> BuildChoice:
         notes=tuple(f"{note} (raced on {data['raced']})" for note in notes),
         certain=True,
         left_out=tuple(map(str, left_out)),
+        operators=tuple(int(index) for index in data["operators"]),
     )

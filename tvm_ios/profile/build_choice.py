@@ -102,7 +102,7 @@ def build_padded_or_not(
     chosen_target = resolve_target(target if target is not None else host_target())
     choices = known_choices(database, chosen_target, lanes, device)
     question = f"padded channels of {model_digest(mod, params)}" if pad else ""
-    known = choices.known(question, (AS_IT_IS, PADDED)) if pad else None
+    known = choices.known(question) if pad else None
     if known is not None and known.kept == PADDED:
         padded_mod, padded = pad_channels(mod, params, chosen_target)
         with clock.phase("build"):

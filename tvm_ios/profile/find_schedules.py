@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.compile.model import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.prices import KernelPrices
@@ -113,11 +114,17 @@ def settle_splits(prices: KernelPrices) -> None:
     """Price the operators, then let whole networks decide which of them idle lanes help with.
 
     Sequential order is timed three times: with the operators that gain by themselves split, with
-    all of them, and with none. The first is kept unless another is clearly faster.
+    all of them, and with none. The first is kept unless another is clearly faster. What was chosen
+    on a quiet machine is kept, and with it the keys of all prices that follow.
     """
     prices.price_operators()
     built, lanes = prices.runner.built, prices.runner.lanes
     if lanes == 1 or not prices.runner.idle_lanes_help:
+        return
+    question = f"operators on one lane in {prices.identity}"
+    known = prices.choices.known(question)
+    if known is not None and set(known.operators) <= set(range(len(prices.graph))):
+        prices.keep_whole(known.operators)
         return
     choices = {
         "by price": prices.unsplit,
@@ -132,8 +139,13 @@ def settle_splits(prices: KernelPrices) -> None:
     comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
     first, *others = choices
     best = min(others, key=comparison.median_ns)
-    if comparison.speedup(best, over=first).low > CLEARLY_FASTER:
-        prices.keep_whole(choices[best])
+    kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
+    prices.keep_whole(choices[kept])
+    quiet = not any(round_.slow for round_ in comparison.used_rounds)
+    prices.choices.keep(
+        question,
+        BuildChoice(kept=kept, notes=(), certain=quiet, operators=choices[kept]),
+    )
 
 
 @contextmanager

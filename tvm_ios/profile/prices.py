@@ -18,6 +18,7 @@ from tvm_ios.compile.model import BuiltModel, ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.protocol import MeasuringDevice
@@ -91,9 +92,14 @@ class KernelPrices:
             libraries={name: by_library(self._whole, name, able[name]) for name in able},
             chosen=self._whole,
         )
+        context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
+        self.identity = self._whole.fingerprint()
+        """Of the graph and the code of its kernels."""
+        self.choices = KnownChoices(database, context)
+        """What was chosen before under the same conditions as these prices."""
         self._measured = MeasuredCostModel(
             runner,
-            profile_context(runner.built.prepared.target, runner.lanes, runner.session.device),
+            context,
             options=options,
             database=database,
             on_batch=on_batch,

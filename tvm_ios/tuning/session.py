@@ -209,8 +209,8 @@ def tuned_kernels(
 
     choices = known_choices(database, target, lanes, device)
     question = f"records of {model_digest(mod, params)}: {_digest_of(logs)}"
-    choice = choices.known(question, (UNTUNED, *variants, FASTER_ONLY))
-    if choice is None:
+    choice = choices.known(question)
+    if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
         with clock.phase("check tuned"):
