@@ -69,7 +69,7 @@ def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_libr
     assert model.on_gpu
     hosts = model.kernels.staged.factory.lib.imported_modules
     for_device = [device for host in hosts for device in host.imported_modules]
-    assert len(for_device) == len({launch.kernel for launch in model.plan.launches})
+    assert len(for_device) >= len({launch.kernel for launch in model.plan.launches})
     assert {device.type_key for device in for_device} == {"cuda"}
     path = tmp_path / f"{name}.so"
     model.export_library(path)

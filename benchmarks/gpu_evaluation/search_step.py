@@ -13,7 +13,7 @@ from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
-from tvm_ios.experiments.evaluation import IOS, SearchedSchedules, search_all
+from tvm_ios.experiments.evaluation import IOS, search_all
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report import draw_schedule
@@ -55,11 +55,15 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
                 options=_QUICK if place.settings.quick else None,
             )
             # Not what is left of the call: a search that is cut short would be kept for good.
-            found = search_all(prices, clock, time_budget=_LONGEST_S)
+            found, stage_prices_ns = search_all(prices, clock, time_budget=_LONGEST_S)
         for who, schedule in found.schedules.items():
             text = schedule.to_json() + "\n"
             write_whole(place.schedule(step.case, kernels, who), text)
-        notes = [*found.notes, *prices.notes, *_drawn(place, step, built, found)]
+        notes = [
+            *found.notes,
+            *prices.notes,
+            *_drawn(place, step, built, found.schedules[IOS], stage_prices_ns),
+        ]
     counters = prices.counters
     return {
         "contestants": list(found.schedules),
@@ -74,14 +78,18 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
     }
 
 
-def _drawn(place: Workplace, step: Step, built: BuiltModel, found: SearchedSchedules) -> list[str]:
+def _drawn(
+    place: Workplace,
+    step: Step,
+    built: BuiltModel,
+    schedule: InterOpSchedule,
+    stage_prices_ns: tuple[int, ...],
+) -> list[str]:
     """Draw the schedule of IOS-both; a note where that cannot be."""
     path = place.folder / "pictures" / f"{step.case.name}.{step.kernels[0].value}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        draw_schedule(
-            built.graph, found.schedules[IOS], path, stage_latencies_ns=found.stage_prices_ns
-        )
+        draw_schedule(built.graph, schedule, path, stage_latencies_ns=stage_prices_ns)
     except HostError as error:
         return [f"no picture: {error}"]
     return []

@@ -26,7 +26,7 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_choice import build_padded_or_not
-from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
@@ -48,6 +48,7 @@ __all__ = [
     "STOCK_ONE",
     "Evaluation",
     "evaluate",
+    "search_all",
 ]
 
 STOCK_ONE = "TVM, 1 thread"
@@ -114,6 +115,33 @@ class Evaluation:
         return "\n".join(lines)
 
 
+def search_all(
+    prices: KernelPrices, clock: PhaseClock, *, time_budget: float | None = None
+) -> tuple[FoundSchedules, tuple[int, ...]]:
+    """Sequential and greedy order, and an IOS schedule for each set of strategies.
+
+    Parameters
+    ----------
+    prices
+        Prices of the network's stages.
+    clock
+        Told how far the searches are.
+    time_budget
+        Seconds for each of the searches.
+
+    Returns
+    -------
+    found, stage_prices_ns
+        The prices are those of the stages of :data:`IOS`.
+    """
+    limits = {
+        contestant: SearchOptions(strategies=strategies)
+        for contestant, strategies in IOS_STRATEGIES.items()
+    }
+    found = find_schedules(prices, limits, clock, time_budget=time_budget)
+    return found, tuple(prices.price(prices.graph, found.schedules[IOS].stages))
+
+
 def evaluate(
     mod: tvm.IRModule,
     params: Mapping[str, Any],
@@ -168,12 +196,7 @@ def evaluate(
         clock.phase("search"),
     ):
         prices = KernelPrices(runner, database=opened)
-        limits = {
-            contestant: SearchOptions(strategies=strategies)
-            for contestant, strategies in IOS_STRATEGIES.items()
-        }
-        searched = find_schedules(prices, limits, clock, time_budget=time_budget)
-        stage_prices_ns = tuple(prices.price(prices.graph, searched.schedules[IOS].stages))
+        searched, stage_prices_ns = search_all(prices, clock, time_budget=time_budget)
     with clock.phase("lower"):
         models = {
             contestant: lower_schedule(built, schedule, lanes=lanes)

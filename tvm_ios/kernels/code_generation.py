@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -74,7 +75,7 @@ class CodeGeneration:
             self.disabled,
             self.config,
             _compilers(),
-            _cuda_version() if json.loads(self.target)["kind"] == "cuda" else "",
+            _cuda_compiler() if json.loads(self.target)["kind"] == "cuda" else "",
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -172,13 +173,18 @@ def _cuda_is_untouched() -> bool:
     return hook is None and _compile_callback() == CUDA_COMPILER
 
 
+def _cuda_compiler() -> str:
+    """Place and version of the CUDA compiler; empty where there is none to compile anything."""
+    place = shutil.which("nvcc")
+    return "" if place is None else f"{place} {_version_of(place)}"
+
+
 @cache
-def _cuda_version() -> str:
-    """Of the CUDA compiler; empty where there is none, since nothing is compiled then."""
+def _version_of(_compiler: str) -> str:
     try:
         return str(nvcc.get_cuda_version())
-    except RuntimeError:
-        return ""
+    except (RuntimeError, OSError, ValueError, IndexError):
+        return ""  # no compiler of NVIDIA's; its place has to do
 
 
 @cache

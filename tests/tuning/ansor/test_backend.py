@@ -493,7 +493,7 @@ TUNER = """
     import sys
     from pathlib import Path
     sys.path.insert(0, {folder!r})
-    import test_ansor as t
+    import test_backend as t
     t.ansor_run.POPULATION = t.LITTLE
     try:
         t.AnsorBackend().tune(
