@@ -1,4 +1,4 @@
-"""What compiling gives: kernels, a schedule on them, and the executor that runs it.
+"""Compiled models: kernels, a schedule on them, and the executor that runs it.
 
 The last nouns before running: :class:`ModelKernels` is compiled code of one module, shared by all
 schedules that merge nothing; :class:`CompiledModel` is one schedule on such kernels.
@@ -100,7 +100,7 @@ class BuiltModel:
     kernels: ModelKernels
     name: str = "main"
     libraries: tuple[OperatorLibrary, ...] = ()
-    """What may compute operators of it, besides TVM's kernels."""
+    """Libraries that may compute operators of it, in place of TVM's kernels."""
 
     @property
     def extraction(self) -> Extraction:
@@ -109,7 +109,7 @@ class BuiltModel:
 
     @cached_property
     def graph(self) -> OperatorGraph:
-        """What is scheduled."""
+        """The operators that are scheduled, under the name of the model."""
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
 
@@ -137,7 +137,7 @@ class CompiledModel:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it was compiled for a GPU."""
+        """True if it was compiled for a GPU."""
         return is_gpu_target(self.kernels.staged.target)
 
     def executor(
@@ -213,7 +213,7 @@ class CompiledModel:
         export_artifact(self.kernels.staged.factory, self.plan, path)
 
     def report(self) -> TuneReport:
-        """What tuning did, and why this schedule was kept.
+        """The record of tuning: what was done, and why this schedule was kept.
 
         Raises
         ------
@@ -401,7 +401,7 @@ def _other_kind(target: tvm.target.Target) -> str:
 
 
 def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
-    """Where libraries look up what the plan does not bring along, such as algorithms."""
+    """The database where libraries look up what the plan does not bring along: algorithms."""
     if not uses_libraries(plan):
         return None
     with suppress(DatabaseError):  # they find it out without one, too

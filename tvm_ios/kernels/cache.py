@@ -100,7 +100,7 @@ class KernelCache:
 
 
 def _is_sound(content: bytes) -> bool:
-    """Whether every member has the checksum it was written with."""
+    """True if every member of an archive has the checksum it was written with."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.testzip() is None

@@ -64,7 +64,7 @@ class CodeGeneration:
         )
 
     def key(self, kernel: LoweredKernel) -> str:
-        """What an archive is kept under: a digest of kernel, target, passes, TVM and LLVM."""
+        """The name of an archive in the cache: a digest of kernel, target, passes, TVM and LLVM."""
         parts = (
             ENTRY_VERSION,
             kernel.symbol,
@@ -80,37 +80,14 @@ class CodeGeneration:
 
 
 def generate(kernel: LoweredKernel, target: tvm.target.Target) -> bytes:
-    """Compile a kernel under the PassContext of this thread.
-
-    Parameters
-    ----------
-    kernel
-        What is compiled.
-    target
-        What for; kernels of a GPU have its host in it.
-
-    Returns
-    -------
-    bytes
-        Its archive.
-    """
+    """The archive of a kernel, compiled in this process under the PassContext of this thread."""
     return _generate(kernel.module(), target)
 
 
 def generate_in_worker(module: str, settings: CodeGeneration) -> bytes:
-    """Compile a kernel in a process of its own.
+    """The archive of a kernel, compiled in a worker under the settings of the process that asks.
 
-    Parameters
-    ----------
-    module
-        TVM's JSON of :meth:`LoweredKernel.module`.
-    settings
-        Of the process that asks for it.
-
-    Returns
-    -------
-    bytes
-        Its archive.
+    ``module`` is TVM's JSON of :meth:`LoweredKernel.module`.
     """
     context = PassContext(
         opt_level=settings.opt_level,
@@ -129,7 +106,7 @@ def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
 
 
 def _with_host(target: tvm.target.Target) -> tvm.target.Target:
-    """TVM compiles what calls a kernel for the host, and with no host named for any processor."""
+    """A target that names its host: TVM compiles the code around a kernel for that one."""
     if target.host is not None:
         return target
     return tvm.target.Target(target, host=target if target.kind.name == "llvm" else "llvm")
@@ -141,7 +118,7 @@ def _exported(target: tvm.target.Target) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Containers of TVM as Python's."""
+    """A value of TVM, with its containers as Python's, for JSON."""
     if isinstance(value, tvm.ir.Map):
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, tvm.ir.Array):
@@ -157,7 +134,7 @@ def _text(value: Any) -> str:
 
 
 def _compile_callback() -> Any:
-    """The address of what compiles CUDA source now."""
+    """The address of the function that compiles CUDA source now."""
     found = tvm.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     return None if found is None else found.handle.value
 
@@ -167,14 +144,14 @@ CUDA_COMPILER = _compile_callback()
 
 
 def _cuda_is_untouched() -> bool:
-    """Whether CUDA source goes the way it does in a process where nobody registered hooks."""
+    """True if CUDA source is compiled as in a process where nobody registered hooks."""
     hook = tvm.get_global_func(CUDA_HOOK, allow_missing=True)
     return hook is None and _compile_callback() == CUDA_COMPILER
 
 
 @cache
 def _cuda_version() -> str:
-    """Of the CUDA compiler; empty where there is none, since nothing is compiled then."""
+    """Version of the CUDA compiler; empty where there is none, since nothing is compiled then."""
     try:
         return str(nvcc.get_cuda_version())
     except RuntimeError:
@@ -183,10 +160,6 @@ def _cuda_version() -> str:
 
 @cache
 def _compilers() -> tuple[str, ...]:
-    """TVM and LLVM, exactly."""
+    """Versions of TVM and LLVM, exactly."""
     flags = tvm.support.libinfo()
-    return (
-        tvm.__version__,
-        str(flags["GIT_COMMIT_HASH"]),
-        str(flags["LLVM_VERSION"]),
-    )
+    return tvm.__version__, str(flags["GIT_COMMIT_HASH"]), str(flags["LLVM_VERSION"])

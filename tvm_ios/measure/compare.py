@@ -33,7 +33,7 @@ INDIFFERENT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """How contestants are timed.
+    """Options of a race: how contestants are timed.
 
     Raises
     ------
@@ -78,14 +78,11 @@ def compare(
     contestants
         By name: a function that makes that many back-to-back runs and returns the elapsed
         nanoseconds.
-    options
-        How they are timed.
     until_decided
         Whether to end before all rounds are taken, once it is known which one is the fastest.
-    ping_pong_ns
-        Takes a core-to-core ping-pong; without it no round is known to be slow.
-    clock_ns, sleep_s
-        The time and a pause; a fake runner brings its own.
+    ping_pong_ns, clock_ns, sleep_s
+        As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
+        known to be slow.
 
     Raises
     ------
@@ -132,6 +129,7 @@ def _take_rounds(
     while counted < options.rounds:
         patient = watch.patient
         order = _order(len(cells), len(rounds))
+        # `patient` as it was before the round: the round that spends the last of it is dropped.
         round_ = watch.run_round(partial(_take_round, cells, order, options))
         rounds.append(
             CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
@@ -155,7 +153,7 @@ def _take_round(
 
 
 def _order(count: int, round_number: int) -> list[int]:
-    """Rotated each round and reversed every other, so nobody always follows the same one."""
+    """Order of a round: rotated and reversed by turns, so nobody always follows the same one."""
     shift = round_number // 2 % count
     order = [(place + shift) % count for place in range(count)]
     return order[::-1] if round_number % 2 else order

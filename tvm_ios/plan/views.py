@@ -32,14 +32,7 @@ class Aliasing:
 
 
 def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
-    """Take every view that is legal, in operator order.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    views
-        The opportunity at each operator.
+    """Take every view that is legal, in operator order, of one opportunity for each operator.
 
     Raises
     ------
