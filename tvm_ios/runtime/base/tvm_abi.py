@@ -1,4 +1,4 @@
-"""How kernels of TVM 0.11 to 0.19 are called, and what they call back: the one file that knows it.
+"""The calling convention of kernels of TVM 0.11 to 0.19, which only this file knows.
 
 A kernel takes an array of addresses of :class:`DLTensor`, their type codes, and a resource handle.
 It reaches functions of TVM through pointers that lie in its library, one for each that it needs, so
@@ -55,14 +55,8 @@ class DLTensor(Structure):
     def describe(self, dtype: str, ndim: int, shape: int, device: tuple[int, int]) -> None:
         """Say all but where the data lie: they are contiguous.
 
-        Parameters
-        ----------
-        dtype, ndim
-            Data type and number of axes.
-        shape
-            Address of the extents, one int64 for each axis.
-        device
-            DLPack's type and number of the device.
+        ``shape`` is the address of the extents, one int64 for each of ``ndim`` axes; ``device`` is
+        DLPack's type and number.
         """
         self.device_type, self.device_id = device
         self.code, self.bits, self.vector_lanes = data_type_fields(dtype)
@@ -90,7 +84,7 @@ class TvmFunction(Enum):
 
     @property
     def address(self) -> int:
-        """Where it lies in TVM's runtime."""
+        """The function's address in TVM's runtime."""
         return address_of(_LIB, self.value)
 
     def slot_in(self, library: ctypes.CDLL) -> c_void_p | None:
@@ -107,7 +101,7 @@ def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
 
 
 def packed_handle(function: tvm.runtime.PackedFunc) -> int:
-    """What ``CALL_PACKED`` knows a packed function by."""
+    """The handle by which ``CALL_PACKED`` calls a packed function."""
     return ctypes.cast(function.handle, c_void_p).value or 0
 
 
@@ -118,6 +112,6 @@ def array_at(address: int) -> Any:
 
 
 def last_error_text() -> str:
-    """What TVM said when it last failed on this thread."""
+    """The text of TVM's last failure on this thread."""
     get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(TvmFunction.LAST_ERROR.address)
     return str(py_str(get_text() or b""))

@@ -28,12 +28,7 @@ _NAMES = {
 def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
     """The call that failed, the name of the error, and what TVM said, in a line.
 
-    Parameters
-    ----------
-    text
-        TVM's error text.
-    default_call
-        The call to name where the text does not.
+    ``default_call`` is named where the text names no call.
     """
     launch, driver = _LAUNCH.search(text), _DRIVER.search(text)
     if launch is not None:
