@@ -7,12 +7,12 @@ import random
 from typing import Any
 
 import tvm
+from tvm._ffi.runtime_ctypes import TVMArrayHandle
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.tvm_abi import array_at
 
 
 class ReferenceExecutor:
@@ -113,3 +113,9 @@ def _dead_after(plan: ExecutionPlan, order: list[int]) -> dict[int, list[int]]:
     for buffer, position in last.items():
         dead.setdefault(position, []).extend(sorted(members[buffer]))
     return dead
+
+
+def array_at(address: int) -> Any:
+    """An array over a ``DLTensor``, which has to outlive it; nothing is copied."""
+    handle = ctypes.cast(ctypes.c_void_p(address), TVMArrayHandle)
+    return tvm.nd.NDArray(handle, is_view=True)

@@ -12,11 +12,9 @@ import ctypes
 import re
 from ctypes import Structure, c_int32, c_uint8, c_uint16, c_uint64, c_void_p
 from enum import Enum
-from typing import Any
 
 import tvm
 from tvm._ffi.base import _LIB, py_str
-from tvm._ffi.runtime_ctypes import TVMArrayHandle
 
 from tvm_ios.runtime.base.native_runtime import address_of
 
@@ -24,7 +22,6 @@ __all__ = [
     "TENSOR_CODE",
     "DLTensor",
     "TvmFunction",
-    "array_at",
     "data_type_fields",
     "last_error_text",
     "packed_handle",
@@ -103,12 +100,6 @@ def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
 def packed_handle(function: tvm.runtime.PackedFunc) -> int:
     """The handle by which ``CALL_PACKED`` calls a packed function."""
     return ctypes.cast(function.handle, c_void_p).value or 0
-
-
-def array_at(address: int) -> Any:
-    """An array over a :class:`DLTensor`, which has to outlive it; nothing is copied."""
-    handle = ctypes.cast(c_void_p(address), TVMArrayHandle)
-    return tvm.nd.NDArray(handle, is_view=True)
 
 
 def last_error_text() -> str:
