@@ -51,7 +51,7 @@ from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.known import find_library
-from tvm_ios.runtime.libraries.opened import uses_libraries
+from tvm_ios.runtime.libraries.open_libraries import uses_libraries
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tvm_ios.host import read_clocks
 from tvm_ios.runtime.cuda.device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda.native_streams import streams_digest
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.whole_number import as_whole
 

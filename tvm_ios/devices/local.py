@@ -16,7 +16,7 @@ from tvm_ios.host import default_lanes, host_target, processor_name
 from tvm_ios.runtime.base.native_runtime import runtime_digest
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["LocalCpu", "LocalSession"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = [

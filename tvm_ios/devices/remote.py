@@ -22,7 +22,7 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.native_runtime import remote_digest
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.runtime.rpc.connection import RemoteConnection

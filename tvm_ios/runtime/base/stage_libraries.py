@@ -17,7 +17,7 @@ from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
 __all__ = ["LibraryStageRunner", "StageLibrary"]
 

@@ -20,7 +20,7 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.whole_number import as_whole, require_whole
 

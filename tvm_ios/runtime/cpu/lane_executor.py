@@ -15,7 +15,7 @@ from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.poison import poison_data
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
 
 __all__ = ["LaneExecutor", "dependency_order"]
 

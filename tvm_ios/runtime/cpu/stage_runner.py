@@ -24,7 +24,7 @@ from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
 
 __all__ = [
     "Launches",

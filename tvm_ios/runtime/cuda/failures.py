@@ -14,7 +14,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     WORKSPACE_CALLS,
     Outcome,
 )
-from tvm_ios.runtime.libraries.opened import LaunchCalls
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls
 
 __all__ = ["explain", "is_of_capture"]
 

@@ -16,7 +16,7 @@ from tvm_ios.runtime.cuda.device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory, explained
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor, current_stream
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["CudaGraphModule"]

@@ -30,7 +30,7 @@ from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
 __all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
 

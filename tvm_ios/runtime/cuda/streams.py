@@ -29,7 +29,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]

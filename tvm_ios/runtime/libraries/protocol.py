@@ -196,7 +196,7 @@ class OperatorLibrary(Protocol):
         ----------
         device
             Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
-            and :data:`~tvm_ios.runtime.libraries.opened.THIS_PROCESSOR` for ``llvm``.
+            and :data:`~tvm_ios.runtime.libraries.open_libraries.THIS_PROCESSOR` for ``llvm``.
         store
             Where it may keep what it finds out.
 
