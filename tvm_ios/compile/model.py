@@ -118,14 +118,14 @@ class CompiledModel:
     """A model with its inter-operator schedule, compiled."""
 
     partition: Callable[[], tvm.IRModule]
-    """Writes :attr:`module`."""
+    """Writes :attr:`module`, which takes seconds for a large network, when it is asked for."""
     graph: OperatorGraph
-    """What was scheduled; of a module that was partitioned before, what its kernels compute."""
+    """Operators that were scheduled; of a module partitioned before, those of its kernels."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
     kernels: ModelKernels
     notes: tuple[str, ...] = ()
-    """What a user should know of how the module was prepared."""
+    """Lines a user should know on how the module was prepared."""
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
     """Tuning records that its kernels have; None where nobody gave any."""

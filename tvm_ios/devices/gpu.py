@@ -26,7 +26,7 @@ from tvm_ios.support.whole_number import as_whole
 __all__ = ["GpuDevice", "GpuSession", "require_streams"]
 
 DEFAULT_STREAMS = 8
-"""Where nobody says how many; the paper's most groups of a stage."""
+"""Streams where nobody says how many: as many as a stage of the IOS paper has groups at most."""
 MAX_STREAMS = 32
 """Queues that a GPU has at most; the driver gives a process eight unless
 ``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 TVM_GUESS = "sm_50"
-"""What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
+"""Architecture that TVM assumes where it finds no GPU; nvcc 13 does not know it."""
 
 
 def require_known_target(target: tvm.target.Target) -> None:

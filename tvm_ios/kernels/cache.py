@@ -23,7 +23,7 @@ __all__ = ["KernelCache"]
 MOST_BYTES = 1 << 30
 """Some 20,000 kernels of a CPU."""
 KEPT_SHARE = 0.75
-"""What is left after a cut, so that not every later entry makes another one."""
+"""Share that is left after a cut, so that not every later entry makes another one."""
 
 
 class KernelCache:

@@ -20,9 +20,9 @@ from tvm_ios.kernels.lowered import LoweredKernel
 __all__ = ["CodeGeneration", "generate", "generate_in_worker"]
 
 OWN_PASSES = "tir.add_lower_pass"
-"""Where a PassContext has passes that a user wrote; no text says what they do."""
+"""Option of a PassContext that holds passes a user wrote; no text says what they do."""
 ENTRY_VERSION = 1
-"""Of the archives; another one makes old entries unknown."""
+"""Version of the archives; another one makes old entries unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +38,14 @@ class CodeGeneration:
     required: tuple[str, ...]
     disabled: tuple[str, ...]
     config: tuple[tuple[str, str], ...]
-    """What the PassContext says of passes on TIR, as JSON of TVM, sorted."""
+    """Options of the PassContext for passes on TIR, as JSON of TVM, sorted."""
     portable: bool
     """Whether another process, or a later call, would do the same: not if passes of the user's own,
     instruments that watch them, or hooks of CUDA's compiler are in force."""
 
     @classmethod
     def current(cls, target: tvm.target.Target) -> CodeGeneration:
-        """For a target, under the PassContext of this thread."""
+        """The settings for a target, under the PassContext of this thread."""
         context = PassContext.current()
         config = {
             str(name): value
@@ -140,7 +140,7 @@ def _compile_callback() -> Any:
 
 
 CUDA_COMPILER = _compile_callback()
-"""TVM's own, if nobody has put another one in its place before."""
+"""The compiler when this is imported: TVM's own, if nobody has replaced it before."""
 
 
 def _cuda_is_untouched() -> bool:

@@ -25,8 +25,8 @@ __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict",
 EARLY_LOOKS = (10, 15, 20)
 """Rounds after which a race may end."""
 EARLY_CONFIDENCE = 0.995
-"""Of the intervals then. Who looks several times is fooled more often than who looks once: three
-looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
+"""Confidence of the intervals then. Who looks several times is fooled more often than who looks once:
+three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
@@ -50,7 +50,7 @@ class CompareOptions:
     min_repeat_ms: float = 5.0
     """Least length of a sample; ``number`` grows until it is reached."""
     confidence: float = 0.95
-    """Of the interval that has to lie off 1 before anything wins or loses."""
+    """Confidence of the interval that has to lie off 1 before anything wins or loses."""
     mode: ModeOptions = field(default_factory=ModeOptions)
 
     def __post_init__(self) -> None:

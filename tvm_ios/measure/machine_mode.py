@@ -26,7 +26,7 @@ LOOK_LASTS_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeOptions:
-    """When a ping-pong is slow, and how long to wait for better times.
+    """Options of a watch: when a ping-pong is slow, and how long to wait for better times.
 
     Raises
     ------

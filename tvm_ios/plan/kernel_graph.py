@@ -16,7 +16,7 @@ class GraphTensor:
 
     shape: tuple[int, ...]
     dtype: str
-    """As arrays name it: truth values are ``bool``, not ``uint1``."""
+    """Data type as arrays name it: truth values are ``bool``, not ``uint1``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def assign_lanes(
     steps
         The stage of each run, and its place among the runs of its group.
     costs_ns
-        What each run costs on one lane, in nanoseconds.
+        Time of each run on one lane, in nanoseconds.
     reads
         For each run the bytes it reads from each run before it: of an earlier stage, or at an
         earlier place of its group.

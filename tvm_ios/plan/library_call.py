@@ -21,9 +21,9 @@ class LibraryName:
     """The name of a library."""
 
     key: str
-    """In files, such as ``cudnn``."""
+    """The name in files, such as ``cudnn``."""
     title: str
-    """For people, such as ``cuDNN``."""
+    """The name for people, such as ``cuDNN``."""
 
 
 class CallDescriptor(Protocol):

@@ -64,7 +64,7 @@ def lower_plan(
     reuse
         False gives every buffer bytes of its own.
     hand_over
-        What it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
+        Time it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class _Layout:
     order: tuple[int, ...]
     """Operator of each launch."""
     access: dict[int, _Access]
-    """By operator."""
+    """The launch of each operator, and where it runs."""
 
 
 def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) -> _Layout:

@@ -52,7 +52,7 @@ def merge_effects(
     views
         The opportunity at each operator.
     outputs
-        What the merge stage makes.
+        The outputs of the merge stage.
     contiguous
         Whether a slice of the merged convolution is one piece of memory.
     """

@@ -23,7 +23,7 @@ __all__ = ["Aliasing", "resolve_views"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aliasing:
-    """Where each tensor lies, and which operators need no kernel any more."""
+    """Places of all tensors, and the operators that need no kernel any more."""
 
     location: tuple[tuple[int, int], ...]
     """Buffer (the tensor that owns it) and byte offset of every tensor."""

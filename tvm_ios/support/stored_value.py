@@ -39,7 +39,7 @@ class StoredValue:
     """
 
     value: Any
-    """As ``json`` or ``sqlite3`` gave it."""
+    """The value as ``json`` or ``sqlite3`` gave it."""
     where: str
     """Its place, such as ``stages[2].strategy``, for messages."""
     is_root: bool = False

@@ -83,7 +83,7 @@ def read_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Processor:
 
 
 def needed_features(llvm_features: Iterable[str]) -> tuple[str, ...]:
-    """Of what LLVM may emit for a target, the instruction sets a processor can lack; sorted."""
+    """Instruction sets that LLVM may emit for a target and a processor can lack; sorted."""
     return tuple(sorted(_LLVM_TO_KERNEL[name] for name in llvm_features if name in _LLVM_TO_KERNEL))
 
 

@@ -112,6 +112,7 @@ def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
 
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:
     """Unload a library once nothing runs its code any more: ctypes never does."""
+    # Not at exit: TVM may still hold functions of it then.
     weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
 
 

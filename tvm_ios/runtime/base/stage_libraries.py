@@ -201,7 +201,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     @abstractmethod
     def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
-        """What is loaded, extended to a plan with further launches over the same tensors."""
+        """Extend what is loaded to a plan with further launches over the same tensors."""
 
     @abstractmethod
     def _run_ns(self, handle: Any, runs: int) -> int:

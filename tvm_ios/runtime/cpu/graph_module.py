@@ -372,8 +372,6 @@ class MultiStreamGraphModule(PlanModule):
         Parameters by name; their arrays are used, never written.
     lanes
         Threads, the caller's included; what the plan was made for where omitted.
-    options
-        How lanes share work and wait.
     store
         Where libraries keep what they find out of calls and the plan does not bring along.
 

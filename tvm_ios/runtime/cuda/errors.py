@@ -22,7 +22,7 @@ _NAMES = {
         "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     ),
 }
-"""Of errors of the CUDA runtime TVM gives only the text."""
+"""Names of errors of the CUDA runtime by their texts, which are all that TVM gives."""
 
 
 def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:

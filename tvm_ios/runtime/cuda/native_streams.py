@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
-"""In place of the step that failed: none did, or it was the begin or the end of the capture."""
+"""Stand for the step that failed: none did, or the begin or the end of the capture did."""
 
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
-"""What growing a workspace calls."""
+"""Functions that are called when a workspace grows."""
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "cuda_streams.c"
 _ABI = 2
-"""Of the structures below; code of older models has another, and is not used."""
+"""Version of the structures below; code of older models has another, and is not used."""
 _MAX_BLOCKS = 64
 
 
@@ -108,11 +108,11 @@ class Outcome(Structure):
     """The one that failed, or one of the negative constants of this file."""
     status: int
     end_status: int
-    """What the end of the capture returned."""
+    """The status that the end of the capture returned."""
     workspace_status: int
     """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
     workspace_call: int
-    """What failed then, a position in :data:`WORKSPACE_CALLS`."""
+    """The call that failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
 
 
@@ -145,8 +145,6 @@ class StreamBinding:
 
     Parameters
     ----------
-    program
-        What to issue.
     launches
         Address of the first of the plan's native launches, which follow one another.
     streams, events

@@ -23,7 +23,7 @@ from tvm_ios.errors import CostError
 __all__ = ["DeviceAddress", "connect_device", "last_line"]
 
 WAIT_LIMIT_S = 60.0
-"""For a device that others use."""
+"""Time to wait for a device that others use."""
 RETRY_S = 0.2
 
 

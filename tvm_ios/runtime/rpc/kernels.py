@@ -1,7 +1,7 @@
 """Kernels on a device of an RPC tracker: their file, their parameters, and prepared calls of them.
 
-What :mod:`tvm_ios.runtime.base.kernel_arguments` does in this process, described in numbers for
-``native/remote_lanes.c`` to do there.
+They are the twin of :mod:`tvm_ios.runtime.base.kernel_arguments`: described in numbers here, and
+prepared there by ``native/remote_lanes.c``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class RemoteMemory:
 
     def __init__(self, connection: RemoteConnection, size_bytes: int) -> None:
         self.address = connection.allocate(size_bytes)
+        # Not at exit: the session ends with this process, and all its memory with the session.
         weakref.finalize(self, connection.free_later, self.address).atexit = False
 
 

@@ -67,7 +67,7 @@ class CudnnAlgorithm:
     """The fastest algorithm of a convolution, as it was found on one GPU."""
 
     number: int
-    """``cudnnConvolutionFwdAlgo_t``."""
+    """Its number in ``cudnnConvolutionFwdAlgo_t``."""
     device: str
     """The GPU it was found on."""
     version: int
