@@ -1,4 +1,4 @@
-"""What compiling gives: kernels, a schedule on them, and the executor that runs it.
+"""Compiled models: kernels, a schedule on them, and the executor that runs it.
 
 The last nouns before running: :class:`ModelKernels` is compiled code of one module, shared by all
 schedules that merge nothing; :class:`CompiledModel` is one schedule on such kernels.
@@ -51,7 +51,7 @@ from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.known import find_library
-from tvm_ios.runtime.libraries.opened import uses_libraries
+from tvm_ios.runtime.libraries.open_libraries import uses_libraries
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class BuiltModel:
     kernels: ModelKernels
     name: str = "main"
     libraries: tuple[OperatorLibrary, ...] = ()
-    """What may compute operators of it, besides TVM's kernels."""
+    """Libraries that may compute operators of it, in place of TVM's kernels."""
 
     @property
     def extraction(self) -> Extraction:
@@ -109,7 +109,7 @@ class BuiltModel:
 
     @cached_property
     def graph(self) -> OperatorGraph:
-        """What is scheduled."""
+        """The operators that are scheduled, under the name of the model."""
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
 
@@ -118,14 +118,14 @@ class CompiledModel:
     """A model with its inter-operator schedule, compiled."""
 
     partition: Callable[[], tvm.IRModule]
-    """Writes :attr:`module`."""
+    """Writes :attr:`module`, which takes seconds for a large network, when it is asked for."""
     graph: OperatorGraph
-    """What was scheduled; of a module that was partitioned before, what its kernels compute."""
+    """Operators that were scheduled; of a module partitioned before, those of its kernels."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
     kernels: ModelKernels
     notes: tuple[str, ...] = ()
-    """What a user should know of how the module was prepared."""
+    """Lines a user should know on how the module was prepared."""
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
     """Tuning records that its kernels have; None where nobody gave any."""
@@ -137,7 +137,7 @@ class CompiledModel:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it was compiled for a GPU."""
+        """True if it was compiled for a GPU."""
         return is_gpu_target(self.kernels.staged.target)
 
     def executor(
@@ -213,7 +213,7 @@ class CompiledModel:
         export_artifact(self.kernels.staged.factory, self.plan, path)
 
     def report(self) -> TuneReport:
-        """What tuning did, and why this schedule was kept.
+        """The record of tuning: what was done, and why this schedule was kept.
 
         Raises
         ------
@@ -401,7 +401,7 @@ def _other_kind(target: tvm.target.Target) -> str:
 
 
 def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
-    """Where libraries look up what the plan does not bring along, such as algorithms."""
+    """The database where libraries look up what the plan does not bring along: algorithms."""
     if not uses_libraries(plan):
         return None
     with suppress(DatabaseError):  # they find it out without one, too

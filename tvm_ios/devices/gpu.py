@@ -19,14 +19,14 @@ from tvm_ios.host import read_clocks
 from tvm_ios.runtime.cuda.device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda.native_streams import streams_digest
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.whole_number import as_whole
 
 __all__ = ["GpuDevice", "GpuSession", "require_streams"]
 
 DEFAULT_STREAMS = 8
-"""Where nobody says how many; the paper's most groups of a stage."""
+"""Streams where nobody says how many: as many as a stage of the IOS paper has groups at most."""
 MAX_STREAMS = 32
 """Queues that a GPU has at most; the driver gives a process eight unless
 ``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
@@ -34,19 +34,14 @@ MAX_STREAMS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
-    """What is known of a GPU between sessions."""
+    """A GPU of this machine, between sessions."""
 
     ordinal: int
     facts: DeviceFacts
 
     @classmethod
     def find(cls, arch: str, ordinal: int = 0) -> GpuDevice:
-        """The GPU of this number.
-
-        Parameters
-        ----------
-        arch
-            What the kernels are compiled for, such as ``sm_90``.
+        """The GPU of this number, which runs code for an architecture such as ``sm_90``.
 
         Raises
         ------
@@ -59,12 +54,12 @@ class GpuDevice:
 
     @property
     def name(self) -> str:
-        """What its prices are kept under."""
+        """GPU, architecture and driver."""
         return f"{self.facts.name} ({self.facts.arch}), {self._driver}"
 
     @property
     def executor_digest(self) -> str:
-        """Digest of what starts its kernels."""
+        """Digest of the code that issues kernels to streams."""
         return streams_digest()
 
     @property
@@ -74,39 +69,27 @@ class GpuDevice:
 
     @property
     def traits(self) -> DeviceTraits:
-        """Those of GPUs."""
+        """The traits of GPUs."""
         return GPU
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which GPU it is."""
+        """A line that says which GPU it is."""
         return (f"priced and raced on {self.as_text()}",)
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of streams, :data:`DEFAULT_STREAMS` where omitted.
-
-        Raises
-        ------
-        OptionError
-            As :func:`require_streams`.
-        """
+        """The number of streams, :data:`DEFAULT_STREAMS` where omitted."""
         return require_streams(lanes) or DEFAULT_STREAMS
 
     def as_text(self) -> str:
-        """For messages."""
+        """The GPU, its driver and its L2 cache, for messages."""
         return (
             f"cuda({self.ordinal}), {self.facts.name}, {self._driver}; prices assume a warm L2 "
             f"cache of {self.facts.l2_bytes / 1e6:.0f} MB"
         )
 
     def open(self) -> GpuSession:
-        """Take its context until the session is closed.
-
-        Raises
-        ------
-        HostError
-            If it is gone.
-        """
+        """Take its context until the session is closed."""
         return GpuSession(self)
 
     @property
@@ -116,11 +99,6 @@ class GpuDevice:
 
 class GpuSession(MeasuringSession):
     """Stages and models on a GPU.
-
-    Parameters
-    ----------
-    device
-        The GPU.
 
     Raises
     ------
@@ -138,7 +116,7 @@ class GpuSession(MeasuringSession):
         return kernels.path
 
     def stage_runner(self, lanes: int) -> CudaStageRunner:
-        """What runs stages there, on as many streams; to be closed before the session."""
+        """The runner of stages on as many streams."""
         return CudaStageRunner(lanes, self._gpu)
 
     def executor(self, model: RunnableModel) -> TimedExecutor:
@@ -146,13 +124,7 @@ class GpuSession(MeasuringSession):
         return model.executor(tvm.cuda(self._gpu.ordinal))
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """Libraries that compute operators there, closed with the session.
-
-        Parameters
-        ----------
-        store
-            Where they keep what they find out; that of the first call counts.
-        """
+        """Libraries that compute operators on this GPU."""
         if self._libraries is None:
             self._libraries = OpenLibraries(self._gpu, store, target_kind="cuda")
         return self._libraries
@@ -174,13 +146,7 @@ class GpuSession(MeasuringSession):
 
 
 def require_streams(streams: int | None) -> int | None:
-    """The number of streams of a GPU, where one was asked for.
-
-    Raises
-    ------
-    OptionError
-        If it is none that a GPU can have.
-    """
+    """The number of streams, where one was asked for; OptionError if no GPU can have so many."""
     if streams is None:
         return None
     number = as_whole(streams)

@@ -16,7 +16,7 @@ from tvm_ios.host import default_lanes, host_target, processor_name
 from tvm_ios.runtime.base.native_runtime import runtime_digest
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["LocalCpu", "LocalSession"]
@@ -28,7 +28,7 @@ class LocalCpu:
 
     @property
     def name(self) -> str:
-        """What its prices are kept under: the processor's model and instruction set."""
+        """The processor's model and instruction set."""
         return processor_name()
 
     @property
@@ -43,7 +43,7 @@ class LocalCpu:
 
     @property
     def traits(self) -> DeviceTraits:
-        """Those of CPUs."""
+        """The traits of CPUs."""
         return CPU
 
     @property
@@ -52,18 +52,12 @@ class LocalCpu:
         return ()
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of lanes, all usable cores where omitted.
-
-        Raises
-        ------
-        OptionError
-            If it is below one or above the cores there are.
-        """
+        """The number of lanes, all usable cores where omitted."""
         cores = default_lanes()
         return cores if lanes is None else require_lanes(lanes, cores, "this process may use")
 
     def as_text(self) -> str:
-        """For messages."""
+        """Its processor and cores, for messages."""
         return f"this machine ({processor_name()}, cores: {default_lanes()})"
 
     def open(self) -> LocalSession:
@@ -83,13 +77,7 @@ class LocalSession(MeasuringSession):
         return kernels.path
 
     def stage_runner(self, lanes: int) -> NativeStageRunner:
-        """What runs stages on as many threads, the caller's included.
-
-        Raises
-        ------
-        OptionError
-            If there are more lanes than cores.
-        """
+        """The runner of stages on as many threads, the caller's included."""
         return NativeStageRunner(LocalStageLanes(lanes))
 
     def executor(self, model: RunnableModel) -> TimedExecutor:

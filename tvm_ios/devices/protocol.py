@@ -1,4 +1,4 @@
-"""What a device offers to those who measure on it, and what its sessions do.
+"""Protocols of a device that is measured on, and of its sessions.
 
 A device is what is known between sessions: immutable, and with no hold on anything. A session holds
 the device until it is closed.
@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = [
@@ -51,7 +51,7 @@ class BuiltKernels(Protocol):
 
     @property
     def staged(self) -> StagedKernels:
-        """What it is linked from."""
+        """The kernels before linking, for a session that links them another way."""
         ...
 
 
@@ -80,12 +80,12 @@ class RunnableModel(Protocol):
 
     @property
     def plan(self) -> ExecutionPlan:
-        """What runs."""
+        """The launches, and the order they run in."""
         ...
 
     @property
     def kernels(self) -> BuiltKernels:
-        """What the plan launches."""
+        """The kernels that the plan launches."""
         ...
 
     def executor(self, device: Any = None) -> TimedExecutor:
@@ -99,12 +99,12 @@ class MeasuringDevice(Protocol):
 
     @property
     def name(self) -> str:
-        """What its prices are kept under: a part of every key of the profile database."""
+        """The name that prices are kept under: a part of every key of the profile database."""
         ...
 
     @property
     def executor_digest(self) -> str:
-        """Digest of what starts its kernels, the other such part."""
+        """Digest of the code that starts kernels there: the other such part."""
         ...
 
     @property
@@ -114,12 +114,12 @@ class MeasuringDevice(Protocol):
 
     @property
     def traits(self) -> DeviceTraits:
-        """What it has in common with its kind."""
+        """Speed and abilities that all devices of its kind have in common."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report says of it; nothing of this machine's CPU, where readers expect prices."""
+        """Lines of a report on it; none on this machine's CPU, where readers expect prices."""
         ...
 
     def require_lanes(self, lanes: int | None) -> int:
@@ -170,7 +170,7 @@ class MeasuringSession(ABC):
 
     @abstractmethod
     def stage_runner(self, lanes: int) -> LibraryStageRunner[Any]:
-        """What runs stages there, on as many lanes; to be closed before the session.
+        """The runner of stages on as many lanes; to be closed before the session.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class MeasuringSession(ABC):
         """
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader of prices taken just now ought to know of the device's state."""
+        """Lines on the device's state that a reader of prices taken just now ought to know."""
         return ()
 
     @abstractmethod

@@ -22,7 +22,7 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.native_runtime import remote_digest
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.runtime.rpc.connection import RemoteConnection
@@ -38,79 +38,57 @@ __all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteDevice:
-    """What is known of a device between sessions."""
+    """A CPU behind an RPC tracker, between sessions."""
 
     address: DeviceAddress
     cores: int
-    """Those its server may use."""
+    """Cores that its server may use."""
     processor: str
     target: str
     """The best TVM target for its processor."""
 
     @property
     def name(self) -> str:
-        """What its prices are kept under; no price of this machine is."""
+        """The processor and the key of the tracker: never the name of this machine's CPU."""
         return f"{self.processor}, RPC key {self.address.key}"
 
     @property
     def executor_digest(self) -> str:
-        """Digest of what starts its kernels."""
+        """Digest of the lane executor that is sent there."""
         return remote_digest()
 
     @property
     def traits(self) -> DeviceTraits:
-        """Those of CPUs."""
+        """The traits of CPUs."""
         return CPU
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which device it is."""
+        """A line that says which device it is."""
         return (f"priced and raced on {self.as_text()}",)
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of lanes, all its cores where omitted.
-
-        Raises
-        ------
-        OptionError
-            If it is below one or above the cores it has.
-        """
+        """The number of lanes, all its cores where omitted."""
         owner = f"{self.address.as_text()} has"
         return self.cores if lanes is None else require_lanes(lanes, self.cores, owner)
 
     def as_text(self) -> str:
-        """For messages."""
+        """The device, its processor and cores, for messages."""
         return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"
 
     def open(self) -> RemoteSession:
-        """Take the device until the session is closed.
-
-        Raises
-        ------
-        HostError, CostError
-            As :class:`~tvm_ios.runtime.rpc.connection.RemoteConnection`.
-        """
+        """Take the device from the tracker until the session is closed."""
         return RemoteSession(self)
 
 
 class RemoteSession(MeasuringSession):
-    """Kernels, lanes and models on a device.
-
-    Parameters
-    ----------
-    device
-        The device.
-
-    Raises
-    ------
-    HostError, CostError
-        As :class:`~tvm_ios.runtime.rpc.connection.RemoteConnection`.
-    """
+    """Kernels, lanes and models on a device behind a tracker."""
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
         self._connection = RemoteConnection(device.address)
         self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
+        # By the address of the factory, which is kept with it: a freed one's may be used again.
         self._exported: dict[int, tuple[object, Path]] = {}
         self._kernels: dict[Path, RemoteKernels] = {}
 
@@ -143,25 +121,13 @@ class RemoteSession(MeasuringSession):
         return path
 
     def kernels(self, path: Path, params: Mapping[str, Any]) -> RemoteKernels:
-        """Kernels on the device, uploaded when first asked for.
-
-        Raises
-        ------
-        CostError
-            If they cannot be loaded there, or the device is lost.
-        """
+        """Kernels on the device, uploaded when first asked for."""
         if path not in self._kernels:
             self._kernels[path] = RemoteKernels(self._connection, path, params)
         return self._kernels[path]
 
     def stage_runner(self, lanes: int) -> NativeStageRunner:
-        """What runs stages there, on as many lanes.
-
-        Raises
-        ------
-        OptionError
-            If the device has fewer cores.
-        """
+        """The runner of stages on as many lanes of the device."""
         return NativeStageRunner(RemoteStageLanes(self, self._connection, lanes))
 
     def executor(self, model: RunnableModel) -> RemoteExecutor:
@@ -170,7 +136,7 @@ class RemoteSession(MeasuringSession):
         return RemoteExecutor(model.plan, kernels)
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """None: there is nobody on the device who could call them."""
+        """No library: there is nobody on the device who could call one."""
         return OpenLibraries(None, store, target_kind="a device of an RPC tracker")
 
     def close(self) -> None:
@@ -187,13 +153,7 @@ class RemoteStageLanes(RemoteLanes):
         self._session = session
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
-        """Upload an exported library, and prepare the calls of its plan.
-
-        Raises
-        ------
-        CostError
-            If it cannot be loaded there, or the device is lost.
-        """
+        """Upload an exported library, and prepare the calls of its plan."""
         kernels = self._session.kernels(path, params)
         addresses, memory = kernels.place(plan)
         kernels.scatter(plan, addresses)

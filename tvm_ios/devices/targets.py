@@ -1,4 +1,4 @@
-"""What a model is compiled for, and which device of this machine that is measured on."""
+"""Targets that a model is compiled for, and the devices of this machine that run them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 TVM_GUESS = "sm_50"
-"""What TVM takes for a GPU's architecture where it finds no GPU; nvcc 13 does not know it."""
+"""Architecture that TVM assumes where it finds no GPU; nvcc 13 does not know it."""
 
 
 def require_known_target(target: tvm.target.Target) -> None:
@@ -48,13 +48,6 @@ def require_cudnn(
     cudnn: bool, tf32: bool, target: tvm.target.Target | None
 ) -> tuple[OperatorLibrary, ...]:
     """The libraries that may compute operators: cuDNN, where it is asked for.
-
-    Parameters
-    ----------
-    cudnn, tf32
-        Whether it may compute operators, and with TF32.
-    target
-        What is compiled for; this machine's processor where omitted.
 
     Raises
     ------
@@ -84,8 +77,6 @@ def local_device(target: tvm.target.Target) -> MeasuringDevice:
 
     Raises
     ------
-    OptionError
-        If the target is neither a CPU nor a GPU, or a GPU of an unknown architecture.
     HostError
         If there is no such GPU.
     """
@@ -105,18 +96,8 @@ def local_device(target: tvm.target.Target) -> MeasuringDevice:
 def lanes_for_target(lanes: int | None, target: tvm.target.Target | None) -> int | None:
     """The number of lanes of a model that is compiled and not measured, so needs no device here.
 
-    Parameters
-    ----------
-    lanes
-        What was asked for; where omitted, all usable cores for a CPU, and None for a GPU, whose
-        streams are as many as the schedule can use.
-    target
-        What it is compiled for; this machine's processor where omitted.
-
-    Raises
-    ------
-    OptionError
-        If there cannot be so many.
+    Where nobody asked for any: all usable cores for a CPU, and None for a GPU, whose streams are as
+    many as the schedule can use. Without a target, that of this machine's processor.
     """
     if target is not None and is_gpu_target(target):
         return require_streams(lanes)

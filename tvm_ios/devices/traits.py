@@ -1,4 +1,4 @@
-"""What all devices of a kind have in common: how fast they are, roughly, and what they allow."""
+"""Traits that all devices of a kind share: how fast they are, roughly, and what they allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CPU", "GPU", "DeviceTraits", "Rates"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a device does with one operator, roughly: enough to choose lanes and copies."""
+    """Speeds of one lane, roughly: enough to choose lanes and copies."""
 
     flops_per_ns: int
     bytes_per_ns: int
@@ -23,7 +23,7 @@ class Rates:
     """Fewer copies where they would take longer than this."""
 
     def guess_ns(self, operator: Operator) -> int:
-        """What an operator costs alone on one lane, in nanoseconds."""
+        """A guess of an operator's time alone on one lane, in nanoseconds."""
         return (
             self.least_ns
             + operator.flops // self.flops_per_ns
@@ -31,13 +31,13 @@ class Rates:
         )
 
     def copies(self, stage_ns: int) -> int:
-        """How often a stage is timed in one program."""
+        """Copies of a stage, given its nanoseconds, in the program that times it."""
         return max(1, min(self.most_copies, round(self.longest_program_ns / max(1, stage_ns))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTraits:
-    """What holds for every device of a kind."""
+    """Traits of every device of a kind."""
 
     rates: Rates
     idle_lanes_help: bool

@@ -1,4 +1,4 @@
-"""What a compiled kernel is made of: an object for the host's linker, and code for a device.
+"""Archives of compiled kernels: an object for the host's linker, and code for a device.
 
 A zip archive holds ``host.o``, and on a GPU ``device.cubin`` (or ``device.ptx``) with what TVM
 writes beside it. Its members carry checksums.
@@ -47,12 +47,7 @@ def pack_kernel(module: Any) -> bytes:
 def unpack_kernel(archive: bytes, symbol: str) -> Any:
     """A module that TVM can link into a library, with its device code imported.
 
-    Parameters
-    ----------
-    archive
-        What :func:`pack_kernel` made.
-    symbol
-        The function that the object defines.
+    ``symbol`` is the function that the object of the archive defines.
     """
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
         folder = Path(name)
@@ -67,7 +62,7 @@ def unpack_kernel(archive: bytes, symbol: str) -> Any:
 
 
 def _save_device(module: Any, folder: Path) -> None:
-    """TVM tells a cubin from PTX, but does not say which it has."""
+    """Save device code in the format it is in: TVM knows, does not tell, and refuses any other."""
     for device_format in DEVICE_FORMATS:
         path = folder / f"{DEVICE}.{device_format}"
         try:

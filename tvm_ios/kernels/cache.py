@@ -23,7 +23,7 @@ __all__ = ["KernelCache"]
 MOST_BYTES = 1 << 30
 """Some 20,000 kernels of a CPU."""
 KEPT_SHARE = 0.75
-"""What is left after a cut, so that not every later entry makes another one."""
+"""Share that is left after a cut, so that not every later entry makes another one."""
 
 
 class KernelCache:
@@ -100,7 +100,7 @@ class KernelCache:
 
 
 def _is_sound(content: bytes) -> bool:
-    """Whether every member has the checksum it was written with."""
+    """True if every member of an archive has the checksum it was written with."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.testzip() is None

@@ -21,9 +21,9 @@ from tvm_ios.kernels.lowered import LoweredKernel
 __all__ = ["CodeGeneration", "generate", "generate_in_worker"]
 
 OWN_PASSES = "tir.add_lower_pass"
-"""Where a PassContext has passes that a user wrote; no text says what they do."""
+"""Option of a PassContext that holds passes a user wrote; no text says what they do."""
 ENTRY_VERSION = 1
-"""Of the archives; another one makes old entries unknown."""
+"""Version of the archives; another one makes old entries unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class CodeGeneration:
     required: tuple[str, ...]
     disabled: tuple[str, ...]
     config: tuple[tuple[str, str], ...]
-    """What the PassContext says of passes on TIR, as JSON of TVM, sorted."""
+    """Options of the PassContext for passes on TIR, as JSON of TVM, sorted."""
     portable: bool
     """Whether another process, or a later call, would do the same: not if passes of the user's own,
     instruments that watch them, or hooks of CUDA's compiler are in force."""
 
     @classmethod
     def current(cls, target: tvm.target.Target) -> CodeGeneration:
-        """For a target, under the PassContext of this thread."""
+        """The settings for a target, under the PassContext of this thread."""
         context = PassContext.current()
         config = {
             str(name): value
@@ -65,7 +65,7 @@ class CodeGeneration:
         )
 
     def key(self, kernel: LoweredKernel) -> str:
-        """What an archive is kept under: a digest of kernel, target, passes, TVM and LLVM."""
+        """The name of an archive in the cache: a digest of kernel, target, passes, TVM and LLVM."""
         parts = (
             ENTRY_VERSION,
             kernel.symbol,
@@ -81,37 +81,14 @@ class CodeGeneration:
 
 
 def generate(kernel: LoweredKernel, target: tvm.target.Target) -> bytes:
-    """Compile a kernel under the PassContext of this thread.
-
-    Parameters
-    ----------
-    kernel
-        What is compiled.
-    target
-        What for; kernels of a GPU have its host in it.
-
-    Returns
-    -------
-    bytes
-        Its archive.
-    """
+    """The archive of a kernel, compiled in this process under the PassContext of this thread."""
     return _generate(kernel.module(), target)
 
 
 def generate_in_worker(module: str, settings: CodeGeneration) -> bytes:
-    """Compile a kernel in a process of its own.
+    """The archive of a kernel, compiled in a worker under the settings of the process that asks.
 
-    Parameters
-    ----------
-    module
-        TVM's JSON of :meth:`LoweredKernel.module`.
-    settings
-        Of the process that asks for it.
-
-    Returns
-    -------
-    bytes
-        Its archive.
+    ``module`` is TVM's JSON of :meth:`LoweredKernel.module`.
     """
     context = PassContext(
         opt_level=settings.opt_level,
@@ -130,7 +107,7 @@ def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
 
 
 def _with_host(target: tvm.target.Target) -> tvm.target.Target:
-    """TVM compiles what calls a kernel for the host, and with no host named for any processor."""
+    """A target that names its host: TVM compiles the code around a kernel for that one."""
     if target.host is not None:
         return target
     return tvm.target.Target(target, host=target if target.kind.name == "llvm" else "llvm")
@@ -142,7 +119,7 @@ def _exported(target: tvm.target.Target) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Containers of TVM as Python's."""
+    """A value of TVM, with its containers as Python's, for JSON."""
     if isinstance(value, tvm.ir.Map):
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, tvm.ir.Array):
@@ -158,17 +135,17 @@ def _text(value: Any) -> str:
 
 
 def _compile_callback() -> Any:
-    """The address of what compiles CUDA source now."""
+    """The address of the function that compiles CUDA source now."""
     found = tvm.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     return None if found is None else found.handle.value
 
 
 CUDA_COMPILER = _compile_callback()
-"""TVM's own, if nobody has put another one in its place before."""
+"""The compiler when this is imported: TVM's own, if nobody has replaced it before."""
 
 
 def _cuda_is_untouched() -> bool:
-    """Whether CUDA source goes the way it does in a process where nobody registered hooks."""
+    """True if CUDA source is compiled as in a process where nobody registered hooks."""
     hook = tvm.get_global_func(CUDA_HOOK, allow_missing=True)
     return hook is None and _compile_callback() == CUDA_COMPILER
 
@@ -189,10 +166,6 @@ def _version_of(_compiler: str) -> str:
 
 @cache
 def _compilers() -> tuple[str, ...]:
-    """TVM and LLVM, exactly."""
+    """Versions of TVM and LLVM, exactly."""
     flags = tvm.support.libinfo()
-    return (
-        tvm.__version__,
-        str(flags["GIT_COMMIT_HASH"]),
-        str(flags["LLVM_VERSION"]),
-    )
+    return tvm.__version__, str(flags["GIT_COMMIT_HASH"]), str(flags["LLVM_VERSION"])

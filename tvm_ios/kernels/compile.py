@@ -25,7 +25,7 @@ WORTH_WORKERS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounts:
-    """Where the kernels of a build came from."""
+    """Numbers of kernels of a build, by where they came from."""
 
     compiled: int = 0
     from_cache: int = 0
@@ -44,8 +44,6 @@ class KernelCompiler:
 
     Parameters
     ----------
-    target
-        What they are compiled for.
     cache
         Where compiled kernels are kept; the default place where omitted. It is left alone where
         the PassContext has passes or instruments of the user's own, which want to see every kernel.
@@ -70,7 +68,7 @@ class KernelCompiler:
         self._missing: dict[str, LoweredKernel] = {}
         self._begun: dict[str, Future[bytes]] = {}
         self.counts = KernelCounts()
-        """What was compiled so far, and what the cache had."""
+        """Kernels so far: compiled, and found in the cache."""
 
     def __enter__(self) -> Self:
         return self

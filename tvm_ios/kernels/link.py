@@ -11,14 +11,9 @@ __all__ = ["import_kernels"]
 
 
 def import_kernels(library: Any, archives: Mapping[str, bytes]) -> None:
-    """Import kernels into a module of TVM; exporting it links them in one call of the C compiler.
+    """Import kernels, by symbol, into the module of a model that declares and does not define them.
 
-    Parameters
-    ----------
-    library
-        The module of a model whose kernels were declared and not compiled.
-    archives
-        Compiled kernels by symbol.
+    Exporting that module links all of them in one call of the C compiler.
     """
     for symbol, archive in archives.items():
         library.import_module(unpack_kernel(archive, symbol))

@@ -16,7 +16,7 @@ LABELS = ("hash", "global_symbol")
 
 @dataclass(frozen=True)
 class LoweredKernel:
-    """One kernel of a network as TIR, scheduled, ready for TVM's code generators."""
+    """A kernel of a network as TIR, scheduled, ready for TVM's code generators."""
 
     stem: str
     """What it computes, as TVM names the fused function; part of its symbol."""
@@ -37,7 +37,7 @@ class LoweredKernel:
 
     @property
     def symbol(self) -> str:
-        """What the kernel is called in a library; no two kernels of different code share it."""
+        """The kernel's name in a library; no two kernels of different code share it."""
         return f"{self.stem}_{self.code}"
 
     def module(self) -> tvm.IRModule:

@@ -25,15 +25,15 @@ __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict",
 EARLY_LOOKS = (10, 15, 20)
 """Rounds after which a race may end."""
 EARLY_CONFIDENCE = 0.995
-"""Of the intervals then. Who looks several times is fooled more often than who looks once: three
-looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
+"""Confidence of the intervals then. Who looks several times is fooled more often than who looks once:
+three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """How contestants are timed.
+    """Options of a race: how contestants are timed.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class CompareOptions:
     min_repeat_ms: float = 5.0
     """Least length of a sample; ``number`` grows until it is reached."""
     confidence: float = 0.95
-    """Of the interval that has to lie off 1 before anything wins or loses."""
+    """Confidence of the interval that has to lie off 1 before anything wins or loses."""
     mode: ModeOptions = field(default_factory=ModeOptions)
 
     def __post_init__(self) -> None:
@@ -78,14 +78,11 @@ def compare(
     contestants
         By name: a function that makes that many back-to-back runs and returns the elapsed
         nanoseconds.
-    options
-        How they are timed.
     until_decided
         Whether to end before all rounds are taken, once it is known which one is the fastest.
-    ping_pong_ns
-        Takes a core-to-core ping-pong; without it no round is known to be slow.
-    clock_ns, sleep_s
-        The time and a pause; a fake runner brings its own.
+    ping_pong_ns, clock_ns, sleep_s
+        As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
+        known to be slow.
 
     Raises
     ------
@@ -132,6 +129,7 @@ def _take_rounds(
     while counted < options.rounds:
         patient = watch.patient
         order = _order(len(cells), len(rounds))
+        # `patient` as it was before the round: the round that spends the last of it is dropped.
         round_ = watch.run_round(partial(_take_round, cells, order, options))
         rounds.append(
             CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
@@ -155,7 +153,7 @@ def _take_round(
 
 
 def _order(count: int, round_number: int) -> list[int]:
-    """Rotated each round and reversed every other, so nobody always follows the same one."""
+    """Order of a round: rotated and reversed by turns, so nobody always follows the same one."""
     shift = round_number // 2 % count
     order = [(place + shift) % count for place in range(count)]
     return order[::-1] if round_number % 2 else order

@@ -1,4 +1,4 @@
-"""What an interleaved comparison found: raw rounds, ratios with their noise, and verdicts."""
+"""Results of an interleaved comparison: raw rounds, ratios with their noise, and verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_ROUNDS = 6
 
 
 class Verdict(Enum):
-    """What a comparison says of a contestant."""
+    """The outcome of a race for one contestant."""
 
     WINS = "wins"
     TIES = "ties"
@@ -88,7 +88,7 @@ class Comparison:
         return median(round_.run_ns[place] for round_ in self.used_rounds)
 
     def speedup(self, contestant: str, *, over: str) -> Speedup:
-        """How much faster one contestant is than another, and whether that beats the noise.
+        """Ratio of two contestants' times, and whether it beats the noise.
 
         Raises
         ------
@@ -100,15 +100,10 @@ class Comparison:
         return speedup_of(ratios, contestant=contestant, over=over, confidence=self.confidence)
 
     def is_decided(self, *, indifference: float = 0.0) -> bool:
-        """Whether more rounds would hardly change which contestant is the fastest.
+        """True if more rounds would hardly change which contestant is the fastest.
 
-        It is where the fastest one so far beats every other one, or is as fast as that one within
-        ``indifference``, each time with the whole interval of :attr:`confidence`.
-
-        Parameters
-        ----------
-        indifference
-            Difference, as a fraction, that is not worth knowing the sign of.
+        The fastest one so far beats every other one, or is as fast as that one within
+        ``indifference`` (a fraction), each time with the whole interval of :attr:`confidence`.
         """
         best = min(self.names, key=self.median_ns)
         found = [self.speedup(best, over=name) for name in self.names if name != best]
@@ -165,7 +160,7 @@ class Comparison:
             ) from error
 
     def as_text(self) -> str:
-        """Print a line for each contestant: median, and speedup over the first one."""
+        """A line for each contestant: median, and speedup over the first one."""
         used = len(self.used_rounds)
         lines = [f"{used} rounds of {len(self.rounds)} taken, ratios are over {self.names[0]}"]
         for name in self.names:

@@ -26,7 +26,7 @@ LOOK_LASTS_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeOptions:
-    """When a ping-pong is slow, and how long to wait for better times.
+    """Options of a watch: when a ping-pong is slow, and how long to wait for better times.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class ModeOptions:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound(Generic[RoundT]):
-    """What one round gave, and whether the machine was slow before or after it."""
+    """The value of one round, and whether the machine was slow before or after it."""
 
     value: RoundT
     ping_pong_ns: float
@@ -67,8 +67,6 @@ class ModeWatch:
     ----------
     ping_pong_ns
         Takes one ping-pong; 0 means a single lane, and nothing is ever slow.
-    options
-        Thresholds and patience.
     clock_ns, sleep_s
         The time and a pause; a fake runner brings its own.
     """
@@ -95,7 +93,7 @@ class ModeWatch:
 
     @property
     def patient(self) -> bool:
-        """Whether slow rounds are still to be dropped."""
+        """True while slow rounds are to be dropped and taken again."""
         return self.patience_left_s > 0
 
     def look(self) -> bool:

@@ -34,7 +34,7 @@ LONGEST_SAMPLE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureOptions:
-    """How a stage is timed.
+    """Options of a measurement: how a stage is timed.
 
     The defaults price a stage of 20 to 100 microseconds in 6 to 10 ms: five samples of 1 ms, whose
     median stands two samples hit by another process, and more (up to 15) where five leave the
@@ -77,7 +77,7 @@ class MeasureOptions:
 
 @dataclass(slots=True)
 class Cell:
-    """One thing being measured, and what is known of it so far."""
+    """A stage or contestant being measured, and its samples so far."""
 
     time_ns: TimedRuns
     number: int
@@ -85,22 +85,22 @@ class Cell:
     fast_ns: list[float] = field(default_factory=list)
     """Nanoseconds of one run, from each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
-    """The same from slow rounds, taken when patience had run out."""
+    """Nanoseconds of one run, from slow rounds taken when patience had run out."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.least_number = self.number
 
     def used_ns(self, repeat: int) -> list[float]:
-        """Return the samples that count: the fast ones alone, if they are enough."""
+        """The samples that count: the fast ones alone, if they are enough."""
         return self.fast_ns if len(self.fast_ns) >= repeat else self.fast_ns + self.slow_ns
 
     def complete(self, options: MeasureOptions) -> bool:
-        """Whether there are enough samples for a price."""
+        """True if there are enough samples for a price."""
         return len(self.used_ns(options.repeat)) >= options.repeat
 
     def settled(self, options: MeasureOptions) -> bool:
-        """Whether more samples would not pay."""
+        """True if more samples would not pay."""
         used = self.used_ns(options.repeat)
         if len(used) < options.repeat:
             return False
@@ -108,7 +108,7 @@ class Cell:
 
 
 def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
-    """Whether a median can be trusted.
+    """True if the median of these times can be trusted.
 
     Other processes only ever add time. So a median far above the fastest sample may have been
     outvoted by disturbed ones, however well these agree; more samples will tell.
@@ -118,14 +118,9 @@ def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
 
 
 def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:
-    """Measure the cells in interleaved rounds until all are settled.
+    """Measure the cells in interleaved rounds until all are settled; return the dropped rounds.
 
     Samples are added to the cells as rounds end, so an interrupted call keeps what it has.
-
-    Returns
-    -------
-    int
-        Rounds that were dropped.
     """
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:

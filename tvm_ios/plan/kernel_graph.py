@@ -12,16 +12,16 @@ __all__ = ["GraphOperator", "GraphTensor", "KernelGraph"]
 
 @dataclass(frozen=True, slots=True)
 class GraphTensor:
-    """One tensor of the graph: an input, a parameter, or an output of an operator."""
+    """A tensor of the graph: an input, a parameter, or an output of an operator."""
 
     shape: tuple[int, ...]
     dtype: str
-    """As arrays name it: truth values are ``bool``, not ``uint1``."""
+    """Data type as arrays name it: truth values are ``bool``, not ``uint1``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOperator:
-    """One call of a kernel."""
+    """An operator of the graph: one call of a kernel, or a reshape that needs none."""
 
     name: str
     kernel: str | None
@@ -62,7 +62,7 @@ class KernelGraph:
         )
 
     def without_outputs(self) -> KernelGraph:
-        """The same graph with its first input for an output.
+        """A copy of the graph whose only output is its first input.
 
         So what it computes may be a view of a larger tensor, as outputs of a network may not.
         """

@@ -1,4 +1,4 @@
-"""Which lane each run of launches belongs to: its stream. No TVM here.
+"""Assignment of runs of launches to lanes, which on a GPU are streams. No TVM here.
 
 Lanes are filled in the order of the schedule, as list scheduling with communication does (HEFT,
 Topcuoglu et al., 2002): a run goes where it would be done first, and reading what another lane
@@ -15,12 +15,12 @@ __all__ = ["CORES", "STREAMS", "HandOver", "assign_lanes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """What it takes until a lane can go on with what another one wrote."""
+    """Time until a lane can go on with what another one wrote."""
 
     signal_ns: int
-    """It learns that the other is done."""
+    """Until it learns that the other is done."""
     fetch_ns_per_kb: int
-    """It reads what the other wrote."""
+    """To read what the other wrote."""
 
 
 CORES = HandOver(signal_ns=300, fetch_ns_per_kb=200)
@@ -45,14 +45,10 @@ def assign_lanes(
     steps
         The stage of each run, and its place among the runs of its group.
     costs_ns
-        What each run costs on one lane, in nanoseconds.
+        Time of each run on one lane, in nanoseconds.
     reads
         For each run the bytes it reads from each run before it: of an earlier stage, or at an
         earlier place of its group.
-    lanes
-        How many lanes there are.
-    hand_over
-        What it takes from one to another.
     """
     homes = [0] * len(steps)
     done_ns = [0.0] * len(steps)

@@ -1,4 +1,4 @@
-"""That a library computes a launch in place of a kernel of TVM, and how.
+"""Calls of libraries that compute a launch in place of a kernel of TVM.
 
 Nouns only: a plan stores calls and does not know any library. What a library does with them is in
 ``runtime/libraries/``.
@@ -21,16 +21,16 @@ class LibraryName:
     """The name of a library."""
 
     key: str
-    """In files, such as ``cudnn``."""
+    """The name in files, such as ``cudnn``."""
     title: str
-    """For people, such as ``cuDNN``."""
+    """The name for people, such as ``cuDNN``."""
 
 
 class CallDescriptor(Protocol):
-    """What a library has to know of one call: a frozen value of its own, equal for equal calls."""
+    """Everything a library has to know of a call: a frozen value of its own."""
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
-        """Whether these tensors are what the call reads and writes, in the order of a launch."""
+        """True if the call reads and writes these tensors, in the order of a launch."""
         ...
 
     def to_data(self) -> dict[str, Any]:
@@ -38,13 +38,13 @@ class CallDescriptor(Protocol):
         ...
 
     def as_text(self) -> str:
-        """What it computes in a line, for messages."""
+        """The computation in a line, for messages."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """That a library computes a launch, and how."""
+    """The call of a library that computes a launch."""
 
     library: LibraryName
     descriptor: CallDescriptor
@@ -59,13 +59,7 @@ CallReader = Callable[[StoredValue], LibraryCall]
 
 
 def no_calls(data: StoredValue) -> LibraryCall:
-    """Read calls where no library is known: refuse each.
-
-    Raises
-    ------
-    UnreadableValueError
-        Always.
-    """
+    """A reader of calls where no library is known: it refuses each."""
     raise UnreadableValueError(
         f"{data.where} is a call of a library, and no libraries are known here; read the plan with "
         "read_call=tvm_ios.runtime.libraries.known.read_call"

@@ -33,7 +33,7 @@ __all__ = ["lower_plan"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Access:
-    """One launch that touches a buffer."""
+    """A launch that touches a buffer, and where it runs."""
 
     stage: int
     group: int
@@ -64,7 +64,7 @@ def lower_plan(
     reuse
         False gives every buffer bytes of its own.
     hand_over
-        What it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
+        Time it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
 
     Raises
     ------
@@ -122,12 +122,13 @@ class _Layout:
     """Groups that still hold a launch, in (stage, position) order, and the launches in them."""
 
     keys: tuple[tuple[int, int], ...]
+    """Stage and position of each group."""
     members: tuple[tuple[int, ...], ...]
     """Operators of each group."""
     order: tuple[int, ...]
     """Operator of each launch."""
     access: dict[int, _Access]
-    """By operator."""
+    """The launch of each operator, and where it runs."""
 
 
 def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) -> _Layout:
@@ -228,7 +229,7 @@ class _Storage:
         return read
 
     def lifetimes(self, before: Sequence[int]) -> list[Lifetime]:
-        """One for every buffer of the arena; ``before`` is what precedes each launch."""
+        """A lifetime for every buffer of the arena; ``before`` is what precedes each launch."""
         lifetimes = []
         for owner in self.arena_owners:
             writers = {access.launch for _, _, access in self._writes[owner]}
@@ -238,6 +239,7 @@ class _Storage:
                     size_bytes=self._size[owner],
                     first_write=min(writers),
                     accesses=mask_of(writers | readers),
+                    # Writers may run in any order: only what precedes each of them is over.
                     before=reduce(and_, (before[launch] for launch in writers)),
                 )
             )
@@ -303,7 +305,8 @@ def _groups(
         runs += pieces
     run_of = [number for number, run in enumerate(runs) for _ in run]
     waits = _data_between(runs, run_of, reads)
-    # Stages of one group run in order: a sequential schedule stays on one lane.
+    # Stages of one group run in order, though no data may pass: a sequential schedule is what it
+    # says, never two kernels at once on lanes that happen to be idle.
     width = Counter(stage for stage, _ in layout.keys)
     for number in range(1, len(runs)):
         if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
@@ -339,11 +342,12 @@ def _data_between(
 
 
 def _reduced(waits: Sequence[Mapping[int, int]]) -> list[tuple[int, ...]]:
-    """What each run waits for, transitively reduced."""
+    """The runs that each run waits for, transitively reduced."""
     ancestors: list[int] = []
     reduced = []
     for row in waits:
         seen, kept = 0, []
+        # Latest first: only a later run can have another dependency among its ancestors.
         for dependency in sorted(row, reverse=True):
             if not seen >> dependency & 1:
                 kept.append(dependency)
@@ -354,7 +358,11 @@ def _reduced(waits: Sequence[Mapping[int, int]]) -> list[tuple[int, ...]]:
 
 
 def _cut(launches: Sequence[int], reads: Sequence[Mapping[int, int]]) -> list[list[int]]:
-    """Runs of launches: cut before whoever waits for more, and after whoever others wait for."""
+    """Runs of launches: cut before whoever waits for more, and after whoever others wait for.
+
+    A run begins when all its dependencies are complete and is complete when all of it is, so a
+    launch joins one only if that delays neither it nor any reader.
+    """
     readers: dict[int, set[int]] = {launch: set() for launch in launches}
     for reader, row in enumerate(reads):
         for writer in row.keys() & readers.keys():

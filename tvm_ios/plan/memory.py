@@ -17,7 +17,7 @@ __all__ = ["Lifetime", "pack_buffers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """Which launches touch one buffer; sets of launches are bit masks."""
+    """Launches that touch one buffer; sets of launches are bit masks."""
 
     size_bytes: int
     first_write: int

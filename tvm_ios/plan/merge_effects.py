@@ -1,4 +1,4 @@
-"""What a merge stage does to the operators around it: which need a kernel now, which do not.
+"""Effects of a merge stage on the operators around it: which need a kernel now, which do not.
 
 At batch one a concatenation is usually free, since its inputs are written straight into its buffer.
 The slices of a merged convolution lie in the buffer of that convolution, so a concatenation of
@@ -33,9 +33,9 @@ class MergeEffects:
     """Operators of the unmerged graph, ascending; members of the merge are in ``copied`` only."""
 
     added: tuple[int, ...] = ()
-    """Those that were views and need their kernels now."""
+    """Operators that were views and need their kernels now."""
     removed: tuple[int, ...] = ()
-    """Those that had kernels and need none now."""
+    """Operators that had kernels and need none now."""
     copied: tuple[int, ...] = ()
     """Members whose slice needs a kernel."""
 
@@ -52,7 +52,7 @@ def merge_effects(
     views
         The opportunity at each operator.
     outputs
-        What the merge stage makes.
+        The outputs of the merge stage.
     contiguous
         Whether a slice of the merged convolution is one piece of memory.
     """

@@ -1,4 +1,4 @@
-"""What lowering has to know beyond the graph of kernels: where an operator runs, what it aliases.
+"""Placements of operators: where each runs and what it aliases, beyond the graph of kernels.
 
 A dialect room makes one :class:`Placement` for every operator of the graph, in its order; both are
 lowered to an execution plan. No TVM here.
@@ -36,7 +36,7 @@ class Placement:
     group: int
     """Position of the group in its stage."""
     cost_ns: int = 0
-    """What it costs alone on one lane, in nanoseconds; 0 where nobody measured."""
+    """Time alone on one lane, in nanoseconds; 0 where nobody measured."""
     split: bool = True
     """Whether idle lanes may help with the kernel's parallel regions."""
     view: SliceView | ConcatView | None = None

@@ -80,7 +80,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One kernel call."""
+    """A call of a kernel, or of a library in its place."""
 
     operator: str
     operator_index: int
@@ -98,7 +98,7 @@ class Launch:
 
     @property
     def computed_by(self) -> str:
-        """What computes it, for messages: ``kernel`` and its symbol, or ``by`` and a library."""
+        """The computing side, for messages: ``kernel`` and its symbol, or ``by`` and a library."""
         return f"kernel {self.kernel}" if self.call is None else f"by {self.call.library.title}"
 
 
@@ -119,10 +119,7 @@ class Group:
 def launches_before(groups: Sequence[Group]) -> list[int]:
     """For every launch the launches that are complete before it starts, as a bit mask.
 
-    Parameters
-    ----------
-    groups
-        Each waits only for groups before it; their launches ascend from 0.
+    Each group waits only for groups before it, and the launches ascend from 0, as in every plan.
     """
     before: list[int] = []
     through: list[int] = []  # by group: everything complete once it is
@@ -202,12 +199,7 @@ class ExecutionPlan:
     def from_json(cls, text: str, *, read_call: CallReader = no_calls) -> ExecutionPlan:
         """Read what :meth:`to_json` wrote; it is not verified yet.
 
-        Parameters
-        ----------
-        text
-            JSON.
-        read_call
-            Reads calls of libraries; where omitted a plan that has any is refused.
+        Without ``read_call`` a plan that has calls of libraries is refused.
 
         Raises
         ------
@@ -239,7 +231,7 @@ class ExecutionPlan:
             ) from error
 
     def as_text(self) -> str:
-        """One line a launch, under its stage and group, with where its outputs lie."""
+        """The plan, a line a launch under its stage and group, with where its outputs lie."""
         lines = [
             f"plan: {len(self.launches)} launches in {len(self.groups)} groups and "
             f"{self.num_stages} stages on {self.lanes} lanes, arena {self.arena_bytes} bytes"

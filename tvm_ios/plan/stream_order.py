@@ -22,7 +22,7 @@ _FORK = -1
 
 
 class StepKind(IntEnum):
-    """What is issued; the numbers are those of ``native/cuda_streams.c``."""
+    """Kinds of calls; the numbers are those of ``runtime/cuda/native/cuda_streams.c``."""
 
     LAUNCH = 0
     RECORD = 1
@@ -31,7 +31,7 @@ class StepKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call that is issued to a stream."""
+    """A call that is issued to a stream."""
 
     kind: StepKind
     stream: int
@@ -53,7 +53,7 @@ class StreamProgram:
     steps: tuple[Step, ...]
 
     def as_text(self, plan: ExecutionPlan) -> str:
-        """One line a stream: operators, ``!n`` where event n is recorded, ``?n`` where awaited."""
+        """A line a stream: operators, ``!n`` where event n is recorded, ``?n`` where awaited."""
         marks = {StepKind.RECORD: "!", StepKind.WAIT: "?"}
         rows: list[list[str]] = [[] for _ in range(self.num_streams + 1)]
         for step in self.steps:
@@ -67,14 +67,9 @@ class StreamProgram:
 def order_on_streams(plan: ExecutionPlan) -> StreamProgram:
     """Fork from the caller's stream, put every group on the stream of its lane, and join.
 
-    No wait can be left out: without it, what is awaited could still run. Groups that may overlap
-    are issued launch by launch in turns, so that no stream waits while another is filled.
-    O(streams x (groups + dependencies)) and a sort.
-
-    Parameters
-    ----------
-    plan
-        Its lanes become streams; those without a group are left out.
+    Lanes without a group get no stream. No wait can be left out: without it, what is awaited could
+    still run. Groups that may overlap are issued launch by launch in turns, so that no stream waits
+    while another is filled. O(streams x (groups + dependencies)) and a sort.
     """
     if not plan.groups:
         return StreamProgram(num_streams=0, num_events=0, steps=())
@@ -96,7 +91,7 @@ def order_on_streams(plan: ExecutionPlan) -> StreamProgram:
 
 
 def with_timing(program: StreamProgram) -> StreamProgram:
-    """The same with the time taken: at the start by timed event 0, then around every launch.
+    """A copy of the program that takes times: timed event 0 at the start, two around every launch.
 
     The i-th launch issued lies between timed events 2i + 1 and 2i + 2.
     """
@@ -158,7 +153,10 @@ def _overlapping(groups: Sequence[Group]) -> Iterator[range]:
 def _calls(
     group: Group, number: int, stream: int, waits: Sequence[int], events: Mapping[int, int]
 ) -> list[list[Step]]:
-    """What is issued for a group, a list for each of its launches."""
+    """Calls that are issued for a group, a list for each of its launches.
+
+    Waits come before the first and the event after the last: a stream keeps the order between.
+    """
     calls = [[Step(StepKind.LAUNCH, stream, launch, number)] for launch in group.launches]
     calls[0][:0] = [Step(StepKind.WAIT, stream, events[other], number) for other in waits]
     if number in events:

@@ -1,4 +1,4 @@
-"""What a traced run records: who ran what, when, on which lane. Never the source of a latency."""
+"""Records of a traced run: who ran what, when, on which lane. Never the source of a latency."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ __all__ = ["TraceEvent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """One operator launch of one run."""
+    """A launch of one operator in one run; the times are nanoseconds since the run began."""
 
     operator: str
     stage: int
     group: int
     lane: int
     start_ns: int
-    """Since the run began."""
     end_ns: int

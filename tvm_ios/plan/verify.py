@@ -52,7 +52,7 @@ def verify_plan(plan: ExecutionPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One launch and the bytes of a buffer it touches."""
+    """A launch and the bytes of a buffer it touches."""
 
     begin: int
     end: int

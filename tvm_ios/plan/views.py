@@ -23,7 +23,7 @@ __all__ = ["Aliasing", "resolve_views"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aliasing:
-    """Where each tensor lies, and which operators need no kernel any more."""
+    """Places of all tensors, and the operators that need no kernel any more."""
 
     location: tuple[tuple[int, int], ...]
     """Buffer (the tensor that owns it) and byte offset of every tensor."""
@@ -32,14 +32,7 @@ class Aliasing:
 
 
 def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
-    """Take every view that is legal, in operator order.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    views
-        The opportunity at each operator.
+    """Take every view that is legal, in operator order, of one opportunity for each operator.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""What every room may use and none is about: time."""
+"""Progress, time budgets, the C compiler, and strict reading of values: tools of every room."""

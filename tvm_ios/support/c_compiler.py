@@ -30,7 +30,7 @@ __all__ = [
 
 
 def cache_directory() -> Path:
-    """Where compiled C files and, by default, profile databases are kept."""
+    """The folder of compiled C files and kernels and, by default, of profile databases."""
     explicit = os.environ.get("TVM_IOS_CACHE_DIR")
     if explicit:
         return Path(explicit)
@@ -100,12 +100,7 @@ def compile_object(source: Path, flags: Sequence[str] = ()) -> Path:
 def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | None = None) -> Path:
     """Compile a C file to a shared library; return its path in the cache.
 
-    Parameters
-    ----------
-    source, flags
-        The file, and options besides the usual ones.
-    compiler
-        The command of another C compiler than :func:`find_c_compiler` finds.
+    ``compiler`` is the command of another C compiler than :func:`find_c_compiler` finds.
     """
     return _compile(source, ("-shared", *flags), ".so", compiler)
 
@@ -121,6 +116,7 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
         return product
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        # Beside the product and moved over it: no other process ever loads half a library.
         handle, temporary = tempfile.mkstemp(dir=directory, suffix=suffix)
     except OSError as error:
         raise HostError(

@@ -15,7 +15,7 @@ __all__ = ["PhaseClock", "Progress", "ProgressListener", "StderrProgress"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One step of a long call."""
+    """A step of a long call, as its listener is told of it."""
 
     phase: str
     """``build``, ``search``, ``lower`` or ``compare``."""
@@ -103,7 +103,7 @@ class StderrProgress:
         self.close()
 
     def close(self) -> None:
-        """End the moving line."""
+        """End the moving line, if there is one."""
         if self._phase and self.stream.isatty():
             print(file=self.stream, flush=True)
         self._phase, self._width = "", 0

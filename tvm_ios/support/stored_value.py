@@ -39,7 +39,7 @@ class StoredValue:
     """
 
     value: Any
-    """As ``json`` or ``sqlite3`` gave it."""
+    """The value as ``json`` or ``sqlite3`` gave it."""
     where: str
     """Its place, such as ``stages[2].strategy``, for messages."""
     is_root: bool = False
@@ -81,7 +81,7 @@ class StoredValue:
         return [StoredValue(entry, f"{self.where}[{i}]") for i, entry in enumerate(self.value)]
 
     def or_none(self, read: Callable[[StoredValue], _Read]) -> _Read | None:
-        """What `read` finds, or None for null."""
+        """The value as `read` finds it, or None for null."""
         return None if self.value is None else read(self)
 
     def whole(self, least: int = 0, most: int | None = None) -> int:
@@ -94,29 +94,30 @@ class StoredValue:
         return int(value)
 
     def wholes(self, most: int | None = None) -> tuple[int, ...]:
-        """A list of whole numbers from 0 on."""
+        """The entries of a list of whole numbers from 0 on."""
         return tuple(entry.whole(most=most) for entry in self.rows())
 
     def number(self) -> float:
         """A number that is finite."""
         value = self.value
         number = isinstance(value, int | float) and not isinstance(value, bool)
+        # `not <=`, since NaN compares as false; and a whole number may be too large for a float.
         if not number or not abs(value) <= sys.float_info.max:
             raise self._unlike("a finite number")
         return float(value)
 
     def text(self) -> str:
-        """A string."""
+        """The value, which is a string."""
         if not isinstance(self.value, str):
             raise self._unlike("text")
         return self.value
 
     def texts(self) -> tuple[str, ...]:
-        """A list of strings."""
+        """The entries of a list of strings."""
         return tuple(entry.text() for entry in self.rows())
 
     def flag(self) -> bool:
-        """True or false."""
+        """The value, which is true or false."""
         if not isinstance(self.value, bool):
             raise self._unlike("true or false")
         return self.value
@@ -133,14 +134,7 @@ class StoredValue:
 
 
 def parse_json(text: str, name: str) -> StoredValue:
-    """The whole of a JSON text.
-
-    Parameters
-    ----------
-    text
-        What to read.
-    name
-        What it is, such as ``the schedule``, for messages.
+    """The whole of a JSON text; ``name`` is for messages, such as ``the schedule``.
 
     Raises
     ------

@@ -20,9 +20,9 @@ class TimeBudget:
     Parameters
     ----------
     seconds
-        From now on; None for no limit.
+        How long, from now on; None for no limit.
     clock_s
-        The time, in seconds.
+        Tells the time, in seconds.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class TimeBudget:
         return self._seconds - self.spent_s
 
     def allows(self, seconds: float) -> bool:
-        """Whether something that takes so long would end in time."""
+        """True if something that takes so many seconds would end in time."""
         return seconds <= self.left_s
 
     def cut(self, what: str) -> None:

@@ -38,12 +38,7 @@ def require_whole(name: str, value: Any, *, least: int) -> int:
 
 
 def require_whole_fields(options: Any, **least: int) -> None:
-    """Make these fields of a frozen dataclass ``int``, each of its least value or more.
-
-    Raises
-    ------
-    OptionError
-        As :func:`require_whole`.
-    """
+    """Make these fields of a frozen dataclass ``int``, each of its least value or more."""
     for name, bound in least.items():
+        # The only way to set a field of a frozen dataclass; called from its __post_init__.
         object.__setattr__(options, name, require_whole(name, getattr(options, name), least=bound))

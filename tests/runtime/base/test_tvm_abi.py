@@ -11,12 +11,12 @@ import pytest
 import tvm
 from tvm._ffi.runtime_ctypes import TVMArray
 
+from tests.runtime.reference_executor import array_at
 from tvm_ios.runtime.base import tvm_abi
 from tvm_ios.runtime.base.tvm_abi import (
     TENSOR_CODE,
     DLTensor,
     TvmFunction,
-    array_at,
     data_type_fields,
     packed_handle,
     symbol_in,

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.runtime.reference_executor import ReferenceExecutor
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.plan.lower import lower_plan
-from tvm_ios.runtime.base.executor import ReferenceExecutor
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory

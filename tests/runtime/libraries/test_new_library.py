@@ -33,7 +33,7 @@ from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.c_compiler import compile_object, compile_shared

@@ -1,1 +1,1 @@
-"""Models as files."""
+"""Compiled models as files: exported, identified, loaded."""

@@ -46,19 +46,13 @@ def export_artifact(
 
     Parameters
     ----------
-    factory
-        What ``relay.build`` returned.
-    plan
-        Its plan.
+    factory, plan
+        The kernels and parameters, as ``relay.build`` returned them, and their plan.
     path
         Where to write; it should end in ``.so``. A file there is replaced when all is done.
 
     Raises
     ------
-    PlanError
-        If the plan breaks a rule.
-    HostError
-        If there is no working C compiler.
     ArtifactError
         If the file cannot be written.
     """
@@ -91,7 +85,7 @@ def load(
     cuda_graph: bool = True,
     database: FactStore | None = None,
 ) -> MultiStreamGraphModule | CudaGraphModule:
-    """Load what :func:`export_artifact` wrote.
+    """Load a model from the file that :func:`export_artifact` wrote.
 
     Parameters
     ----------
@@ -176,7 +170,7 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
 
 
 def _native_objects(plan: ExecutionPlan) -> list[Path]:
-    """Code of the libraries that the plan has compute operators."""
+    """Object files of the libraries that the plan has compute operators."""
     keys = sorted({launch.call.library.key for launch in plan.launches if launch.call is not None})
     objects = [library.native_object() for library in map(find_library, keys) if library]
     return [path for path in objects if path is not None]
@@ -185,7 +179,10 @@ def _native_objects(plan: ExecutionPlan) -> list[Path]:
 def _attach_plan(
     factory: GraphExecutorFactoryModule, plan: ExecutionPlan
 ) -> GraphExecutorFactoryModule:
-    """The same factory, its graph JSON with the plan; TVM stops reading at ``metadata``."""
+    """A copy of the factory whose graph JSON holds the plan.
+
+    TVM stops reading at ``metadata``, so that has to be the last field.
+    """
     graph = json.loads(factory.get_graph_json())
     graph.pop("metadata", None)
     graph["metadata"] = {_METADATA_KEY: plan.to_json()}

@@ -1,4 +1,4 @@
-"""What an exported file was made for, and whether this machine can run it. No TVM here."""
+"""The identity of an exported file: what it was made for, and who can run it. No TVM here."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def read_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> Processor:
 
 
 def needed_features(llvm_features: Iterable[str]) -> tuple[str, ...]:
-    """Of what LLVM may emit for a target, the instruction sets a processor can lack; sorted."""
+    """Instruction sets that LLVM may emit for a target and a processor can lack; sorted."""
     return tuple(sorted(_LLVM_TO_KERNEL[name] for name in llvm_features if name in _LLVM_TO_KERNEL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactIdentity:
-    """Written into every exported file."""
+    """Facts that are written into every exported file, and refuse it where they do not fit."""
 
     plan_version: int
     tvm_version: str
@@ -101,7 +101,7 @@ class ArtifactIdentity:
     lanes: int
 
     def to_json(self) -> str:
-        """JSON; :meth:`from_json` reads it back."""
+        """The fields as JSON; :meth:`from_json` reads them back."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -132,16 +132,9 @@ class ArtifactIdentity:
             ) from error
 
     def require_fit(self, here: Processor, tvm_version: str, *, any_model: bool = False) -> None:
-        """Refuse a file made for something else.
+        """Refuse a file made for something else than this processor and TVM.
 
-        Parameters
-        ----------
-        here
-            The processor it would run on.
-        tvm_version
-            The TVM that would load it.
-        any_model
-            True accepts another processor model that has all instruction sets needed.
+        With ``any_model`` another processor model is fine if it has all instruction sets needed.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""What executors on CPUs and GPUs share: kernels, arguments, memory, inputs."""
+"""Kernels, arguments, memory and inputs, as executors on CPUs and on GPUs share them."""

@@ -1,4 +1,4 @@
-"""Which devices a plan can run on, and which targets are for which."""
+"""Devices that a plan can run on, and the targets that are for them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ __all__ = ["is_gpu_target", "require_cpu", "require_cuda"]
 
 
 def is_gpu_target(target: tvm.target.Target) -> bool:
-    """Whether a target is a GPU of NVIDIA."""
+    """True if a target is a GPU of NVIDIA."""
     return str(target.kind.name) == "cuda"
 
 
 def require_cpu(device: Any) -> None:
-    """Refuse every device but the CPU.
-
-    Parameters
-    ----------
-    device
-        A :class:`tvm.runtime.Device`, its name, or None for the CPU.
+    """Refuse every device (a :class:`tvm.runtime.Device`, its name, or None) but the CPU.
 
     Raises
     ------
@@ -37,18 +32,7 @@ def require_cpu(device: Any) -> None:
 
 
 def require_cuda(device: Any) -> int:
-    """The number of a GPU; every other device is refused.
-
-    Parameters
-    ----------
-    device
-        A :class:`tvm.runtime.Device`, its name, or None for the first GPU.
-
-    Raises
-    ------
-    OptionError
-        If it is another device, or none that TVM knows.
-    """
+    """The number of a GPU, 0 for None; every other device is refused as by :func:`require_cpu`."""
     if device is None:
         return 0
     given = _known(device, "tvm.cuda()")

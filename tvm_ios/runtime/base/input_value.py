@@ -1,4 +1,4 @@
-"""What callers of an executor give, checked against its plan: values, and numbers of outputs."""
+"""Checks of what callers of an executor give: values of inputs, and numbers of outputs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,8 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
     """A value as an array of the shape and data type of a tensor.
 
     Arrays must have both already. Numbers and lists of them are converted, as long as no truth
-    value or integer changes by it and no float becomes infinite.
-
-    Parameters
-    ----------
-    where
-        What the value is for, such as ``input 'data'``.
-    tensor
-        What is wanted.
-    value
-        What was given.
+    value or integer changes by it and no float becomes infinite. ``where`` is for messages, such as
+    ``input 'data'``.
 
     Raises
     ------
@@ -50,14 +42,7 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
 
 
 def output_tensor(plan: ExecutionPlan, key: Any) -> int:
-    """The tensor of an output.
-
-    Parameters
-    ----------
-    plan
-        Whose outputs.
-    key
-        Its number, of any kind of integer.
+    """The tensor of an output, by its number, which may be of any kind of integer.
 
     Raises
     ------
@@ -85,7 +70,7 @@ def _converted(where: str, tensor: Tensor, value: Any) -> np.ndarray:
 
 
 def _as_numbers(given: np.ndarray, wanted: np.dtype[Any]) -> np.ndarray:
-    """The same numbers in another data type; only floats may be rounded."""
+    """Numbers in the data type that is wanted; only floats may be rounded."""
     if given.dtype.kind not in _NUMBERS:
         raise TypeError(f"it holds {given.dtype}, no numbers")
     with np.errstate(over="raise", invalid="raise"):

@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Where a kernel lies in memory."""
+    """A kernel in memory, and how it is to be called."""
 
     address: int
     resource: int = 0
@@ -34,7 +34,7 @@ class Kernel:
     """True keeps its parallel regions on one lane, as barriers inside regions demand."""
 
     def on_one_lane(self, wanted: bool) -> Kernel:
-        """The same kernel, kept on one lane if wanted or if it was before."""
+        """A copy that is kept on one lane if wanted or if it was before."""
         return replace(self, serial=self.serial or wanted)
 
 
@@ -50,8 +50,6 @@ class TensorTable:
 
     Parameters
     ----------
-    plan
-        The plan.
     addresses
         Address of every buffer.
     device
@@ -89,17 +87,7 @@ class TensorTable:
 
 
 class PreparedLaunches:
-    """Argument lists for launches, ready to be called from C.
-
-    Parameters
-    ----------
-    launches
-        What to call, in any order.
-    kernels
-        The kernel of each launch.
-    table
-        The tensors they name; kept alive.
-    """
+    """Argument lists for launches, ready to be called from C; they keep the table alive."""
 
     def __init__(
         self, launches: Sequence[Launch], kernels: Sequence[Kernel], table: TensorTable
@@ -109,6 +97,7 @@ class PreparedLaunches:
             for launch in launches
             for tensor in (*launch.inputs, *launch.outputs)
         ]
+        # Every argument is a tensor, so all launches share one array of type codes.
         longest = max((len(a.inputs) + len(a.outputs) for a in launches), default=0)
         self._kept = table
         self._arguments = (c_void_p * (len(arguments) or 1))(*arguments)

@@ -55,27 +55,16 @@ class KernelLibrary:
         self._install_hook()
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel of this name.
-
-        Raises
-        ------
-        ArtifactError
-            If there is none.
-        """
+        """The kernel of this name, by address; ArtifactError if there is none."""
         if symbol_in(self._library, name) is not None:
             return Kernel(address_of(self._library, name), serial=self._serial)
+        # A kernel that no symbol names (of an imported module) is called through a packed function.
         function = self._packed.setdefault(name, self.function(name))
         self.runtime.set_func_call(TvmFunction.CALL_PACKED.address)
         return Kernel(self.runtime.call_packed, packed_handle(function), self._serial)
 
     def function(self, name: str) -> tvm.runtime.PackedFunc:
-        """The kernel of this name as a packed function.
-
-        Raises
-        ------
-        ArtifactError
-            If there is none.
-        """
+        """The kernel of this name as a packed function; ArtifactError if there is none."""
         for module in (self.module, *self.module.imported_modules):
             try:
                 return module.get_function(name, query_imports=True)
@@ -88,7 +77,7 @@ class KernelLibrary:
 
     @property
     def code(self) -> ctypes.CDLL:
-        """The file as the dynamic loader has it."""
+        """The loaded file, by whose symbols native code is found."""
         return self._library
 
     def redirect(self, function: TvmFunction, address: int) -> None:
@@ -98,9 +87,9 @@ class KernelLibrary:
             slot.value = address
 
     def _install_hook(self) -> None:
-        """A library whose kernels open no parallel region has no slot."""
+        """Send parallel regions to our lanes."""
         slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self._library)
-        if slot is not None:
+        if slot is not None:  # None where no kernel opens a parallel region
             self.runtime.hook(ctypes.addressof(slot), TvmFunction.PARALLEL_LAUNCH.address)
 
 
@@ -116,11 +105,14 @@ def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
         copy = Path(folder) / "kernels.so"
         shutil.copyfile(path, copy)
         load = tvm.get_global_func("runtime.ModuleLoadFromFile")
+        # Two handles of one image: TVM's module fills the slots for functions of TVM when it loads,
+        # and only a handle of our own, opened after that, gives their addresses.
         return load(str(copy), "so"), ctypes.CDLL(str(copy))
 
 
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:
-    """Ctypes never unloads; the last user of the library's code does."""
+    """Unload a library once nothing runs its code any more: ctypes never does."""
+    # Not at exit: TVM may still hold functions of it then.
     weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
 
 

@@ -71,7 +71,7 @@ class NativeTraceRow(Structure):
 
 
 class NativeRange(Structure):
-    """``Range``: bytes in memory."""
+    """``Range``: a piece of memory."""
 
     _fields_ = [("begin", c_void_p), ("size_bytes", c_int64)]
 
@@ -188,13 +188,7 @@ def remote_digest() -> str:
 
 @cache
 def shared_runtime() -> NativeRuntime:
-    """The lane executor as a library of its own, compiled on first use.
-
-    Raises
-    ------
-    HostError
-        If there is no working C compiler.
-    """
+    """The lane executor as a library of its own, compiled on first use."""
     return NativeRuntime(ctypes.CDLL(str(compile_shared(_SOURCE))))
 
 
@@ -206,14 +200,6 @@ def compile_runtime_object() -> Path:
 def compile_remote_lanes(compiler: str | None = None) -> Path:
     """The lane executor as a library that TVM's RPC server can load.
 
-    Parameters
-    ----------
-    compiler
-        The command of a C compiler for the device; that of this machine where omitted.
-
-    Raises
-    ------
-    HostError
-        If the compiler is missing or fails.
+    ``compiler`` is the command of a C compiler for the device; that of this machine where omitted.
     """
     return compile_shared(_REMOTE_SOURCE, compiler=compiler)

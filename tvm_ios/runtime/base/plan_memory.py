@@ -15,12 +15,10 @@ __all__ = ["PlanMemory"]
 
 
 class PlanMemory:
-    """Allocates what a plan needs.
+    """Memory for the tensors of a plan.
 
     Parameters
     ----------
-    plan
-        The plan.
     params
         Parameters by name; arrays that lie on the device are used, not copied.
     device
@@ -62,7 +60,7 @@ class PlanMemory:
         return tvm.nd.empty(wanted.shape, wanted.dtype, self.device)
 
     def array(self, tensor: int) -> tvm.nd.NDArray:
-        """An input or output; it shares its bytes with this memory."""
+        """The array of an input or output; it shares its bytes with this memory."""
         wanted = self.plan.tensors[tensor]
         array = self._arrays[wanted.buffer]
         if tuple(array.shape) == wanted.shape:

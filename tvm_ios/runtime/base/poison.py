@@ -15,12 +15,7 @@ __all__ = ["poison_data"]
 def poison_data(plan: ExecutionPlan, table: TensorTable) -> NativePoison:
     """Overwrite outputs before their launch, arena buffers after the last launch to touch them.
 
-    Parameters
-    ----------
-    plan
-        The plan.
-    table
-        Where its tensors lie now.
+    The addresses are those of the table now: data made before a tensor was moved are wrong.
     """
     kinds = [buffer.kind for buffer in plan.buffers]
     arena = [number for number, kind in enumerate(kinds) if kind is BufferKind.ARENA]

@@ -21,15 +21,6 @@ def sample_inputs(
 ) -> dict[str, np.ndarray]:
     """Values for every input that is no parameter: standard normal, or zeros for integers.
 
-    Parameters
-    ----------
-    plan
-        Whose inputs to fill.
-    params
-        Names that are parameters.
-    seed
-        Equal seeds give equal values.
-
     Raises
     ------
     ExecutionError
@@ -53,11 +44,6 @@ def sample_tensor(random: np.random.Generator, shape: tuple[int, ...], dtype: st
     """Values of a tensor inside a network: zeros, or floats that no few operators make denormal.
 
     Floats are multiples of 1/64 in [-1, 1].
-
-    Raises
-    ------
-    ExecutionError
-        If NumPy lacks the data type.
     """
     if not dtype.startswith("float"):
         return np.zeros(shape, numpy_dtype(dtype))

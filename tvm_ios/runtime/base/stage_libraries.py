@@ -1,4 +1,4 @@
-"""Runs stages of built libraries, to price them: what is the same on lanes and on streams.
+"""Runners of stages of built libraries, to price them: the part that lanes and streams share.
 
 A library is an exported file with each of its tensors in bytes of its own, and has a number.
 """
@@ -17,7 +17,7 @@ from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
 __all__ = ["LibraryStageRunner", "StageLibrary"]
 
@@ -30,7 +30,7 @@ class StageLibrary(Generic[Loaded]):
 
     plan: ExecutionPlan
     loaded: Loaded
-    """What runs the launches of the plan."""
+    """The kernels and memory of the plan, in the form of its runner."""
     position: Mapping[int, int]
     """Launch of each operator that still has one."""
     num_operators: int
@@ -77,6 +77,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         CostError
             If it cannot be loaded, or there is too little memory.
         """
+        # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
         plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
         self._libraries.append(
@@ -105,12 +106,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         ways
             For each further number the calls, by operator; they are complete.
         libraries
-            What makes the calls, where the stages run; it has to outlive this.
-
-        Returns
-        -------
-        libraries
-            One number for each way.
+            Libraries that make the calls, where the stages run; they have to outlive this.
 
         Raises
         ------
@@ -136,7 +132,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         return tuple(range(first, len(self._libraries)))
 
     def needs_no_kernel(self, library: int, operator: int) -> bool:
-        """Whether an operator became a view, so running it costs nothing."""
+        """True if an operator became a view, so running it costs nothing."""
         return operator not in self._library(library, operator).position
 
     @abstractmethod
@@ -192,7 +188,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         """Nanoseconds a cache line takes between lanes, one way; 0 where there is no such thing."""
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the times ought to know."""
+        """Lines that a reader of the times ought to know."""
         return ()
 
     @abstractmethod
@@ -201,11 +197,11 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     @abstractmethod
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> Loaded:
-        """What runs the launches of a plan."""
+        """Load the kernels of a plan, and give its tensors memory and values."""
 
     @abstractmethod
     def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
-        """The same for a plan with more launches, which libraries compute, over its tensors."""
+        """Extend what is loaded to a plan with further launches over the same tensors."""
 
     @abstractmethod
     def _run_ns(self, handle: Any, runs: int) -> int:

@@ -1,4 +1,4 @@
-"""How kernels of TVM 0.11 to 0.19 are called, and what they call back: the one file that knows it.
+"""The calling convention of kernels of TVM 0.11 to 0.19, which only this file knows.
 
 A kernel takes an array of addresses of :class:`DLTensor`, their type codes, and a resource handle.
 It reaches functions of TVM through pointers that lie in its library, one for each that it needs, so
@@ -12,11 +12,9 @@ import ctypes
 import re
 from ctypes import Structure, c_int32, c_uint8, c_uint16, c_uint64, c_void_p
 from enum import Enum
-from typing import Any
 
 import tvm
 from tvm._ffi.base import _LIB, py_str
-from tvm._ffi.runtime_ctypes import TVMArrayHandle
 
 from tvm_ios.runtime.base.native_runtime import address_of
 
@@ -24,7 +22,6 @@ __all__ = [
     "TENSOR_CODE",
     "DLTensor",
     "TvmFunction",
-    "array_at",
     "data_type_fields",
     "last_error_text",
     "packed_handle",
@@ -55,14 +52,8 @@ class DLTensor(Structure):
     def describe(self, dtype: str, ndim: int, shape: int, device: tuple[int, int]) -> None:
         """Say all but where the data lie: they are contiguous.
 
-        Parameters
-        ----------
-        dtype, ndim
-            Data type and number of axes.
-        shape
-            Address of the extents, one int64 for each axis.
-        device
-            DLPack's type and number of the device.
+        ``shape`` is the address of the extents, one int64 for each of ``ndim`` axes; ``device`` is
+        DLPack's type and number.
         """
         self.device_type, self.device_id = device
         self.code, self.bits, self.vector_lanes = data_type_fields(dtype)
@@ -90,7 +81,7 @@ class TvmFunction(Enum):
 
     @property
     def address(self) -> int:
-        """Where it lies in TVM's runtime."""
+        """The function's address in TVM's runtime."""
         return address_of(_LIB, self.value)
 
     def slot_in(self, library: ctypes.CDLL) -> c_void_p | None:
@@ -107,17 +98,11 @@ def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
 
 
 def packed_handle(function: tvm.runtime.PackedFunc) -> int:
-    """What ``CALL_PACKED`` knows a packed function by."""
+    """The handle by which ``CALL_PACKED`` calls a packed function."""
     return ctypes.cast(function.handle, c_void_p).value or 0
 
 
-def array_at(address: int) -> Any:
-    """An array over a :class:`DLTensor`, which has to outlive it; nothing is copied."""
-    handle = ctypes.cast(c_void_p(address), TVMArrayHandle)
-    return tvm.nd.NDArray(handle, is_view=True)
-
-
 def last_error_text() -> str:
-    """What TVM said when it last failed on this thread."""
+    """The text of TVM's last failure on this thread."""
     get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(TvmFunction.LAST_ERROR.address)
     return str(py_str(get_text() or b""))

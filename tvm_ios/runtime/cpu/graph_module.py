@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol, Self
 
 import tvm
@@ -19,7 +20,7 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
-from tvm_ios.runtime.libraries.opened import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.whole_number import as_whole, require_whole
 
@@ -42,10 +43,10 @@ _FUNCTIONS = (
 
 
 class PlanExecutor(Protocol):
-    """What runs the plan of a module; each raises ExecutionError where a run fails."""
+    """An executor of a plan; every method raises ExecutionError where a run fails."""
 
     def run(self) -> None:
-        """Run every launch once."""
+        """Run every launch of the plan once."""
         ...
 
     def time_ns(self, number: int) -> int:
@@ -53,7 +54,7 @@ class PlanExecutor(Protocol):
         ...
 
     def trace(self) -> list[TraceEvent]:
-        """Who ran what, when, in a warm run; by start time."""
+        """The launches of a warm run, each with its lane and times; by start time."""
         ...
 
     def close(self) -> None:
@@ -66,14 +67,12 @@ class PlanModule:
 
     Parameters
     ----------
-    plan, library
-        What to run and its kernels.
+    plan, library, memory
+        What to run, its kernels, and where its tensors lie.
     params
         Names of those inputs that are parameters.
-    memory
-        Where its tensors lie.
     executor
-        What runs it.
+        Runs the plan; closed with the module.
     """
 
     def __init__(
@@ -113,6 +112,7 @@ class PlanModule:
             entry = self.plan.inputs[self._find_input(name)]
             checked = input_value(f"input {entry.name!r}", self.plan.tensors[entry.tensor], array)
             if entry.name in self._shared:
+                # Other modules read that array, so this one writes to another.
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._shared.discard(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
@@ -155,11 +155,11 @@ class PlanModule:
         self._executor.run()
 
     def get_num_outputs(self) -> int:
-        """How many outputs there are."""
+        """Number of outputs."""
         return len(self.plan.outputs)
 
     def get_num_inputs(self) -> int:
-        """How many inputs and parameters there are."""
+        """Number of inputs and parameters."""
         return len(self.plan.inputs)
 
     def get_input(self, index: int | str, out: Any = None) -> Any:
@@ -285,7 +285,7 @@ class PlanModule:
         cooldown_ms = require_whole("cooldown_interval_ms", cooldown_interval_ms, least=0)
         repeats_to_cooldown = require_whole("repeats_to_cooldown", repeats_to_cooldown, least=1)
         self.run(**kwargs)
-        timed = (lambda n: self._time_end_to_end(n, kwargs)) if end_to_end else self._time_runs
+        timed = partial(self._time_end_to_end, kwargs) if end_to_end else self._executor.time_ns
         results = []
         for index in range(repeat):
             elapsed_ns = timed(number)
@@ -299,25 +299,11 @@ class PlanModule:
         return BenchmarkResult(results)
 
     def time_ns(self, number: int) -> int:
-        """Elapsed nanoseconds of ``number`` back-to-back runs.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        OptionError
-            If `number` is no whole number from 1 on.
-        """
+        """Elapsed nanoseconds of ``number`` back-to-back runs, a whole number from 1 on."""
         return self._executor.time_ns(require_whole("number", number, least=1))
 
     def trace(self) -> list[TraceEvent]:
-        """Run and say who ran what, when, on which lane or stream; by start time.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """Run, and give each launch with its lane or stream and its times; by start time."""
         return self._executor.trace()
 
     def close(self) -> None:
@@ -343,10 +329,7 @@ class PlanModule:
         function: Callable[..., Any] = getattr(self, key)
         return function
 
-    def _time_runs(self, number: int) -> int:
-        return self._executor.time_ns(number)
-
-    def _time_end_to_end(self, number: int, inputs: Mapping[str, Any]) -> int:
+    def _time_end_to_end(self, inputs: Mapping[str, Any], number: int) -> int:
         start_ns = time.perf_counter_ns()
         for _ in range(number):
             self.run(**inputs)
@@ -389,8 +372,6 @@ class MultiStreamGraphModule(PlanModule):
         Parameters by name; their arrays are used, never written.
     lanes
         Threads, the caller's included; what the plan was made for where omitted.
-    options
-        How lanes share work and wait.
     store
         Where libraries keep what they find out of calls and the plan does not bring along.
 
@@ -420,6 +401,7 @@ class MultiStreamGraphModule(PlanModule):
                 plan, library, memory, lanes=lanes, options=options, libraries=libraries
             )
             super().__init__(plan, library, params, memory, self._lane_executor)
+            # With the executor, not with this: its launches call what the libraries hold.
             self._finalizer = weakref.finalize(self._lane_executor, undo.pop_all().close)
 
     def close(self) -> None:
@@ -429,11 +411,11 @@ class MultiStreamGraphModule(PlanModule):
 
     @property
     def lanes(self) -> int:
-        """Threads, the caller's included."""
+        """Number of threads, the caller's included."""
         return self._lane_executor.lanes
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
         return self._lane_executor.ping_pong_ns()
 
 

@@ -15,7 +15,7 @@ from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.poison import poison_data
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
 
 __all__ = ["LaneExecutor", "dependency_order"]
 
@@ -32,8 +32,6 @@ class LaneExecutor:
         What to run, its kernels, and where its tensors lie.
     lanes
         Threads, the caller's included; what the plan was made for where omitted.
-    options
-        How lanes share work and wait.
     poison
         True overwrites outputs before they are written, and dead buffers (for tests).
     libraries
@@ -78,7 +76,7 @@ class LaneExecutor:
 
     @property
     def lanes(self) -> int:
-        """Threads, the caller's included."""
+        """Number of threads, the caller's included."""
         return self._pool.lanes
 
     def run(self) -> None:
@@ -95,30 +93,18 @@ class LaneExecutor:
             raise self._explain(failure) from None
 
     def time_ns(self, number: int) -> int:
-        """Nanoseconds of `number` back-to-back runs.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """Nanoseconds of `number` back-to-back runs."""
         try:
             return self._pool.time_ns(self._program, number)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
         return self._pool.ping_pong_ns()
 
     def trace(self) -> list[TraceEvent]:
-        """Who ran what, when, on which lane, in the last of a few warm runs; by start time.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """The launches of the last of a few warm runs, each with its lane and times; by start."""
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
             self._pool.run(self._make_program(rows), number=TRACE_RUNS, assemble=True)
@@ -178,7 +164,7 @@ _Order = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[int]]
 
 
 def dependency_order(plan: ExecutionPlan) -> _Order:
-    """Launches of each group, the groups that wait for it, and its lane; no other order."""
+    """The order that data alone demand: a group starts when its dependencies are complete."""
     successors: list[list[int]] = [[] for _ in plan.groups]
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:
@@ -188,7 +174,7 @@ def dependency_order(plan: ExecutionPlan) -> _Order:
 
 
 def _with_barriers(plan: ExecutionPlan) -> _Order:
-    """The same, with an empty group between stages that everything before and after meets."""
+    """The order of stages: between two of them an empty group that all before and after meet."""
     launches: list[Sequence[int]] = []
     successors: list[list[int]] = []
     lanes: list[int] = []

@@ -38,7 +38,7 @@ for whole time slices, and runs that were to take a millisecond would take minut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneOptions:
-    """How lanes share work and wait.
+    """Options of lanes: how they share work and wait.
 
     Raises
     ------
@@ -86,21 +86,9 @@ def usable_cores() -> tuple[int, ...]:
 
 
 def require_lanes(lanes: int, cores: int, owner: str) -> int:
-    """A number of lanes that a CPU can have.
+    """A number of lanes that a CPU can have; OptionError if below one or above its cores.
 
-    Parameters
-    ----------
-    lanes
-        What was asked for.
-    cores
-        Most there can be.
-    owner
-        Whose they are, with a verb, such as ``"this process may use"``.
-
-    Raises
-    ------
-    OptionError
-        If it is below one or above the cores there are.
+    ``owner`` is whose cores they are, with a verb, such as ``"this process may use"``.
     """
     number = as_whole(lanes)
     if number is None or not 1 <= number <= cores:
@@ -111,12 +99,7 @@ def require_lanes(lanes: int, cores: int, owner: str) -> int:
 def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
     """Rows one after the other, and where each begins; one more number says where the last ends.
 
-    Parameters
-    ----------
-    rows
-        What the native code takes as one array.
-    kind
-        Type code of :mod:`array`, such as ``"Q"`` for addresses.
+    ``kind`` is a type code of :mod:`array`, such as ``"Q"`` for addresses.
     """
     joined, begins = array(kind), array("i", [0])
     for row in rows:
@@ -139,12 +122,8 @@ class LanePool:
 
     Parameters
     ----------
-    runtime
-        The native code.
     lanes
         W, at least 1.
-    options
-        How lanes share work and wait.
     get_last_error
         Address of a C function that returns the text of the calling thread's last error; 0: none.
 
@@ -195,7 +174,7 @@ class LanePool:
         poison: NativePoison | None = None,
         trace: ctypes.Array[NativeTraceRow] | None = None,
     ) -> LaneProgram:
-        """Prepare a program.
+        """Prepare groups of launches to run by dependencies, again and again.
 
         Parameters
         ----------
@@ -251,12 +230,7 @@ class LanePool:
     def time_ns(self, program: LaneProgram, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs, every lane awake from the start.
 
-        Extrapolated from those of the first quarter of a second.
-
-        Raises
-        ------
-        LaunchFailedError, ExecutionError
-            As :meth:`run`.
+        Extrapolated from those of the first quarter of a second. Raises what :meth:`run` does.
         """
         elapsed, done = ctypes.c_int64(), ctypes.c_int64()
         total, left = 0, number
@@ -297,7 +271,7 @@ class LanePool:
 
 
 def _free_program(runtime: NativeRuntime, handle: int) -> None:
-    """A function of its own, so that its arguments keep the native code loaded."""
+    """Free a program: a function of its own, so that its arguments keep the native code loaded."""
     runtime.program_free(handle)
 
 

@@ -24,7 +24,7 @@ from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
 
 __all__ = [
     "Launches",
@@ -40,7 +40,7 @@ class Launches(Protocol):
     """Prepared kernel calls, one for each launch of a plan."""
 
     def address(self, index: int) -> int:
-        """What a program names the call by."""
+        """The address of a call, for programs."""
         ...
 
 
@@ -52,24 +52,27 @@ class StageCalls:
     whole: Launches
     """The same calls, their parallel regions kept on one lane."""
     kept: object = None
-    """What must live as long as they do."""
+    """Whatever must live as long as they do."""
     calls: LaunchCalls | None = None
-    """Those of libraries among them."""
+    """The calls of libraries among them."""
     extend: Callable[[ExecutionPlan, OpenLibraries], StageCalls] | None = None
     """Prepares the calls of a plan with more launches, by libraries, over the same tensors; None
     where no library computes."""
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
-        """Why the launch at a position of the plan failed, if it was for a library."""
+        """The error of the launch at a position of the plan, if its library failed."""
         return None if self.calls is None else self.calls.failure(position, where)
 
 
 class StageLanes(Protocol):
-    """Lanes that run stages: those of this process, or of a device of an RPC tracker."""
+    """Lanes that run stages, of this process or of a device of an RPC tracker.
+
+    The methods are those of :class:`~tvm_ios.runtime.cpu.lane_pool.LanePool`, and ``load``.
+    """
 
     @property
     def lanes(self) -> int:
-        """How many."""
+        """Number of lanes."""
         ...
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
@@ -83,19 +86,19 @@ class StageLanes(Protocol):
         *,
         homes: Sequence[int],
     ) -> Any:
-        """As :meth:`LanePool.program`."""
+        """Prepare groups of launches to run by dependencies, each on its lane if that is free."""
         ...
 
     def time_ns(self, program: Any, number: int) -> int:
-        """As :meth:`LanePool.time_ns`."""
+        """Nanoseconds of `number` back-to-back runs; LaunchFailedError where a kernel fails."""
         ...
 
     def ping_pong_ns(self) -> float:
-        """As :meth:`LanePool.ping_pong_ns`."""
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
         ...
 
     def close(self) -> None:
-        """As :meth:`LanePool.close`."""
+        """Join the threads; may be called twice."""
         ...
 
 
@@ -104,7 +107,7 @@ class StageProgram:
     """A prepared stage; freed when the last reference goes."""
 
     program: Any
-    """What the lanes made of it."""
+    """The handle that the lanes gave."""
     operators: tuple[str, ...]
     """By launch position, of one copy."""
     copies: int
@@ -113,13 +116,7 @@ class StageProgram:
 
 
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
-    """Runs stages of built libraries natively, to measure them.
-
-    Parameters
-    ----------
-    pool
-        What runs them; closed with the runner.
-    """
+    """Runs stages of built libraries on lanes, to measure them; closes the lanes with itself."""
 
     def __init__(self, pool: StageLanes) -> None:
         super().__init__()
@@ -127,7 +124,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
 
     @property
     def lanes(self) -> int:
-        """Threads, the caller's included."""
+        """Number of threads, the caller's included."""
         return self._pool.lanes
 
     def prepare(
@@ -138,7 +135,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         homes: Sequence[int] | None = None,
         copies: int = 1,
     ) -> StageProgram:
-        """As :meth:`LibraryStageRunner.prepare`.
+        """Make a stage ready as a program of its lanes.
 
         Where there are several groups they change lanes from copy to copy, so what they write has
         to come from another core's cache, as it does in a network.
@@ -211,20 +208,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
 
 
 class LocalStageLanes(LanePool):
-    """Lanes of this process that stages are priced on.
-
-    Parameters
-    ----------
-    lanes
-        Threads, the caller's included.
-
-    Raises
-    ------
-    OptionError
-        If there are more lanes than cores.
-    HostError
-        If the native code cannot be compiled.
-    """
+    """Lanes of this process that stages are priced on."""
 
     def __init__(self, lanes: int) -> None:
         self._shared = shared_runtime()

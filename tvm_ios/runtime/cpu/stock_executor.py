@@ -34,12 +34,8 @@ class StockExecutor:
 
     Parameters
     ----------
-    graph_json
-        What ``relay.build`` made.
-    library
-        Its kernels.
-    params
-        Its parameters by name.
+    graph_json, library, params
+        The graph that ``relay.build`` made, its kernels, and its parameters by name.
     lanes
         Lanes of :meth:`time_on_lanes_ns`.
     """
@@ -65,15 +61,9 @@ class StockExecutor:
         self._program = self._pool.program([[ctypes.addressof(self._launch)]], [()])
 
     def time_ns(self, number: int, *, threads: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs on TVM's thread pool.
+        """Nanoseconds of ``number`` back-to-back runs on as many threads of TVM's pool.
 
-        Parameters
-        ----------
-        number
-            Runs.
-        threads
-            Threads TVM's pool may use; never more than the pool was made with, which
-            ``TVM_NUM_THREADS`` decides.
+        They are never more than the pool was made with, which ``TVM_NUM_THREADS`` decides.
         """
         ask_for_threads(threads)
         timer = self.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
@@ -83,7 +73,7 @@ class StockExecutor:
         return elapsed_ns
 
     def time_on_lanes_ns(self, number: int) -> int:
-        """The same with every parallel region of a kernel sent to our lanes.
+        """Nanoseconds of ``number`` runs with every parallel region of a kernel sent to our lanes.
 
         Raises
         ------
@@ -114,7 +104,7 @@ class StockExecutor:
         self._pool.close()
 
     def _make_launch(self) -> NativeLaunch:
-        """One launch that calls the whole stock run."""
+        """A launch whose kernel is a whole run of stock TVM."""
         runtime = self._library.runtime
         runtime.set_func_call(TvmFunction.CALL_PACKED.address)
         return NativeLaunch(kernel=runtime.call_packed, resource=packed_handle(self._run))

@@ -26,7 +26,7 @@ _TIMED = "a timed run"
 
 
 class _Attribute(IntEnum):
-    """``CUdevice_attribute``."""
+    """Facts the driver is asked for, by the numbers of ``CUdevice_attribute``."""
 
     MULTIPROCESSORS = 16
     L2_BYTES = 38
@@ -36,7 +36,7 @@ class _Attribute(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a GPU is; part of the identity of whatever is measured on it."""
+    """Facts of a GPU; part of the identity of whatever is measured on it."""
 
     name: str
     compute_capability: tuple[int, int]
@@ -48,7 +48,7 @@ class DeviceFacts:
 
     @property
     def arch(self) -> str:
-        """What code for it is compiled for, such as ``sm_90``."""
+        """The architecture that code for it is compiled for, such as ``sm_90``."""
         return f"sm_{''.join(map(str, self.compute_capability))}"
 
     @property
@@ -59,6 +59,8 @@ class DeviceFacts:
 
 class CudaDevice:
     """A GPU and its primary context, held until :meth:`close`; a context manager.
+
+    Every method that calls the driver raises CudaCallError where that refuses.
 
     Parameters
     ----------
@@ -92,18 +94,12 @@ class CudaDevice:
         self.close()
 
     def activate(self) -> None:
-        """Make its context that of the calling thread, which most calls need.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """Make its context that of the calling thread, which most calls need."""
         self.driver.call("cuCtxSetCurrent", self._context)
 
     @cached_property
     def facts(self) -> DeviceFacts:
-        """What it is."""
+        """Facts of the GPU, asked for once."""
         name = ctypes.create_string_buffer(256)
         self.driver.call("cuDeviceGetName", name, len(name), self._device)
         return DeviceFacts(
@@ -120,19 +116,13 @@ class CudaDevice:
 
     @cached_property
     def bus_id(self) -> str:
-        """Where it is plugged in, as nvidia-smi knows it."""
+        """The slot it is plugged into, as nvidia-smi knows it."""
         text = ctypes.create_string_buffer(32)
         self.driver.call("cuDeviceGetPCIBusId", text, len(text), self._device)
         return text.value.decode(errors="replace")
 
     def memory_bytes(self) -> tuple[int, int]:
-        """Memory that is free now, and all there is.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """Memory that is free now, and all there is."""
         free, total = c_size_t(), c_size_t()
         self.activate()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -145,13 +135,7 @@ class CudaDevice:
             self.driver.call("cuCtxSynchronize")
 
     def close(self) -> None:
-        """Let go of the context; may be called twice.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """Let go of the context; may be called twice."""
         if self._context is not None:
             self._context = None
             self.driver.call("cuDevicePrimaryCtxRelease_v2", self._device)
@@ -163,12 +147,8 @@ class CudaDevice:
 class CudaHandles:
     """Streams, events and other handles that go together; closing destroys them, last made first.
 
-    A handle that cannot be destroyed does not keep the others from it. A context manager.
-
-    Raises
-    ------
-    CudaCallError
-        If the driver refuses the device's context.
+    A handle that cannot be destroyed does not keep the others from it. A context manager. Every
+    method raises CudaCallError where the driver refuses.
     """
 
     def __init__(self, device: CudaDevice) -> None:
@@ -183,33 +163,15 @@ class CudaHandles:
         self.close()
 
     def stream(self) -> int:
-        """A new stream.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """The handle of a new stream."""
         return self.make("cuStreamCreate", _NON_BLOCKING, undo="cuStreamDestroy_v2")
 
     def event(self, *, timing: bool = False) -> int:
-        """A new event, one that takes the time if wanted.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """The handle of a new event, one that takes the time if wanted."""
         return self.make("cuEventCreate", 0 if timing else _NO_TIMING, undo="cuEventDestroy_v2")
 
     def make(self, function: str, *arguments: int, undo: str, where: str = "") -> int:
-        """A handle that one function of the driver makes and another destroys.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """A handle that one function of the driver makes and another destroys."""
         handle = self._device.driver.handle(function, *arguments, where=where)
         self.later(self._device.driver.call, undo, handle)
         return handle
@@ -231,13 +193,7 @@ class CudaHandles:
 
 
 def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int:
-    """Nanoseconds between two events around what is issued to a stream and joined to it.
-
-    Raises
-    ------
-    CudaCallError
-        If the driver refuses, or the work failed.
-    """
+    """Nanoseconds between two events around what is issued to a stream and joined to it."""
     call = device.driver.call
     with CudaHandles(device) as handles:
         begin, end = handles.event(timing=True), handles.event(timing=True)
@@ -257,13 +213,6 @@ def event_ns(driver: CudaDriver, begin: int, end: int) -> int:
 
 def require_arch(facts: DeviceFacts, arch: str) -> None:
     """Refuse code for another GPU: ``sm_90`` needs 9.0 or newer, ``sm_90a`` exactly 9.0.
-
-    Parameters
-    ----------
-    facts
-        The GPU.
-    arch
-        As in ``cuda -arch=sm_90``.
 
     Raises
     ------

@@ -115,12 +115,12 @@ class CudaCallError(ExecutionError):
 
     @property
     def is_of_capture(self) -> bool:
-        """Whether something was called that a capture does not allow."""
+        """True if something was called that a capture does not allow."""
         return self.name.startswith(_CAPTURE_ERROR)
 
 
 def next_step(name: str) -> str:
-    """What to do about an error of this name."""
+    """Advice on an error of this name."""
     if name.startswith(_CAPTURE_ERROR):
         return _CAPTURE
     return _NEXT_STEPS.get(name, "see `tvm-ios doctor`, and the CUDA driver API on this error")
@@ -162,14 +162,7 @@ class CudaDriver:
             self._functions[name] = function
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of the driver.
-
-        Parameters
-        ----------
-        name, arguments
-            The function, with its version, and what it takes.
-        where
-            Operator or purpose, for the message.
+        """Call a function of the driver, such as ``cuMemAlloc_v2``; ``where`` is for the message.
 
         Raises
         ------
@@ -181,7 +174,7 @@ class CudaDriver:
             raise self.failed(name, code, where)
 
     def status(self, name: str, *arguments: Any) -> int:
-        """What a function of the driver returns; 0 is success."""
+        """The status that a function of the driver returns; 0 is success."""
         return int(self._functions[name](*arguments))
 
     def failed(self, call: str, code: int, where: str = "") -> CudaCallError:
@@ -190,29 +183,17 @@ class CudaDriver:
         return call_failed(call, name=name, text=text, where=where)
 
     def address(self, name: str) -> int:
-        """Where a function lies, for native code."""
+        """The address of a function, for native code."""
         return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def handle(self, name: str, *arguments: Any, where: str = "") -> int:
-        """Call a function that makes something and writes its handle to the first argument.
-
-        Raises
-        ------
-        CudaCallError
-            As :meth:`call`.
-        """
+        """The handle that a function which makes something writes to its first argument."""
         made = c_void_p()
         self.call(name, ctypes.byref(made), *arguments, where=where)
         return made.value or 0
 
     def integer(self, name: str, *arguments: Any, type_: Any = c_int) -> int:
-        """Call a function that writes a number to the first argument.
-
-        Raises
-        ------
-        CudaCallError
-            As :meth:`call`.
-        """
+        """The number that a function writes to its first argument."""
         number = type_()
         self.call(name, ctypes.byref(number), *arguments)
         return int(number.value)

@@ -22,18 +22,13 @@ _NAMES = {
         "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     ),
 }
-"""Of errors of the CUDA runtime TVM gives only the text."""
+"""Names of errors of the CUDA runtime by their texts, which are all that TVM gives."""
 
 
 def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
     """The call that failed, the name of the error, and what TVM said, in a line.
 
-    Parameters
-    ----------
-    text
-        TVM's error text.
-    default_call
-        The call to name where the text does not.
+    ``default_call`` is named where the text names no call.
     """
     launch, driver = _LAUNCH.search(text), _DRIVER.search(text)
     if launch is not None:

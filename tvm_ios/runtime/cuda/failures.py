@@ -1,4 +1,4 @@
-"""Says what failed when a stream program was issued: the call, the reason, and the operator."""
+"""Errors of stream programs that were not issued to their end: call, reason, and operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     WORKSPACE_CALLS,
     Outcome,
 )
-from tvm_ios.runtime.libraries.opened import LaunchCalls
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls
 
 __all__ = ["explain", "is_of_capture"]
 
@@ -31,16 +31,8 @@ def explain(
 ) -> ExecutionError:
     """The error to raise for a program that was not issued to its end.
 
-    Parameters
-    ----------
-    driver
-        Knows the names of errors.
-    plan, program
-        What was to run, and as which steps.
-    outcome
-        What failed; to be explained on the same thread, before TVM is called again.
-    calls
-        Calls of libraries by which operators were run, besides kernels.
+    To be asked for on the same thread, before TVM is called again: TVM keeps its text that long.
+    ``calls`` are those of libraries in the program.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
         begin = outcome.step == BEGIN_CAPTURE
@@ -66,7 +58,7 @@ def explain(
 
 
 def is_of_capture(error: ExecutionError) -> bool:
-    """Whether something was called that a capture does not allow."""
+    """True if something was called that a capture does not allow."""
     return isinstance(error, CudaCallError) and error.is_of_capture
 
 

@@ -23,12 +23,8 @@ _NOT_SUPPORTED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED")
 class CudaGraphExecutor:
     """Replays a plan in one launch. Calls from several threads wait for each other.
 
-    Parameters
-    ----------
-    streams
-        What is captured; closed with this executor.
-    memory
-        Where its tensors lie: once one is bound to another buffer, the graph is captured anew.
+    The executor on streams that is captured is closed with this one. Once a tensor of the memory is
+    bound to another array, the graph is captured anew.
     """
 
     def __init__(self, streams: CudaStreamExecutor, memory: CudaMemory) -> None:
@@ -68,13 +64,7 @@ class CudaGraphExecutor:
                 self.streams.end(caller)
 
     def time_ns(self, number: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream."""
         with self.streams.lock:
             caller = self._make_ready()
             if self.graph is None:
@@ -84,23 +74,11 @@ class CudaGraphExecutor:
             return elapsed
 
     def trace(self) -> list[TraceEvent]:
-        """What ran when, on which stream: of a run on streams, since a graph takes no times.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """The launches of a run on streams, since a graph takes no times; by start time."""
         return self.streams.trace()
 
     def close(self) -> None:
-        """Wait for what is running, then destroy graph, streams, events; may be called twice.
-
-        Raises
-        ------
-        ExecutionError
-            If the driver refuses, once everything else is destroyed.
-        """
+        """Wait for what is running, then destroy graph, streams, events; may be called twice."""
         with self.streams.lock:
             try:
                 self._drop_graph()
@@ -108,7 +86,7 @@ class CudaGraphExecutor:
                 self.streams.close()
 
     def _make_ready(self) -> int:
-        """See to it that there is a graph of what is bound now; the caller's stream."""
+        """The caller's stream, once there is a graph of what is bound now, or none can be."""
         caller = self.streams.begin()
         current = self.graph is not None and self._generation == self._memory.generation
         if current or self.fallback is not None:
@@ -130,6 +108,7 @@ class CudaGraphExecutor:
         return caller
 
     def _capture(self, caller: int) -> None:
+        # Read before the capture: a tensor that is bound meanwhile makes the graph an old one.
         generation = self._memory.generation
         handles = CudaHandles(self._device)
         try:

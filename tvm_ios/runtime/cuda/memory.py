@@ -1,4 +1,4 @@
-"""The memory of an executor on a GPU, and what is said when there is too little of it."""
+"""The memory of an executor on a GPU, and the error that says how much of it was wanted."""
 
 from __future__ import annotations
 
@@ -19,21 +19,13 @@ __all__ = ["CudaMemory", "describe_bytes", "explained"]
 
 
 class CudaMemory(PlanMemory):
-    """Allocates on a GPU what a plan needs.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    params
-        Parameters by name; arrays on the GPU are used, others copied there.
-    device
-        The GPU.
+    """Memory on a GPU for the tensors of a plan; parameters that lie elsewhere are copied there.
 
     Raises
     ------
     ExecutionError
-        If there is too little memory: the message has the plan's bytes and what to lower.
+        If there is too little memory (the message has the plan's bytes and what to lower), or it is
+        used after :meth:`release`.
     """
 
     def __init__(
@@ -46,53 +38,23 @@ class CudaMemory(PlanMemory):
             self.device.sync()  # parameters are copied on the default stream
 
     def array(self, tensor: int) -> tvm.nd.NDArray:
-        """An input or output; it shares its bytes with this memory.
-
-        Raises
-        ------
-        ExecutionError
-            If the memory was let go of.
-        """
+        """The array of an input or output; it shares its bytes with this memory."""
         self._require_held()
         return super().array(tensor)
 
     def empty(self, tensor: int) -> tvm.nd.NDArray:
-        """A new array for an input or output, not yet in use.
-
-        Raises
-        ------
-        ExecutionError
-            If there is too little memory.
-        """
+        """A new array for an input or output, not yet in use."""
         with self._explained():
             return super().empty(tensor)
 
     def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
-        """Let an input or output lie in the caller's array from now on.
-
-        Raises
-        ------
-        ExecutionError
-            If the array is of another type or device, not compact, or not aligned, or the memory
-            was let go of.
-        """
+        """Let an input or output lie in the caller's array from now on."""
         self._require_held()
         super().replace(tensor, array)
         self._replaced.clear()  # or each zero-copy run would keep the array of the one before
 
     def fill_arena(self, data: np.ndarray) -> None:
-        """Overwrite the memory of all intermediate tensors.
-
-        Parameters
-        ----------
-        data
-            uint8, as many as the plan's arena has bytes.
-
-        Raises
-        ------
-        ExecutionError
-            If the memory was let go of.
-        """
+        """Overwrite the memory of all intermediate tensors with uint8 of the arena's size."""
         self._require_held()
         if len(data):
             assert isinstance(self._arena, tvm.nd.NDArray)
@@ -127,7 +89,7 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
     Parameters
     ----------
     where, call
-        What is being done, and what of TVM's does it.
+        The work that is being done, and the call of TVM's that does it.
     free
         Says how much memory is free.
 
@@ -146,15 +108,7 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
 
 
 def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
-    """The bytes of a plan by what they are for.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    params
-        Which of its inputs are parameters.
-    """
+    """The bytes of a plan by what they are for; ``params`` names its parameters."""
     sizes = dict.fromkeys(("parameters", "inputs"), 0)
     for entry in plan.inputs:
         kind = "parameters" if entry.name in params else "inputs"

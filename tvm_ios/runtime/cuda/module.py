@@ -16,7 +16,7 @@ from tvm_ios.runtime.cuda.device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory, explained
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor, current_stream
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["CudaGraphModule"]
@@ -84,7 +84,7 @@ class CudaGraphModule(PlanModule):
 
     @property
     def num_streams(self) -> int:
-        """Streams it runs on."""
+        """Number of streams it runs on, besides the caller's."""
         return self._streams.program.num_streams
 
     @property
@@ -98,24 +98,11 @@ class CudaGraphModule(PlanModule):
         return None if self._graphs is None else self._graphs.fallback
 
     def as_text(self) -> str:
-        """What is issued, one line a stream: ``!n`` records event n, ``?n`` waits for it."""
+        """The calls of a run, one line a stream: ``!n`` records event n, ``?n`` waits for it."""
         return self._streams.program.as_text(self.plan)
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
-        """Copy values into inputs or parameters; returns when they are there.
-
-        Parameters
-        ----------
-        key, value
-            Name or number of one input, and its value.
-        params
-            Values by name.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such input, shape or data type differ, or the module is closed.
-        """
+        """Copy values into inputs or parameters; returns when they are there."""
         self._streams.await_other_streams()
         with explained("copying inputs to the GPU", "TVM's copy"):
             super().set_input(key, value, **params)
@@ -123,13 +110,7 @@ class CudaGraphModule(PlanModule):
                 self._memory.device.sync()  # TVM copies on the default stream
 
     def get_output(self, index: int, out: Any = None) -> Any:
-        """An output by number, copied to `out` if given.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such output, or the module is closed.
-        """
+        """An output by number, copied to `out` if given, once the last run has written it."""
         self._streams.await_other_streams()
         with explained(f"copying output {index}", "TVM's copy"):
             return super().get_output(index, out)

@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
-"""In place of the step that failed: none did, or it was the begin or the end of the capture."""
+"""Stand for the step that failed: none did, or the begin or the end of the capture did."""
 
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
-"""What growing a workspace calls."""
+"""Functions that are called when a workspace grows."""
 _NATIVE = Path(__file__).parent / "native"
 _SOURCE = _NATIVE / "cuda_streams.c"
 _ABI = 2
-"""Of the structures below; code of older models has another, and is not used."""
+"""Version of the structures below; code of older models has another, and is not used."""
 _MAX_BLOCKS = 64
 
 
@@ -93,7 +93,7 @@ class _Program(Structure):
 
 
 class Outcome(Structure):
-    """What came of issuing a program."""
+    """The outcome of issuing a program: done, or which step failed and why."""
 
     _fields_ = [
         ("step", c_int32),
@@ -108,23 +108,18 @@ class Outcome(Structure):
     """The one that failed, or one of the negative constants of this file."""
     status: int
     end_status: int
-    """What the end of the capture returned."""
+    """The status that the end of the capture returned."""
     workspace_status: int
     """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
     workspace_call: int
-    """What failed then, a position in :data:`WORKSPACE_CALLS`."""
+    """The call that failed then, a position in :data:`WORKSPACE_CALLS`."""
     workspace_bytes: int
 
 
 class Workspaces:
     """Workspace that kernels have taken so far, by stream; grows while they run the first time.
 
-    Parameters
-    ----------
-    native
-        What serves it.
-    streams
-        Handles of the streams, the first one for the caller's, which runs no kernel.
+    The first stream stands for the caller's, which runs no kernel.
     """
 
     def __init__(self, native: NativeStreams, streams: Sequence[int]) -> None:
@@ -139,13 +134,7 @@ class Workspaces:
         return sum(block.size_bytes for workspace in self.array for block in workspace.blocks)
 
     def free(self) -> None:
-        """Give everything back.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses.
-        """
+        """Give everything back; CudaCallError if the driver refuses any of it."""
         codes = [self._native.free_workspace(ctypes.byref(each)) for each in self.array]
         for code in filter(None, codes):
             raise self._native.driver.failed("cuMemFree_v2", code, "workspace of kernels")
@@ -156,8 +145,6 @@ class StreamBinding:
 
     Parameters
     ----------
-    program
-        What to issue.
     launches
         Address of the first of the plan's native launches, which follow one another.
     streams, events
@@ -201,17 +188,12 @@ class StreamBinding:
 class NativeStreams:
     """The native functions, bound to a driver and to TVM.
 
-    Parameters
-    ----------
-    driver
-        The driver.
-    kernels
-        The kernels to run: an exported file brings the native functions along.
+    An exported file brings the functions along; for other kernels they are compiled here.
 
     Raises
     ------
     HostError
-        If the file does not, and there is no working C compiler.
+        If they have to be, and there is no working C compiler.
     """
 
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
@@ -249,15 +231,7 @@ class NativeStreams:
         self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, self.give_workspace)
 
     def issue(self, binding: StreamBinding, caller: int) -> Outcome:
-        """Issue a program.
-
-        Parameters
-        ----------
-        binding
-            The program and its handles.
-        caller
-            TVM's stream of this thread, which the program forks from and joins.
-        """
+        """Issue a program that forks from the caller, TVM's stream of this thread, and joins it."""
         outcome = Outcome()
         self._issue(ctypes.byref(binding.native), caller or None, ctypes.byref(outcome))
         return outcome
@@ -265,14 +239,8 @@ class NativeStreams:
     def capture(self, binding: StreamBinding, origin: int, caller: int) -> tuple[int, Outcome]:
         """Capture a program that forks from and joins the origin; the graph, 0 if there is none.
 
-        Parameters
-        ----------
-        binding
-            The program and its handles.
-        origin
-            The stream that is captured, any but the default one.
-        caller
-            TVM's stream of this thread, set back when all is done.
+        The origin is any stream but the default one; TVM's stream of this thread is the caller
+        again when all is done.
         """
         outcome = Outcome()
         graph = self._capture(
@@ -282,18 +250,12 @@ class NativeStreams:
 
 
 def compile_streams_object() -> Path:
-    """The native side as an object file to link into an exported model.
-
-    Raises
-    ------
-    HostError
-        If there is no working C compiler.
-    """
+    """The native side as an object file to link into an exported model."""
     return compile_object(_SOURCE)
 
 
 def _brings_streams(code: ctypes.CDLL) -> bool:
-    """Whether the code of a model has the native side, with today's structures."""
+    """True if the code of a model has the native side, with today's structures."""
     return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI
 
 

@@ -30,7 +30,7 @@ from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
-from tvm_ios.runtime.libraries.opened import OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
 __all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
 
@@ -40,12 +40,12 @@ WAKE_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OnGpu:
-    """A library on the GPU."""
+    """A library on the GPU: its kernels, and memory for its tensors."""
 
     kernels: KernelLibrary
     memory: CudaMemory
     libraries: OpenLibraries | None = None
-    """What computes some of its launches."""
+    """Libraries that compute some of its launches."""
 
 
 class CudaStage:
@@ -65,12 +65,7 @@ class CudaStage:
 class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     """Runs stages of built libraries on a GPU, to measure them.
 
-    Parameters
-    ----------
-    streams
-        Most streams of a stage.
-    device
-        The GPU; it has to outlive the runner.
+    A stage has at most ``streams`` streams; the device has to outlive the runner.
     """
 
     def __init__(self, streams: int, device: CudaDevice) -> None:
@@ -94,7 +89,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         homes: Sequence[int] | None = None,
         copies: int = 1,
     ) -> CudaStage:
-        """As :meth:`LibraryStageRunner.prepare`, captured; `unsplit` is not read.
+        """Make a stage ready as a CUDA graph; `unsplit` is not read.
 
         A stage has operators of one library, under any of its numbers.
         """
@@ -126,7 +121,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         return 0.0
 
     def notes(self) -> tuple[str, ...]:
-        """Whether stages were priced on streams, as they cannot be captured."""
+        """A line on stages that were priced on streams, as they cannot be captured."""
         if not self._fallbacks:
             return ()
         return (
@@ -189,14 +184,10 @@ def stage_plan(
 
     Parameters
     ----------
-    plan
-        Where the launches are from.
-    rows
-        Launches of each concurrent group, in the order they run.
-    lanes
-        The lane of each group.
+    rows, lanes
+        Launches of each concurrent group, in the order they run, and its lane.
     copies
-        So many times; a copy waits for the one before.
+        Times the launches run; a copy waits for the one before.
     """
     launches: list[Launch] = []
     groups: list[Group] = []

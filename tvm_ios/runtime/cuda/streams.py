@@ -29,7 +29,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.libraries.opened import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
@@ -43,7 +43,7 @@ class CannotCaptureError(Exception):
 
 
 def current_stream() -> int:
-    """TVM's current stream of this thread; 0 is the default stream."""
+    """The current stream of TVM on this thread; 0 is the default stream."""
     return _get_stream()().value or 0
 
 
@@ -60,8 +60,6 @@ class CudaStreamExecutor:
     ----------
     plan, library, memory
         What to run, its kernels, and where its tensors lie.
-    device
-        The GPU.
     libraries
         Libraries on that GPU, which have completed the plan; to be closed after this.
 
@@ -126,17 +124,10 @@ class CudaStreamExecutor:
 
         To be called after :meth:`begin`, with the lock held.
 
-        Parameters
-        ----------
-        origin
-            A stream of its own for the capture.
-
         Raises
         ------
         CannotCaptureError
             If something was called that a capture does not allow.
-        ExecutionError
-            As :meth:`run`.
         """
         graph, outcome = self._native.capture(self._binding, origin, current_stream())
         if outcome.step == NO_STEP:
@@ -149,13 +140,7 @@ class CudaStreamExecutor:
         raise error
 
     def time_ns(self, number: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream."""
         with self.lock:
             caller = self.begin()
             elapsed = elapsed_ns(self.device, caller, lambda: self._repeat(number, caller))
@@ -163,13 +148,7 @@ class CudaStreamExecutor:
             return elapsed
 
     def trace(self) -> list[TraceEvent]:
-        """What ran when, on which stream, in a warm run with an event around every launch.
-
-        Raises
-        ------
-        ExecutionError
-            As :meth:`run`.
-        """
+        """The launches of a warm run with an event around each, by start time."""
         program, driver = self._timed_program, self.device.driver
         with self.lock:
             caller = self.begin()
@@ -188,13 +167,7 @@ class CudaStreamExecutor:
         return sorted(events, key=lambda event: event.start_ns)
 
     def begin(self) -> int:
-        """Make ready for a run; the caller's stream. To be called with the lock held.
-
-        Raises
-        ------
-        ExecutionError
-            If the executor is closed.
-        """
+        """Make ready for a run; the caller's stream. To be called with the lock held."""
         if self._closed:
             raise ExecutionError("this executor is closed; load the model again")
         self.device.activate()
@@ -207,14 +180,8 @@ class CudaStreamExecutor:
         return caller
 
     def end(self, caller: int) -> None:
-        """Note where a run on the caller's stream ends, for :meth:`await_other_streams`.
-
-        Raises
-        ------
-        ExecutionError
-            If the driver refuses.
-        """
-        if caller:
+        """Note where a run on the caller's stream ends, for :meth:`await_other_streams`."""
+        if caller:  # TVM itself waits for the default stream when it copies
             self.device.driver.call("cuEventRecord", self._done, caller, where="the end of a run")
 
     def await_other_streams(self) -> None:
@@ -232,13 +199,7 @@ class CudaStreamExecutor:
                 self.device.driver.call("cuEventSynchronize", self._done, where="the last run")
 
     def close(self) -> None:
-        """Wait for what is running, then destroy streams, events and workspace; twice is fine.
-
-        Raises
-        ------
-        ExecutionError
-            If the driver refuses, once everything else is destroyed.
-        """
+        """Wait for what is running, then destroy streams, events and workspace; twice is fine."""
         with self.lock:
             if not self._closed:
                 self._closed = True
@@ -264,7 +225,7 @@ class CudaStreamExecutor:
         return explain(self.device.driver, self.plan, program, outcome, self._calls)
 
     def _kernels(self) -> list[Kernel]:
-        """What runs each launch: its kernel, or the call of a library on the stream of its step."""
+        """The kernel of each launch, or the call of a library on the stream of its step."""
         stream_of = {
             step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
         }

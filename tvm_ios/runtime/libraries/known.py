@@ -16,7 +16,7 @@ LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(),)
 """Every library, with its default options: enough to read its calls and to run them."""
 
 _ONLY_LIBRARY_ONCE = "cudnn"
-"""Whose calls older files hold, which do not name the library."""
+"""The library of calls in older files, which do not name any."""
 
 
 def find_library(key: str) -> OperatorLibrary | None:
@@ -25,13 +25,7 @@ def find_library(key: str) -> OperatorLibrary | None:
 
 
 def cudnn_library(*, tf32: bool) -> OperatorLibrary:
-    """The library that users ask for by ``cudnn=True``.
-
-    Parameters
-    ----------
-    tf32
-        Whether it may round float32 to TF32.
-    """
+    """The library that users ask for by ``cudnn=True``, which may round float32 to TF32 or not."""
     return CudnnLibrary(tf32=tf32)
 
 

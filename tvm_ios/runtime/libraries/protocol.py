@@ -1,4 +1,4 @@
-"""What a library that computes operators offers, and what a launch says of a call of it. No TVM.
+"""Protocols of libraries that compute operators in place of TVM's kernels. No TVM.
 
 An :class:`OperatorLibrary` is known without being there: it says which fused functions it computes
 and reads and writes its calls, so a schedule is lowered on a machine that does not have it. Opened
@@ -32,25 +32,22 @@ Call = TypeVar("Call", bound="CallDescriptor")
 
 
 class PreparedCall(Protocol):
-    """One call, ready to be made from C again and again, with the signature of TVM's kernels."""
+    """A call, ready to be made from C again and again, with the signature of TVM's kernels."""
 
     @property
     def function(self) -> int:
-        """Address of the function."""
+        """Address of the function that makes the call."""
         ...
 
     @property
     def resource(self) -> int:
-        """Handed to the function as its resource handle."""
+        """The resource handle that the function is given: the call itself, as prepared."""
         ...
 
     def failure(self, where: str) -> ExecutionError | None:
-        """Why the call that just failed did, None if it was not for the library.
+        """The error of a call that just failed, None if it was not for the library.
 
-        Parameters
-        ----------
-        where
-            The operator, for the message.
+        ``where`` is the operator, for the message.
         """
         ...
 
@@ -61,12 +58,7 @@ class PreparedCalls(Protocol):
     def prepare(self, call: Any, operator: str) -> PreparedCall:
         """Make a call ready, valid until this is closed.
 
-        Parameters
-        ----------
-        call
-            A descriptor of the library, one that ``complete`` gave.
-        operator
-            The operator's name, for messages.
+        The call is one that ``complete`` gave; the operator is for messages.
 
         Raises
         ------
@@ -82,7 +74,7 @@ class PreparedCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryLane:
-    """Where calls run, and what they may use there."""
+    """A lane or stream that calls run on, and what they may use there."""
 
     take_workspace: int
     """Address of a function with the signature of ``TVMBackendAllocWorkspace``, for this lane."""
@@ -108,9 +100,9 @@ class OpenLibrary(Protocol[Call]):
         ...
 
     def price_name(self, call: Call) -> str:
-        """What a complete call's price is kept under, besides what it computes.
+        """All that changes the speed of a complete call, besides what it computes, in a word.
 
-        It tells apart all that changes its speed: version of the library, algorithm, arithmetic.
+        Version of the library, algorithm, arithmetic: prices are kept under it.
         """
         ...
 
@@ -137,7 +129,7 @@ class FactStore(Protocol):
     """Keeps what is found once, such as the profile database."""
 
     def get_facts(self, subject: str, names: Iterable[str]) -> Mapping[str, str]:
-        """What is known of a subject, by name."""
+        """The facts known of a subject, by name."""
         ...
 
     def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
@@ -150,7 +142,7 @@ class OperatorLibrary(Protocol):
 
     @property
     def name(self) -> LibraryName:
-        """Its name, of which there is one library."""
+        """The library's name, unique among libraries."""
         ...
 
     @property
@@ -160,7 +152,7 @@ class OperatorLibrary(Protocol):
 
     @property
     def options_text(self) -> str:
-        """Its options after its name, such as ``without TF32``; may be empty."""
+        """The options, to follow the name, such as ``without TF32``; may be empty."""
         ...
 
     def match(self, function: FusedFunction) -> CallDescriptor | None:
@@ -204,7 +196,7 @@ class OperatorLibrary(Protocol):
         ----------
         device
             Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
-            and :data:`~tvm_ios.runtime.libraries.opened.THIS_PROCESSOR` for ``llvm``.
+            and :data:`~tvm_ios.runtime.libraries.open_libraries.THIS_PROCESSOR` for ``llvm``.
         store
             Where it may keep what it finds out.
 

@@ -23,23 +23,24 @@ from tvm_ios.errors import CostError
 __all__ = ["DeviceAddress", "connect_device", "last_line"]
 
 WAIT_LIMIT_S = 60.0
-"""For a device that others use."""
+"""Time to wait for a device that others use."""
 RETRY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAddress:
-    """Which device is meant, and how code for it is compiled."""
+    """A device by its tracker and its key, and how code for it is compiled."""
 
     host: str
+    """Host of the tracker."""
     port: int
-    """Both of the tracker."""
+    """Port of the tracker."""
     key: str
     cross_compiler: str | None = None
     """Command of a C compiler for the device; None where that of this machine fits."""
 
     def as_text(self) -> str:
-        """For messages."""
+        """Key, host and port, for messages."""
         return (
             f"the device with key {self.key!r} of the RPC tracker at host {self.host!r}, "
             f"port {self.port}"
@@ -47,7 +48,7 @@ class DeviceAddress:
 
     @property
     def commands(self) -> str:
-        """What starts a server, and what shows who uses it."""
+        """Commands that start a server, and that show who uses it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (
             f"python -m tvm.exec.rpc_server --tracker {host}:{self.port} --key {self.key} starts "
@@ -82,7 +83,7 @@ def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
 
 
 def last_line(error: Exception) -> str:
-    """What TVM says below its stack of C++ functions."""
+    """The line of TVM's error text that tells: the last one, below a stack of C++ functions."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].removeprefix("TVMError: ") if lines else type(error).__name__
 
@@ -126,7 +127,11 @@ def _sockets() -> set[tuple[int, int]]:
 
 
 def _duplicate(new: set[tuple[int, int]], port: int) -> socket.socket | None:
-    """TVM's socket, whose options it gives no access to."""
+    """A handle of our own of the socket that TVM has just opened.
+
+    TVM lets nobody set its options, and with no limit of time it waits for good for a device that
+    has lost power.
+    """
     for descriptor, _ in new:
         try:
             duplicate = socket.socket(fileno=os.dup(descriptor))

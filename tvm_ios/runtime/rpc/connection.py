@@ -24,11 +24,11 @@ from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 __all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
 
 CALL_LIMIT_S = 60
-"""Of processor time for one call; then the session on the device ends, be a kernel in a loop."""
+"""Processor time of one call; after it the session on the device ends, be a kernel in a loop."""
 ANSWER_LIMIT_S = 70
-"""For an answer; then the device is given up."""
+"""Time until an answer; after it the device is given up."""
 IDLE_LIMIT_S = 1800
-"""From call to call; then the device is free again, its host being gone."""
+"""Time from call to call; after it the device is free again, its host being gone."""
 TEXT_BYTES = 8192
 WRITE_BYTES = 1 << 22
 """Memory is written in pieces, none of which takes long on a slow network."""
@@ -36,10 +36,10 @@ WRITE_BYTES = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHardware:
-    """What a device says of itself."""
+    """The hardware of a device, as the device tells it."""
 
     cores: int
-    """Those its server may use."""
+    """Cores that its server may use."""
     machine: str
     """Architecture, as ``uname -m`` gives it."""
     cpuinfo: str
@@ -49,10 +49,7 @@ class RemoteHardware:
 class RemoteConnection:
     """Holds a device of an RPC tracker until it is closed; a context manager.
 
-    Parameters
-    ----------
-    address
-        The device.
+    Every method raises CostError if what it asks for fails, or the device is lost.
 
     Raises
     ------
@@ -83,13 +80,7 @@ class RemoteConnection:
         self.close()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call one of the functions of ``native/remote_lanes.c``.
-
-        Raises
-        ------
-        CostError
-            If it fails, or the device is lost.
-        """
+        """Call a function of ``native/remote_lanes.c``, named without its prefix."""
         with self._explained():
             function = self._functions.get(name)
             if function is None:
@@ -97,13 +88,7 @@ class RemoteConnection:
             return function(*arguments)
 
     def load(self, path: Path) -> str:
-        """Upload a library and load it; its path on the device.
-
-        Raises
-        ------
-        CostError
-            If it cannot be loaded there, or the device is lost.
-        """
+        """Upload a library and load it; its path on the device."""
         name = f"library-{len(self._modules)}.so"
         with self._explained():
             self._session.upload(bytearray(path.read_bytes()), name)
@@ -139,7 +124,7 @@ class RemoteConnection:
             self.call("free", pack_rows(number for pair in unused for number in pair))
 
     def hardware(self) -> RemoteHardware:
-        """What the device says of itself."""
+        """The hardware of the device."""
         cores, _, machine, cpuinfo = self._describe()
         return RemoteHardware(cores=int(cores), machine=machine, cpuinfo=cpuinfo)
 
@@ -217,7 +202,7 @@ def pack_rows(numbers: Iterable[int]) -> bytearray:
 
 
 def _reason(error: Exception) -> str:
-    """What failed on the device; TVM sends the texts of errors of C code only."""
+    """The reason of a failure on the device; TVM sends the texts of errors of C code only."""
     text = last_line(error)
     if text.startswith("RPCError"):
         return "TVM's server there could not load a library, and printed why"

@@ -31,8 +31,6 @@ class RemoteExecutor:
         What to run, and its kernels.
     lanes
         Threads; what the plan was made for where omitted.
-    options
-        How lanes share work and wait.
 
     Raises
     ------
@@ -76,8 +74,6 @@ class RemoteExecutor:
         ------
         ExecutionError
             If there is no such input, or shape or data type differ.
-        CostError
-            If the device is lost.
         """
         entry = self._find(name)
         tensor = self.plan.tensors[entry.tensor]
@@ -86,28 +82,14 @@ class RemoteExecutor:
         self._connection.write(self._addresses[entry.tensor], data.tobytes())
 
     def get_output(self, index: int) -> np.ndarray:
-        """An output by number, copied from the device.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such output.
-        CostError
-            If the device is lost.
-        """
+        """An output by number, copied from the device."""
         number = output_tensor(self.plan, index)
         tensor = self.plan.tensors[number]
         data = self._connection.read(self._addresses[number], tensor.size_bytes)
         return np.frombuffer(data, dtype=numpy_dtype(tensor.dtype)).reshape(tensor.shape)
 
     def run(self) -> None:
-        """Run once.
-
-        Raises
-        ------
-        ExecutionError, CostError
-            As :meth:`time_ns`.
-        """
+        """Run every launch of the plan once."""
         self.time_ns(1)
 
     def time_ns(self, number: int) -> int:
@@ -117,8 +99,6 @@ class RemoteExecutor:
         ------
         ExecutionError
             If a kernel fails; the message names its operator.
-        CostError
-            If the device is lost.
         """
         try:
             return self._lanes.time_ns(self._program, number)
@@ -130,7 +110,7 @@ class RemoteExecutor:
             ) from None
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
         return self._lanes.ping_pong_ns()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Kernels on a device of an RPC tracker: their file, their parameters, and prepared calls of them.
 
-What :mod:`tvm_ios.runtime.base.kernel_arguments` does in this process, described in numbers for
-``native/remote_lanes.c`` to do there.
+They are the twin of :mod:`tvm_ios.runtime.base.kernel_arguments`: described in numbers here, and
+prepared there by ``native/remote_lanes.c``.
 """
 
 from __future__ import annotations
@@ -32,20 +32,14 @@ class RemoteMemory:
 
     def __init__(self, connection: RemoteConnection, size_bytes: int) -> None:
         self.address = connection.allocate(size_bytes)
+        # Not at exit: the session ends with this process, and all its memory with the session.
         weakref.finalize(self, connection.free_later, self.address).atexit = False
 
 
 class RemoteLaunches:
     """Prepared calls on a device, freed some time after this object.
 
-    Parameters
-    ----------
-    connection
-        To the device.
-    first
-        Address of the first; they lie side by side.
-    kept
-        What must live as long.
+    They lie side by side from the address of the first one on, and need what is kept with them.
     """
 
     def __init__(self, connection: RemoteConnection, first: int, kept: object) -> None:
@@ -55,7 +49,7 @@ class RemoteLaunches:
         weakref.finalize(self, connection.free_later, first).atexit = False
 
     def address(self, index: int) -> int:
-        """Address of a call."""
+        """The address of a call on the device."""
         return self._first + index * self._size_bytes
 
 
@@ -65,15 +59,6 @@ class RemoteKernels:
     Parameters are shared by all that run there. Large ones are not sent: the device makes up
     numbers of the same mean and spread, none of them a denormal, and no kernel takes another time
     for them. Everything else, integers above all, is sent as it is.
-
-    Parameters
-    ----------
-    connection
-        To the device.
-    path
-        What ``export_library`` wrote.
-    params
-        Parameters by name.
     """
 
     def __init__(self, connection: RemoteConnection, path: Path, params: Mapping[str, Any]) -> None:
@@ -89,13 +74,7 @@ class RemoteKernels:
         self._send(arrays)
 
     def place(self, plan: ExecutionPlan) -> tuple[list[int], RemoteMemory]:
-        """Memory for a plan, shared parameters aside.
-
-        Returns
-        -------
-        addresses, memory
-            The address of every tensor, and what keeps the memory.
-        """
+        """The address of every tensor of a plan, and the memory that holds all but parameters."""
         parameters = {
             plan.tensors[entry.tensor].buffer: self._addresses[entry.name]
             for entry in plan.inputs
@@ -138,23 +117,9 @@ class RemoteKernels:
         calls: Sequence[tuple[Launch, bool]],
         kept: object,
     ) -> RemoteLaunches:
-        """Prepare calls.
+        """Prepare calls of launches of a plan over tensors at these addresses.
 
-        Parameters
-        ----------
-        plan
-            What they belong to.
-        addresses
-            Where its tensors lie.
-        calls
-            Launches, and whether each stays on one lane.
-        kept
-            What must live as long: the memory.
-
-        Raises
-        ------
-        CostError
-            If there is no such kernel, or the device is lost.
+        With each launch goes whether it stays on one lane; ``kept`` lives as long as the calls.
         """
         names = sorted({launch.kernel for launch, _ in calls})
         numbers = pack_rows(_description(plan, addresses, calls, names))
@@ -201,7 +166,7 @@ def _description(
     calls: Sequence[tuple[Launch, bool]],
     names: Sequence[str],
 ) -> Iterator[int]:
-    """The rows of ``tvm_ios_remote_launches``."""
+    """The rows that ``tvm_ios_remote_launches`` takes: calls, and the tensors they name."""
     number = {name: index for index, name in enumerate(names)}
     arguments = [(*launch.inputs, *launch.outputs) for launch, _ in calls]
     yield len(calls)

@@ -23,23 +23,9 @@ class RemoteProgram:
 
 
 class RemoteLanes:
-    """W lanes on a device, started by the first run.
+    """W lanes on a device, started by the first run; OptionError if it has fewer cores.
 
-    Parameters
-    ----------
-    connection
-        To the device.
-    lanes
-        W, at least 1.
-    options
-        How lanes share work and wait.
-
-    Raises
-    ------
-    OptionError
-        If the device has fewer cores.
-    CostError
-        If the device is lost.
+    Every method raises CostError if the device is lost.
     """
 
     def __init__(
@@ -54,7 +40,7 @@ class RemoteLanes:
 
     @property
     def lanes(self) -> int:
-        """How many there are."""
+        """Number of lanes."""
         return self._lanes
 
     def program(
@@ -64,21 +50,9 @@ class RemoteLanes:
         *,
         homes: Sequence[int],
     ) -> RemoteProgram:
-        """Prepare a program.
+        """Prepare groups of calls to run by dependencies, as :class:`LanePool` does here.
 
-        Parameters
-        ----------
-        groups
-            Addresses of prepared calls in the order they run; no group is empty.
-        successors
-            For each group the groups that wait for it.
-        homes
-            For each group the lane that should run it, if it is free.
-
-        Raises
-        ------
-        CostError
-            If the device is lost.
+        No group is empty.
         """
         self.connection.free()
         launches, rows = join_rows(groups, "Q")
@@ -99,8 +73,6 @@ class RemoteLanes:
         ------
         LaunchFailedError
             If a kernel returns an error; the lanes stay usable.
-        CostError
-            If the device is lost.
         """
         elapsed_ns = int(self.connection.call("time", self._pool, program.address, number))
         if elapsed_ns < 0:
@@ -108,13 +80,7 @@ class RemoteLanes:
         return elapsed_ns
 
     def ping_pong_ns(self, rounds: int = 500) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane.
-
-        Raises
-        ------
-        CostError
-            If the device is lost.
-        """
+        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
         return float(self.connection.call("ping_pong", self._pool, rounds))
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ static void poison_before(const Program* program, int32_t position) {
     memset(poison->ranges[i].begin, 0xFF, (size_t)poison->ranges[i].size_bytes);
 }
 
-/* The last launch to touch a buffer overwrites it. */
+/* The last launch to touch a buffer overwrites it: by acq_rel it comes after all other accesses. */
 static void poison_after(const Program* program, int32_t position) {
   const Poison* poison = program->poison;
   for (int32_t i = poison->buffer_rows[position]; i < poison->buffer_rows[position + 1]; ++i) {

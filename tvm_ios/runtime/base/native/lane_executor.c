@@ -35,6 +35,7 @@ static void futex_wake(_Atomic uint32_t* word, int count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
+/* Whoever had to wait takes the lock as 2, since others may wait still: at worst a wake too many. */
 static void lock_pool(Pool* pool) {
   uint32_t seen = 0;
   if (atomic_compare_exchange_strong(&pool->lock, &seen, 1)) return;
@@ -77,6 +78,8 @@ static void do_job(Lane* lane) {
 
 /* ---- threads ---- */
 
+/* Acquire, for the release of open_gate: who is inside sees the job. Who is outside (a thread that
+ * woke late) touches nothing of it, so the caller need not wait for every thread, only for those. */
 static int enter_gate(Pool* pool) {
   uint32_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
   while (gate & GATE_OPEN)
@@ -110,6 +113,7 @@ static void* lane_thread(void* argument) {
     seen = await_epoch(pool, seen);
     if (!enter_gate(pool)) continue;
     do_job(lane);
+    /* Release, for the acquire of shut_gate: the caller sees all that this thread wrote. */
     atomic_fetch_sub_explicit(&pool->gate, 1, memory_order_release);
   }
   return NULL;
@@ -176,7 +180,8 @@ static void clear_state(Pool* pool) {
   pool->caller_cpu = -1;
 }
 
-/* In a forked child: forget the threads and whatever they held. One thread repairs. */
+/* In a forked child: forget the threads and whatever they held. One thread repairs, by moving the
+ * generation to -1 first; others spin. No lock is taken: a thread that is gone may have held it. */
 static void repair_after_fork(Pool* pool) {
   int32_t now = atomic_load(&fork_generation);
   int32_t seen = atomic_load(&pool->generation);
@@ -198,6 +203,7 @@ static void open_gate(Pool* pool) {
   atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
   atomic_store_explicit(&pool->error_claimed, 0, memory_order_relaxed);
   atomic_fetch_or_explicit(&pool->gate, GATE_OPEN, memory_order_release);
+  /* Epoch before sleepers, both sequentially consistent: the other half of await_epoch. */
   atomic_fetch_add(&pool->epoch, 1);
   if (atomic_load(&pool->sleepers)) futex_wake(&pool->epoch, INT_MAX);
 }
@@ -261,6 +267,8 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
   open_gate(pool);
   if (assemble) await_lanes(pool);
   int64_t start_ns = now_ns();
+  /* After the gate is open, and not atomic: only a lane that has completed a group reads it, and
+   * release_roots comes before that. */
   pool->deadline_ns = max_ns ? start_ns + max_ns : 0;
   if (program->num_groups && number > 0) {
     release_roots(program);

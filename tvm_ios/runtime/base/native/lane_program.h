@@ -10,7 +10,10 @@ static _Atomic uint64_t* ready_of(Program* program, int32_t home) {
   return program->ready + (size_t)home * (size_t)program->words_stride;
 }
 
-/* Take a ready group of one home lane; -1 if it has none. */
+/* Take a ready group of one home lane; -1 if it has none.
+ *
+ * The load is only a hint. Of several lanes that clear a bit one sees it set, and its acquire meets
+ * the release that set it: it sees what the group's dependencies wrote. */
 static int claim_from(Program* program, int32_t home) {
   _Atomic uint64_t* ready = ready_of(program, home);
   for (int32_t word = 0; word < program->num_words; ++word) {
@@ -44,7 +47,8 @@ static int release_group(Lane* lane, Program* program, int32_t group, int next);
 static int release_successors(Lane* lane, Program* program, int32_t group, int next) {
   for (int32_t i = program->successor_rows[group]; i < program->successor_rows[group + 1]; ++i) {
     int32_t successor = program->successors[i];
-    /* Only its last dependency sees 1, and then nobody else touches the count. */
+    /* Only its last dependency sees 1, and then nobody else touches the count. All others took
+     * theirs off by acq_rel, one after the other, so acquiring the last value acquires them all. */
     if (atomic_load_explicit(&program->waiting[successor], memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&program->waiting[successor], 1, memory_order_acq_rel) == 1)
       next = release_group(lane, program, successor, next);
@@ -66,6 +70,7 @@ static int release_group(Lane* lane, Program* program, int32_t group, int next) 
   return next;
 }
 
+/* Relaxed: the release that publishes the first ready group, or opens the gate, comes after. */
 static void reset_program(Program* program) {
   for (int32_t word = 0; word < program->num_homes * program->words_stride; ++word)
     atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
@@ -84,7 +89,8 @@ static void release_roots(Program* program) {
     if (!program->dependencies[group]) release_group(NULL, program, group, -1);
 }
 
-/* Called by the lane that completed the last group: every other lane only polls now. */
+/* Called by the lane that completed the last group: every other lane only polls now. The acq_rel
+ * count of groups that are left has brought it here, so it sees the whole iteration. */
 static void end_iteration(Pool* pool) {
   int64_t left = atomic_fetch_sub_explicit(&pool->iterations_left, 1, memory_order_relaxed) - 1;
   int late = pool->deadline_ns && left % 8 == 0 && now_ns() > pool->deadline_ns;

@@ -43,7 +43,8 @@ static int help_others(Lane* lane) {
     Region* region = &pool->lanes[(lane->index + step) % pool->options.lanes].region;
     uint64_t ticket;
     if (!claim_task(region, &ticket)) continue;
-    /* The region stays open until this task is finished, so these cannot change. */
+    /* The region stays open until this task is finished, so these cannot change; the acquire of the
+     * ticket, for the release of open_region, makes relaxed loads enough. */
     FTVMParallelLambda lambda = atomic_load_explicit(&region->lambda, memory_order_relaxed);
     void* cdata = atomic_load_explicit(&region->cdata, memory_order_relaxed);
     jitter(lane);
@@ -59,6 +60,8 @@ static int help_others(Lane* lane) {
   return 0;
 }
 
+/* Task 0 is the owner's. A helper that holds a ticket of the region before cannot claim by it: the
+ * epoch differs. */
 static void open_region(Lane* lane, FTVMParallelLambda lambda, void* cdata, int num_task) {
   Region* region = &lane->region;
   atomic_store_explicit(&region->lambda, lambda, memory_order_relaxed);
@@ -78,7 +81,7 @@ int tvm_ios_parallel_launch(FTVMParallelLambda lambda, void* cdata, int num_task
   const PoolOptions* options = &lane->pool->options;
   if (options->lanes == 1 || lane->in_region ||
       lane->pool->program->launches[lane->position]->serial)
-    return run_task(lane, lambda, cdata, 0, 1);
+    return run_task(lane, lambda, cdata, 0, 1); /* one task computes all of a region */
   int tasks = num_task > 0 ? num_task : options->tasks_per_lane * options->lanes;
   if (tasks > MAX_TASKS) tasks = MAX_TASKS;
   open_region(lane, lambda, cdata, tasks);
@@ -90,6 +93,8 @@ int tvm_ios_parallel_launch(FTVMParallelLambda lambda, void* cdata, int num_task
     ++own;
     jitter(lane);
   } while (claim_task(region, &ticket));
+  /* Acquire, for the release of each helper: what they wrote is seen by whatever reads it next, and
+   * none of them still runs the lambda, whose closure lies on this stack. */
   for (uint32_t spins = 0;
        atomic_load_explicit(&region->finished, memory_order_acquire) != tasks - own; ++spins) {
     cpu_relax();

@@ -1,4 +1,4 @@
-"""What a plan says of a convolution that cuDNN computes, as immutable data. No TVM here."""
+"""Convolutions that cuDNN computes, and calls of them, as a plan stores them. No TVM here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnConvolution:
-    """What one call computes: all that its price and its best algorithm depend on."""
+    """A convolution: all that its price and its best algorithm depend on."""
 
     input_shape: Shape
-    """NCHW."""
+    """Batch, channels, height, width (NCHW)."""
     weight_shape: Shape
     """Output channels, input channels of a group, height, width."""
     strides: Pair
@@ -32,13 +32,13 @@ class CudnnConvolution:
     """Whether one value an output channel is added."""
     relu: bool
     dtype: str = "float32"
-    """Of all tensors; sums are float32."""
+    """Data type of all tensors; sums are float32."""
     tf32: bool = False
     """Whether float32 may be rounded to TF32, with 10 bits of mantissa."""
 
     @property
     def output_shape(self) -> Shape:
-        """NCHW."""
+        """Shape of the result, NCHW."""
         height, width = (
             (extent + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
             for extent, kernel, stride, padding, dilation in zip(
@@ -53,7 +53,7 @@ class CudnnConvolution:
         return self.input_shape[0], self.weight_shape[0], height, width
 
     def as_text(self) -> str:
-        """All fields in a line: what an algorithm is kept under, and for messages."""
+        """All fields in a line: the name that an algorithm is kept under, and for messages."""
         steps = f"{'+bias' if self.bias else ''}{'+relu' if self.relu else ''}"
         return (
             f"conv{steps} {self.dtype}{' tf32' if self.tf32 else ''} x={_by(self.input_shape)} "
@@ -67,7 +67,7 @@ class CudnnAlgorithm:
     """The fastest algorithm of a convolution, as it was found on one GPU."""
 
     number: int
-    """``cudnnConvolutionFwdAlgo_t``."""
+    """Its number in ``cudnnConvolutionFwdAlgo_t``."""
     device: str
     """The GPU it was found on."""
     version: int
@@ -76,7 +76,7 @@ class CudnnAlgorithm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnCall:
-    """How a launch has cuDNN run its convolution."""
+    """A launch's call of cuDNN: its convolution, and which input is what."""
 
     convolution: CudnnConvolution
     data: int
@@ -87,7 +87,7 @@ class CudnnCall:
     """None, or one of another GPU or cuDNN, is looked for when the plan is put on a GPU."""
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
-        """Whether the tensors of a launch are those of the convolution, all of them used."""
+        """True if the tensors of a launch are those of the convolution, all of them used."""
         convolution = self.convolution
         shapes: dict[int, tuple[int, ...]] = {
             self.data: convolution.input_shape,
@@ -111,7 +111,7 @@ class CudnnCall:
         return self.convolution.as_text()
 
     def to_data(self) -> dict[str, Any]:
-        """For JSON; :meth:`from_data` reads it back."""
+        """The fields as data for JSON; :meth:`from_data` reads them back."""
         return asdict(self)
 
     @classmethod

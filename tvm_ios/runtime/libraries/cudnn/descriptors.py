@@ -13,12 +13,12 @@ __all__ = ["Activation", "DataType", "Descriptors", "Math", "describe", "math_of
 
 NCHW = 0
 CROSS_CORRELATION = 1
-"""What networks call a convolution."""
+"""cuDNN's name of the operation that networks call a convolution."""
 DROP_NAN = 0
 
 
 class DataType(IntEnum):
-    """``cudnnDataType_t``, by TVM's names."""
+    """Data types by TVM's names, with the numbers of ``cudnnDataType_t``."""
 
     float32 = 0
     float16 = 2
@@ -34,7 +34,7 @@ class Math(IntEnum):
 
 
 class Activation(IntEnum):
-    """``cudnnActivationMode_t``."""
+    """Activations, with the numbers of ``cudnnActivationMode_t``."""
 
     RELU = 1
     IDENTITY = 5
@@ -42,7 +42,7 @@ class Activation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptors:
-    """Handles of what describes one convolution."""
+    """Handles of the descriptors of one convolution."""
 
     x: int
     w: int
@@ -63,14 +63,8 @@ def describe(
 ) -> Descriptors:
     """Make the descriptors of a convolution.
 
-    Parameters
-    ----------
-    library
-        cuDNN.
-    convolution
-        What to describe.
-    later
-        Takes a function and its arguments, to be called when they are needed no more.
+    ``later`` takes the functions, with their arguments, that destroy them when they are needed no
+    more.
 
     Raises
     ------

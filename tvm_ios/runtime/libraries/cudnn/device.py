@@ -38,12 +38,10 @@ NONE_RUNS = "none"
 class CudnnDevice:
     """Lends handles, prepares calls and finds algorithms; to be closed before its GPU.
 
-    An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`.
+    An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
 
     Parameters
     ----------
-    device
-        The GPU.
     library
         cuDNN; that of this process where omitted.
     store
@@ -76,18 +74,12 @@ class CudnnDevice:
 
     @property
     def device_name(self) -> str:
-        """What its algorithms are kept under, with the version of cuDNN."""
+        """The GPU, by the name that its algorithms are kept under."""
         facts = self._device.facts
         return f"{facts.name} ({facts.arch})"
 
     def lend(self, stream: int) -> int:
-        """A handle that works on this stream, until it is given back.
-
-        Raises
-        ------
-        CudaCallError
-            If cuDNN refuses.
-        """
+        """A handle that works on this stream, until it is given back."""
         handle = self._idle.pop() if self._idle else self._make_handle()
         self.library.call("cudnnSetStream", handle, stream or None, where="a stream of a model")
         return handle
@@ -103,11 +95,6 @@ class CudnnDevice:
         """The fastest algorithm of each; None where cuDNN does not compute it.
 
         Looked for in memory, in the store, and on the GPU.
-
-        Raises
-        ------
-        CudaCallError
-            If a search fails.
         """
         wanted = dict.fromkeys(convolutions)
         unknown = {each.as_text(): each for each in wanted if each not in self._algorithms}
@@ -126,18 +113,7 @@ class CudnnDevice:
         return {convolution: self._algorithms[convolution] for convolution in wanted}
 
     def complete(self, calls: Iterable[CudnnCall]) -> dict[CudnnCall, CudnnCall | None]:
-        """Each call with an algorithm of this GPU; None where there is none.
-
-        Parameters
-        ----------
-        calls
-            Algorithms of this GPU and this cuDNN that they bring along are kept.
-
-        Raises
-        ------
-        CudaCallError
-            If a search fails.
-        """
+        """Each call with an algorithm of this GPU and cuDNN, its own where it brings one along."""
         wanted = list(calls)
         found = self.algorithms(
             call.convolution for call in wanted if not self._fits(call.algorithm)
@@ -157,38 +133,15 @@ class CudnnDevice:
         return f"{version}-algorithm{call.algorithm.number}{tf32}-{calls_digest()}"
 
     def on_lane(self, lane: LibraryLane) -> CudnnStream:
-        """A handle on a stream, and calls that use it.
-
-        Raises
-        ------
-        CudaCallError
-            If cuDNN refuses.
-        """
+        """A handle on a stream, and calls that use it."""
         return CudnnStream(self, lane)
 
     def as_text(self) -> str:
-        """Name and version."""
+        """Name and version of cuDNN."""
         return f"cuDNN {self.library.version_text}"
 
     def prepare(self, call: CudnnCall, operator: str, handle: int, lane: LibraryLane) -> NativeCall:
-        """The native form of a call on a stream; valid until this is closed.
-
-        Parameters
-        ----------
-        call
-            What to prepare; it is complete.
-        operator
-            Its name, for messages.
-        handle
-            What was lent for the stream.
-        lane
-            Where workspace comes from there.
-
-        Raises
-        ------
-        CudaCallError
-            If cuDNN refuses it.
-        """
+        """The native form of a complete call on a stream, whose handle was lent for it."""
         convolution, algorithm = call.convolution, call.algorithm
         assert algorithm is not None, "complete() gives every call one"
         described = self._describe(convolution)
@@ -216,13 +169,7 @@ class CudnnDevice:
         )
 
     def close(self) -> None:
-        """Destroy handles and descriptors; twice is fine.
-
-        Raises
-        ------
-        CudaCallError
-            If cuDNN refuses, once everything else is destroyed.
-        """
+        """Destroy handles and descriptors; twice is fine."""
         self._idle.clear()
         self._workspace_bytes.clear()
         self._described.clear()
@@ -322,13 +269,6 @@ class CudnnDevice:
 class CudnnStream:
     """cuDNN on one stream, with a handle of it.
 
-    Parameters
-    ----------
-    device
-        cuDNN on the GPU of the stream.
-    lane
-        The stream.
-
     Raises
     ------
     CudaCallError
@@ -345,13 +285,7 @@ class CudnnStream:
         self._open = True
 
     def prepare(self, call: CudnnCall, operator: str) -> CudnnPreparedCall:
-        """A call on the stream.
-
-        Raises
-        ------
-        CudaCallError
-            If cuDNN refuses it.
-        """
+        """A call on the stream, ready to be made; CudaCallError if cuDNN refuses it."""
         native = self._device.prepare(call, operator, self._handle, self._lane)
         return CudnnPreparedCall(native, self._convolve, self._device.library)
 

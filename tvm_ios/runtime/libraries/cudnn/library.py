@@ -122,18 +122,11 @@ class Cudnn:
 
     @property
     def version_text(self) -> str:
-        """Such as ``9.10.2``."""
+        """The version, such as ``9.10.2``."""
         return cudnn_version_text(self.version)
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function.
-
-        Parameters
-        ----------
-        name, arguments
-            The function and what it takes.
-        where
-            Operator or purpose, for the message.
+        """Call a function of cuDNN; ``where`` is the operator or purpose, for the message.
 
         Raises
         ------
@@ -145,23 +138,17 @@ class Cudnn:
             raise self.failed(name, code, where)
 
     def status(self, name: str, *arguments: Any) -> int:
-        """What a function returns; 0 is success."""
+        """The status that a function returns; 0 is success."""
         return int(self._functions[name](*arguments))
 
     def handle(self, name: str, where: str = "") -> int:
-        """Call a function that makes something and writes its handle to the only argument.
-
-        Raises
-        ------
-        CudaCallError
-            As :meth:`call`.
-        """
+        """The handle that a function which makes something writes to its only argument."""
         made = c_void_p()
         self.call(name, ctypes.byref(made), where=where)
         return made.value or 0
 
     def address(self, name: str) -> int:
-        """Where a function lies, for native code."""
+        """The address of a function, for native code."""
         return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def failed(self, call: str, code: int, where: str = "") -> CudaCallError:

@@ -21,12 +21,7 @@ REWRITTEN = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 def match_call(function: FusedFunction, *, tf32: bool = False) -> CudnnCall | None:
     """The call that computes a fused function; None where there is no such call.
 
-    Parameters
-    ----------
-    function
-        What an operator runs.
-    tf32
-        Whether float32 may be rounded to TF32.
+    With ``tf32`` it may round float32 to TF32.
     """
     first, *steps = function.calls
     parameters = len(function.parameters)

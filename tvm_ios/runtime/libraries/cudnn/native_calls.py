@@ -27,7 +27,7 @@ CUDNN_CALLS = (
     "cudnnConvolutionBiasActivationForward",
     "cudnnAddTensor",
 )
-"""What an operator calls of cuDNN."""
+"""Functions of cuDNN that an operator calls."""
 _SOURCE = Path(__file__).parent / "native" / "cudnn_calls.c"
 _CONVOLVE = "tvm_ios_cudnn_convolve"
 
@@ -50,22 +50,15 @@ class NativeCall(Structure):
         *((name, c_int32) for name in ("bias_argument", "status", "failed_call", "unused")),
     ]
     status: int
-    """What cuDNN returned; 0 unless the last call failed for it."""
+    """The status that cuDNN returned; 0 unless the last call failed for it."""
     failed_call: int
-    """What of cuDNN that was, a position in :data:`CUDNN_CALLS`."""
+    """The function that returned it, a position in :data:`CUDNN_CALLS`."""
 
 
 class CudnnPreparedCall:
-    """One convolution on one stream, ready to be made from C.
+    """A convolution on one stream, ready to be made from C; keeps its native form alive.
 
-    Parameters
-    ----------
-    native
-        What is to be called; kept alive.
-    function
-        Address of the function that calls it.
-    library
-        cuDNN.
+    ``function`` is the address of the function that makes it.
     """
 
     def __init__(self, native: NativeCall, function: int, library: Cudnn) -> None:
@@ -99,13 +92,7 @@ def convolve_address(code: ctypes.CDLL | None) -> int:
 
 
 def compile_calls_object() -> Path:
-    """The native side as an object file to link into an exported model.
-
-    Raises
-    ------
-    HostError
-        If there is no working C compiler.
-    """
+    """The native side as an object file to link into an exported model."""
     return compile_object(_SOURCE)
 
 

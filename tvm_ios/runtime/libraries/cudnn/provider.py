@@ -37,7 +37,7 @@ class CudnnLibrary:
 
     @property
     def options_text(self) -> str:
-        """Whether TF32 is allowed."""
+        """The one option in words: with or without TF32."""
         return f"{'with' if self.tf32 else 'without'} TF32"
 
     def match(self, function: FusedFunction) -> CudnnCall | None:
@@ -45,17 +45,17 @@ class CudnnLibrary:
         return match_call(function, tf32=self.tf32)
 
     def read_call(self, data: StoredValue) -> CudnnCall:
-        """Read a call of a plan."""
+        """A call as a plan stores it."""
         return CudnnCall.from_data(data)
 
     def native_object(self) -> Path:
-        """The function that makes the calls."""
+        """The object file of the function that makes the calls."""
         from tvm_ios.runtime.libraries.cudnn.native_calls import compile_calls_object  # noqa: PLC0415
 
         return compile_calls_object()
 
     def require(self) -> None:
-        """Load libcudnn."""
+        """Load libcudnn, or say what to install."""
         from tvm_ios.runtime.libraries.cudnn.library import load_cudnn  # noqa: PLC0415
 
         load_cudnn()

@@ -40,7 +40,7 @@ class _Buffers:
 
 
 def activates(convolution: CudnnConvolution, algorithm: int) -> bool:
-    """Whether one call does all of it; else a bias is added by a second one."""
+    """True if one call does all of it; else a second one adds the bias, if there is any."""
     return convolution.relu or (convolution.bias and algorithm == FUSES_BIAS_ALONE)
 
 
@@ -55,13 +55,6 @@ def find_algorithm(
 
     cuDNN times them on memory of our own; the first one that then runs the whole call is taken.
     Where there is no memory for that, cuDNN's heuristics choose.
-
-    Parameters
-    ----------
-    library, device, handle
-        cuDNN, the GPU, and a handle for it.
-    convolution, descriptors
-        What to compute.
 
     Returns
     -------
@@ -136,7 +129,7 @@ def _runs(
     buffers: _Buffers,
     number: int,
 ) -> bool:
-    """Whether cuDNN takes the call as it will be made, bias and activation included."""
+    """True if cuDNN takes the call with bias and activation, which are no part of the search."""
     bias: tuple[int, ...]
     one, zero = ctypes.byref(c_float(1.0)), ctypes.byref(c_float(0.0))
     x, w, y = (descriptors.x, buffers.x), (descriptors.w, buffers.w), (descriptors.y, buffers.y)

@@ -1,38 +1,18 @@
-"""What every executor offers, and the plain one that others are compared with."""
+"""The plain executor that others are compared with: launches one after another, from Python."""
 
 from __future__ import annotations
 
 import ctypes
 import random
-from typing import Any, Protocol
+from typing import Any
 
 import tvm
+from tvm._ffi.runtime_ctypes import TVMArrayHandle
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.tvm_abi import array_at
-
-__all__ = ["Executor", "ReferenceExecutor", "random_order"]
-
-
-class Executor(Protocol):
-    """Runs a plan on its memory."""
-
-    def run(self) -> None:
-        """Run every launch once.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel fails; the message names its operator.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back threads; may be called twice."""
-        ...
 
 
 class ReferenceExecutor:
@@ -69,13 +49,7 @@ class ReferenceExecutor:
         self._poison = poison
 
     def run(self) -> None:
-        """Run every launch once.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel fails; the message names its operator.
-        """
+        """Run every launch once."""
         for position, index in enumerate(self._order):
             launch = self._plan.launches[index]
             if self._poison:
@@ -92,9 +66,6 @@ class ReferenceExecutor:
             for tensor in self._dead_after.get(position, ()):
                 self._overwrite(tensor)
 
-    def close(self) -> None:
-        """Nothing to give back."""
-
     def _view(self, tensor: int) -> Any:
         return array_at(self._memory.table.address(tensor))
 
@@ -105,7 +76,7 @@ class ReferenceExecutor:
 
 def random_order(plan: ExecutionPlan, seed: int) -> list[int]:
     """A random order of the launches that the plan's dependencies allow."""
-    chooser = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    chooser = random.Random(seed)
     waiting = [len(group.dependencies) for group in plan.groups]
     successors: list[list[int]] = [[] for _ in plan.groups]
     for number, group in enumerate(plan.groups):
@@ -142,3 +113,9 @@ def _dead_after(plan: ExecutionPlan, order: list[int]) -> dict[int, list[int]]:
     for buffer, position in last.items():
         dead.setdefault(position, []).extend(sorted(members[buffer]))
     return dead
+
+
+def array_at(address: int) -> Any:
+    """An array over a ``DLTensor``, which has to outlive it; nothing is copied."""
+    handle = ctypes.cast(ctypes.c_void_p(address), TVMArrayHandle)
+    return tvm.nd.NDArray(handle, is_view=True)

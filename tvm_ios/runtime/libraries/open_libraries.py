@@ -1,6 +1,6 @@
 """Libraries on one device, opened as launches need them, and the calls an executor makes of them.
 
-Between the protocol of libraries and executors: what is the same on lanes and on streams.
+They stand between the protocol of libraries and executors, and serve lanes and streams alike.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from tvm._ffi.base import _LIB
-
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
 from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.base.kernel_arguments import Kernel
-from tvm_ios.runtime.base.native_runtime import address_of
+from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import (
     FactStore,
@@ -46,7 +44,7 @@ THIS_PROCESSOR: Final = ThisProcessor()
 
 
 def uses_libraries(plan: ExecutionPlan) -> bool:
-    """Whether a library computes any launch of a plan."""
+    """True if a library computes any launch of a plan."""
     return any(launch.call is not None for launch in plan.launches)
 
 
@@ -77,13 +75,7 @@ class OpenLibraries:
         self.close()
 
     def open(self, library: OperatorLibrary) -> OpenLibrary[Any]:
-        """A library on the device.
-
-        Raises
-        ------
-        HostError
-            If it is missing or does not fit.
-        """
+        """A library on the device; HostError if it is missing or does not fit."""
         key = library.name.key
         if key not in self._open:
             opened = library.open(self._device, self._store)
@@ -92,12 +84,10 @@ class OpenLibraries:
         return self._open[key]
 
     def named(self, name: LibraryName) -> OpenLibrary[Any]:
-        """The library of a call.
+        """The library of a call, opened.
 
         Raises
         ------
-        HostError
-            If it is missing or does not fit.
         ExecutionError
             If there is no such library, or it is for devices of another kind.
         """
@@ -116,15 +106,7 @@ class OpenLibraries:
         return self.open(library)
 
     def complete(self, plan: ExecutionPlan) -> ExecutionPlan:
-        """The plan with all that is found out on this device; kernels compute what is not.
-
-        Raises
-        ------
-        HostError
-            If a library is missing or does not fit.
-        ExecutionError
-            If a search fails.
-        """
+        """The plan with all that is found out on this device; kernels compute what is not."""
         wanted: dict[LibraryName, dict[CallDescriptor, None]] = {}
         for call in (launch.call for launch in plan.launches if launch.call is not None):
             wanted.setdefault(call.library, {})[call.descriptor] = None
@@ -134,13 +116,7 @@ class OpenLibraries:
         return replace(plan, launches=tuple(_completed(launch, found) for launch in plan.launches))
 
     def close(self) -> None:
-        """Close every library; twice is fine.
-
-        Raises
-        ------
-        ExecutionError
-            If one refuses, once everything else is closed.
-        """
+        """Close every library, even if one refuses; twice is fine."""
         self._open.clear()
         self._undo.close()
 
@@ -148,10 +124,7 @@ class OpenLibraries:
 class LaunchCalls:
     """The calls of libraries that one executor makes, by the position of their launch.
 
-    Parameters
-    ----------
-    libraries
-        What prepares them; to be closed after this.
+    To be closed before the libraries that prepare them.
     """
 
     def __init__(self, libraries: OpenLibraries) -> None:
@@ -161,15 +134,7 @@ class LaunchCalls:
         self._undo = ExitStack()
 
     def kernel(self, position: int, launch: Launch, lane: LibraryLane) -> Kernel:
-        """What runs a launch that a library computes, in place of its kernel.
-
-        Raises
-        ------
-        HostError
-            If the library is missing or does not fit.
-        ExecutionError
-            If it refuses the call.
-        """
+        """The call of a library that runs a launch in place of its kernel, and looks like one."""
         call = launch.call
         assert call is not None, "who asks sees that a library computes it"
         if (lane, call.library) not in self._lanes:
@@ -181,7 +146,7 @@ class LaunchCalls:
         return Kernel(prepared.function, resource=prepared.resource)
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
-        """Why a launch that just failed did, if it was for its library."""
+        """The error of a launch that just failed, if it was for its library."""
         call = self._calls.get(position)
         return None if call is None else call.failure(where)
 
@@ -195,14 +160,11 @@ class LaunchCalls:
 def host_lane(code: Any = None) -> LibraryLane:
     """Any lane of this processor, with TVM's own workspace of the calling thread.
 
-    Parameters
-    ----------
-    code
-        The loaded kernels of the model.
+    ``code`` is the loaded kernels of the model.
     """
     return LibraryLane(
-        take_workspace=address_of(_LIB, "TVMBackendAllocWorkspace"),
-        give_workspace=address_of(_LIB, "TVMBackendFreeWorkspace"),
+        take_workspace=TvmFunction.TAKE_WORKSPACE.address,
+        give_workspace=TvmFunction.GIVE_WORKSPACE.address,
         code=code,
     )
 

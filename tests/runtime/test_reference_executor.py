@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runtime.reference_executor import random_order
 from tvm_ios.plan.lower import lower_plan
-from tvm_ios.runtime.base.executor import random_order
 
 
 @given(seed=st.integers(0, 10**9))
