@@ -20,12 +20,10 @@ from tvm_ios.experiments.evaluation import (
     GREEDY,
     IOS,
     SEQUENTIAL,
-    STOCK_ALL,
-    STOCK_LANES,
-    STOCK_ONE,
     Evaluation,
     evaluate,
 )
+from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_ONE
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.models import by_name

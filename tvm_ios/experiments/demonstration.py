@@ -17,7 +17,7 @@ from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.figure import draw_schedule
 from tvm_ios.support.progress import StderrProgress
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.session import TuningRequest
+from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 __all__ = ["demonstrate", "demonstrate_tuned"]
 

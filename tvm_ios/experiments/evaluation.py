@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,23 @@ from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.experiments.stock_contestants import (
+    STOCK_ALL,
+    STOCK_LANES,
+    STOCK_ONE,
+    race_with_stock,
+)
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_choice import build_padded_or_not
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.stock_executor import StockExecutor, ask_for_threads
+from tvm_ios.runtime.cpu.stock_executor import ask_for_threads
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.progress import PhaseClock, ProgressListener
@@ -43,16 +46,10 @@ __all__ = [
     "GREEDY",
     "IOS",
     "SEQUENTIAL",
-    "STOCK_ALL",
-    "STOCK_LANES",
-    "STOCK_ONE",
     "Evaluation",
     "evaluate",
 ]
 
-STOCK_ONE = "TVM, 1 thread"
-STOCK_ALL = "TVM, all threads"
-STOCK_LANES = "TVM on our launch path"
 SEQUENTIAL = "sequential"
 GREEDY = "greedy"
 IOS = "IOS-both"
@@ -180,7 +177,7 @@ def evaluate(
             for contestant, schedule in searched.schedules.items()
         }
     with clock.phase("compare"):
-        comparison = _compare(plain, models, lanes, options)
+        comparison = race_with_stock(plain, models, lanes=lanes, options=options, on_lanes=True)
         with models[IOS].executor() as executor:
             trace = tuple(executor.trace())
     return Evaluation(
@@ -213,26 +210,3 @@ def _thread_notes(lanes: int) -> tuple[str, ...]:
         f"TVM's thread pool has {threads} threads for {lanes} lanes, so {STOCK_ALL!r} is not all; "
         f"set TVM_NUM_THREADS={lanes} before Python starts",
     )
-
-
-def _compare(
-    plain: BuiltModel,
-    models: Mapping[str, CompiledModel],
-    lanes: int,
-    options: CompareOptions | None,
-) -> Comparison:
-    staged = plain.kernels.staged
-    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
-    first = models[SEQUENTIAL]
-    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
-        stock.set_input(name, value)
-    others: dict[str, TimedRuns] = {
-        STOCK_ONE: partial(stock.time_ns, threads=1),
-        STOCK_ALL: partial(stock.time_ns, threads=lanes),
-        STOCK_LANES: stock.time_on_lanes_ns,
-    }
-    try:
-        with LocalCpu().open() as session:
-            return race(models, others, options=options, session=session)
-    finally:
-        stock.close()

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +24,21 @@ from tvm_ios.experiments.benchmark import (
     version_facts,
     write_text,
 )
-from tvm_ios.experiments.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.experiments.stock_contestants import race_with_stock
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.build_choice import build_padded_or_not
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.progress import PhaseClock, ProgressListener, StderrProgress
-from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
+from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
 
 __all__ = [
     "TUNED",
@@ -148,7 +145,7 @@ def evaluate_tuned(
         )
         schedule(TUNED, tuned.built)
         with clock.phase("compare"):
-            comparison = _compare(plain, models, lanes, options)
+            comparison = race_with_stock(plain, models, lanes=lanes, options=options)
     return TunedEvaluation(
         tuned=tuned,
         comparison=comparison,
@@ -160,28 +157,6 @@ def evaluate_tuned(
 def corner(kernels: str, who: Contestant) -> str:
     """What a contestant is called: kernels untuned or tuned, and the order they run in."""
     return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
-
-
-def _compare(
-    plain: BuiltModel,
-    models: Mapping[str, CompiledModel],
-    lanes: int,
-    options: CompareOptions | None,
-) -> Comparison:
-    staged = plain.kernels.staged
-    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
-    first = next(iter(models.values()))
-    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
-        stock.set_input(name, value)
-    others = {
-        STOCK_ONE: partial(stock.time_ns, threads=1),
-        STOCK_ALL: partial(stock.time_ns, threads=lanes),
-    }
-    try:
-        with LocalCpu().open() as session:
-            return race(models, others, options=options, session=session)
-    finally:
-        stock.close()
 
 
 def measure_tuned(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tvm_ios.report.table import Table
 
@@ -28,7 +30,25 @@ class TaskOutcome:
     latency_ns: int | None = None
     """The best candidate; None where none ran."""
     gflops: float | None = None
-    """Of the best candidate."""
+    """Speed of the best candidate."""
+
+    def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
+        """The row with more candidates, whose trials are counted elsewhere.
+
+        Parameters
+        ----------
+        costs_s
+            Seconds of each; infinite where it failed.
+        flop
+            Floating-point operations of one run.
+        """
+        best_s = min([*costs_s, math.inf if self.latency_ns is None else self.latency_ns / 1e9])
+        return replace(
+            self,
+            failed=self.failed + sum(map(math.isinf, costs_s)),
+            latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
+            gflops=None if math.isinf(best_s) else flop / best_s / 1e9,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

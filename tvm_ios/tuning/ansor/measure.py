@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,6 @@ __all__ = [
     "lines_of",
     "lost_device",
     "runner",
-    "worker_threads",
 ]
 
 
@@ -137,17 +135,3 @@ def lost_device(results: Sequence[Any]) -> bool:
     return bool(results) and all(
         int(result.error_no) == MeasureErrorNo.COMPILE_DEVICE for result in results
     )
-
-
-@contextlib.contextmanager
-def worker_threads(count: int) -> Iterator[None]:
-    """Processes started inside run kernels on so many threads."""
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TVM_NUM_THREADS"]
-        else:
-            os.environ["TVM_NUM_THREADS"] = before

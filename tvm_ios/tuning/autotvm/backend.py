@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -97,7 +96,7 @@ class AutoTvmBackend:
         ]
         run.total = sum(tuner.left for _, tuner in pending)
         if pending:
-            with guarded_workers(), _threads(options.threads or 1), _quiet():
+            with guarded_workers(threads=options.threads or 1), _quiet():
                 for place, tuner in pending:
                     run.tune(place, tuner)
                     if run.is_late():
@@ -241,7 +240,11 @@ class _Run:
             ],
         )
         self.done += len(results)
-        self.rows[self._place] = _counted(self.rows[self._place], tuner.task, results)
+        row = self.rows[self._place]
+        row = replace(row, trials=row.trials + len(results))
+        self.rows[self._place] = row.with_candidates(
+            [_cost_s(result) for result in results], tuner.task.flop
+        )
         if self.is_late():
             # The tuner asks for more until it has none: TVM offers no other way to stop early.
             tuner.has_next = lambda: False
@@ -339,20 +342,11 @@ def _row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
     empty = TaskOutcome(
         name=task.name, workload=str(task.task.workload), weight=task.weight, known=len(history)
     )
-    counted = _counted(empty, task.task, [result for _, result in history])
-    return replace(counted, trials=0)
+    return empty.with_candidates([_cost_s(result) for _, result in history], task.task.flop)
 
 
-def _counted(row: TaskOutcome, task: autotvm.task.Task, results: Sequence[Any]) -> TaskOutcome:
-    good = [float(np.mean(result.costs)) for result in results if result.error_no == 0]
-    best_s = min([*good, math.inf if row.latency_ns is None else row.latency_ns / 1e9])
-    return replace(
-        row,
-        trials=row.trials + len(results),
-        failed=row.failed + len(results) - len(good),
-        latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
-        gflops=None if math.isinf(best_s) else task.flop / best_s / 1e9,
-    )
+def _cost_s(result: Any) -> float:
+    return math.inf if result.error_no else float(np.mean(result.costs))
 
 
 def _notes(run: _Run) -> Iterator[str]:
@@ -367,20 +361,6 @@ def _notes(run: _Run) -> Iterator[str]:
             f"the time budget of {run.options.time_budget_s:g} s ended tuning after {run.done} of "
             f"{run.total} candidates; the same call goes on from there"
         )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Processes started inside run kernels on so many threads."""
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TVM_NUM_THREADS"]
-        else:
-            os.environ["TVM_NUM_THREADS"] = before
 
 
 @contextmanager
