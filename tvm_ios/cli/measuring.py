@@ -42,11 +42,6 @@ def prepare_process(lanes: int | None) -> int:
     ----------
     lanes
         What the user gave; None for the usable cores.
-
-    Raises
-    ------
-    HostError
-        If there is no TVM with Relay.
     """
     chosen = default_lanes() if lanes is None else lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.

@@ -46,12 +46,12 @@ class MergedConvolution:
     """The geometry of a merged convolution; strides, dilation and layout are the members'."""
 
     input_shape: tuple[int, int, int]
-    """Channels, height, width."""
+    """Shape of the input: channels, height, width."""
     out_channels: int
     kernel: tuple[int, int]
     """Height, width: on each axis the largest of the members."""
     padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
+    """Zeros around the data: top, left, bottom, right."""
     members: tuple[MergedMember, ...]
     """In the order the members were given."""
 

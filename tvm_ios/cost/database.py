@@ -79,7 +79,7 @@ class PriceRecord:
     slow_mode: bool
     """Taken while the machine was in its slow mode, so too high."""
     measured_at_s: float
-    """Seconds since 1970."""
+    """Time of measuring, in seconds since 1970."""
 
 
 def default_database_path() -> Path:
@@ -312,7 +312,7 @@ def _price(stage: str, columns: Sequence[object]) -> PriceRecord:
 
 
 def _on_one_line(reason: object) -> str:
-    """What SQLite says of a page fills lines."""
+    """SQLite's words on a page, which fill several lines, as one."""
     return " ".join(str(reason).split())
 
 

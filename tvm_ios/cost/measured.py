@@ -43,7 +43,7 @@ class MeasureCounters:
     """Samples that count."""
     slow_rounds_dropped: int = 0
     seconds: float = 0.0
-    """Spent inside :meth:`MeasuredCostModel.price`."""
+    """Seconds spent inside :meth:`MeasuredCostModel.price`."""
     unsaved: int = 0
     """Prices kept in memory only, because the database could not be written."""
 

@@ -293,7 +293,7 @@ class _Step:
         return {UNTUNED[who]: model for who, model in models.items() if who in UNTUNED}
 
     def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
-        """As many rounds as there is time for."""
+        """Options of a race with as many rounds as there is time for."""
         compare = self.options.compare
         whole_s = race_s(sequential_ns, compare) * contestants / 4
         if self.budget.allows(whole_s):

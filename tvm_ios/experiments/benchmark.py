@@ -146,7 +146,7 @@ def read_record(path: Path) -> BenchmarkRecord:
 
 
 def write_text(path: Path, text: str) -> None:
-    """All of it or nothing."""
+    """Write all of a file or nothing."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +227,7 @@ def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> Benchm
 
 
 def machine_facts() -> tuple[NamedValue, ...]:
-    """Processor, cores, memory, kernel."""
+    """Facts of this machine: processor, cores, memory, kernel."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         NamedValue("processor", processor_name()),
@@ -238,7 +238,7 @@ def machine_facts() -> tuple[NamedValue, ...]:
 
 
 def version_facts() -> tuple[NamedValue, ...]:
-    """Of tvm-ios, TVM, LLVM and Python."""
+    """Versions of tvm-ios, TVM, LLVM and Python."""
     return (
         NamedValue("tvm-ios", metadata.version("tvm-ios")),
         NamedValue("tvm", tvm.__version__),

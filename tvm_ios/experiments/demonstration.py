@@ -22,13 +22,13 @@ from tvm_ios.tuning.tuned_kernels import TuningRequest
 __all__ = ["demonstrate", "demonstrate_tuned"]
 
 TIME_BUDGET_S = 60.0
-"""For each of the searches of a network."""
+"""Seconds for each of the searches of a network."""
 TRIALS = 8
 """Candidates of each task, of the two dozen that fit the network's data layouts."""
 TUNING_TIME_BUDGET_S = 150.0
-"""For the kernels of a network."""
+"""Seconds for tuning the kernels of a network."""
 TUNED_TIME_BUDGET_S = 40.0
-"""For each search where kernels are tuned too: all of that stays within ten minutes."""
+"""Seconds for each search where kernels are tuned too: all of that stays within ten minutes."""
 
 
 def demonstrate(

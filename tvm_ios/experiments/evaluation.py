@@ -59,7 +59,7 @@ IOS_STRATEGIES: Mapping[str, frozenset[Strategy]] = {
     IOS: frozenset(Strategy),
 }
 NAMES = {Contestant.SEQUENTIAL: SEQUENTIAL, Contestant.GREEDY: GREEDY, Contestant.IOS: IOS}
-"""What tune's contestants are called here."""
+"""Names here of tune's contestants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ class Evaluation:
     """One network, measured."""
 
     built: BuiltModel
-    """Our kernels."""
+    """The network with our kernels."""
     models: Mapping[str, CompiledModel]
     """Everything that runs on our lanes, by contestant."""
     searches: Mapping[str, SearchResult]
     counters: MeasureCounters
     comparison: Comparison
     stage_prices_ns: tuple[int, ...]
-    """What each stage of :data:`IOS` was priced at."""
+    """Price of each stage of :data:`IOS`."""
     trace: tuple[TraceEvent, ...]
     """One run of :data:`IOS`; never the source of a latency."""
     phase_s: Mapping[str, float]
@@ -141,11 +141,6 @@ def evaluate(
         Seconds for each of the searches.
     progress
         Called now and then.
-
-    Raises
-    ------
-    ModelError, OptionError, DatabaseError
-        As :func:`tvm_ios.tune`.
     """
     device = LocalCpu()
     device.require_lanes(lanes)

@@ -52,7 +52,7 @@ __all__ = [
 
 UNTUNED, TUNED = "untuned", "tuned"
 OWN_KERNELS = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
-"""What there is for one set of kernels."""
+"""Contestants for one set of kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +96,7 @@ def evaluate_tuned(
     time_budget: float | None = None,
     progress: ProgressListener | None = None,
 ) -> TunedEvaluation:
-    """Build twice, search twice, and time everything against everything.
-
-    Raises
-    ------
-    ModelError, OptionError, DatabaseError, TuningError, RecordError
-        As :func:`tvm_ios.tune`.
-    """
+    """Build twice, search twice, and time everything against everything."""
     device = LocalCpu()
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(

@@ -36,7 +36,7 @@ def write_tuned_table(folder: Path, readme: Path) -> None:
 
 
 def _backend(path: Path) -> str:
-    """Of ``NETWORK_bsSIZE.BACKEND.json``."""
+    """The back end in a file name such as ``NETWORK_bsSIZE.BACKEND.json``."""
     return path.stem.partition(".")[2] or "-"
 
 

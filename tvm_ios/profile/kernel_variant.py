@@ -48,7 +48,7 @@ class LibraryKernel:
     library: str
     """The name of the library in files, such as ``cudnn``."""
     name: str
-    """All of the call that changes its price, as the library names it."""
+    """Name of the call, with all that changes its price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,7 +187,7 @@ class KernelPrices:
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
-        """What no stage that contains one of these costs less than, in nanoseconds.
+        """Bounds that no stage containing one of these costs less than, in nanoseconds.
 
         A merge stage with more members may be a concatenation, or need no copies any more, and cost
         less for that.
@@ -318,7 +318,7 @@ def measured_cost_model(
 def profile_context(
     target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
-    """What all prices of one search depend on besides the stages.
+    """The context of all prices of one search: what they depend on besides the stages.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ FUSING = ("PlanDevices", "FuseOps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """What came out of the pipeline."""
+    """A module that went through the pipeline."""
 
     module: tvm.IRModule
     params: Mapping[str, tvm.nd.NDArray]
@@ -59,7 +59,7 @@ def optimize(
     disabled: Iterable[str] = (),
     sink: bool = False,
 ) -> Optimized:
-    """What ``relay.optimize`` makes of a module, in less time.
+    """The module that ``relay.optimize`` would make, in less time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What tuning did: one row a task, as Ansor's task table has it."""
+"""Outcome of tuning: one row a task, as Ansor's task table has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TaskOutcome:
     """One kernel that was tuned, or could have been."""
 
     name: str
-    """For people."""
+    """Name of the kernel, for people."""
     workload: str
     """The key its records carry."""
     weight: int = 1
@@ -26,11 +26,11 @@ class TaskOutcome:
     known: int = 0
     """Candidates found in the log."""
     failed: int = 0
-    """Of both, those that did not compile or run."""
+    """Candidates, now or in the log, that did not compile or run."""
     latency_ns: int | None = None
-    """The best candidate; None where none ran."""
+    """Latency of the best candidate; None where none ran."""
     gflops: float | None = None
-    """Speed of the best candidate."""
+    """GFLOPS of the best candidate."""
 
     def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
         """The row with more candidates, whose trials are counted elsewhere.
@@ -53,7 +53,7 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOutcome:
-    """All tasks of one network."""
+    """What tuning did for all tasks of one network."""
 
     backend: str
     tasks: tuple[TaskOutcome, ...]

@@ -87,11 +87,6 @@ class AnalyticalGpuCost:
 
         A stage takes as long as its longest group alone, as everything it wants of one resource,
         and as the host needs to issue it; the simulation finds what it takes on top.
-
-        Raises
-        ------
-        CostError
-            As :meth:`price` does.
         """
         prices = self._prices_of(graph)
         return [prices.lower_bound(stage) for stage in stages]

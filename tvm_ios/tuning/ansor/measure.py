@@ -42,7 +42,7 @@ class Batches(PythonBasedMeasureCallback):  # type: ignore[misc]
         super().__init__()
 
     def callback(self, _policy: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Called by TVM."""
+        """Hand a batch on; TVM calls this."""
         self._keep(inputs, results)
 
 
@@ -123,7 +123,7 @@ def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) 
 
 
 def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
-    """What stock TVM would write into a log, a line a candidate."""
+    """The lines that stock TVM would write into a log, one a candidate."""
     return [
         dump_record_to_string(measured, result).strip()
         for measured, result in zip(inputs, results, strict=True)

@@ -50,7 +50,7 @@ class _EnoughError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class TuningRun:
-    """One tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: the table, the clock, and who is told."""
 
     records: Path
     options: TuningOptions
@@ -59,9 +59,9 @@ class TuningRun:
     progress: ProgressListener | None
     begin: float
     rows: dict[str, TaskOutcome]
-    """By workload."""
+    """The table's row of each workload."""
     flops: Mapping[str, float]
-    """Of one run of each workload."""
+    """Floating-point operations in one run of each workload."""
     total: int
     """Candidates that may be measured now."""
     done: int = 0
@@ -142,7 +142,7 @@ class TuningRun:
         return budget_s is not None and time.monotonic() - self.begin > budget_s
 
     def notes(self) -> Iterator[str]:
-        """What a user should know of it."""
+        """Notes for the user: tasks without a record, the first failure, an early end."""
         without = [row for row in self.rows.values() if row.latency_ns is None]
         if without:
             yield (
@@ -214,7 +214,7 @@ def round_size(total: int, tasks: int) -> int:
 
 
 def outcome_row(task: KernelTask, known: Sequence[TuningRecord]) -> TaskOutcome:
-    """What is known of a task before anything is measured."""
+    """The table's row of a task before anything is measured."""
     empty = TaskOutcome(
         name=task.name, workload=task.workload, weight=task.weight, known=len(known)
     )

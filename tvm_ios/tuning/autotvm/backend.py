@@ -42,7 +42,7 @@ from tvm_ios.tuning.remote import parse_tracker, require_device
 __all__ = ["AutoTvmBackend"]
 
 WHOLE_SPACE_TRIALS = 1000
-"""Where nobody says how many candidates of a whole space to try."""
+"""Candidates of a whole space to try where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +64,7 @@ class AutoTvmBackend:
         options: TuningOptions,
         progress: ProgressListener | None = None,
     ) -> TuningOutcome:
-        """Measure candidates of every task until the budget is spent.
-
-        Raises
-        ------
-        TuningError
-            If the tracker refuses, or a tuner's package is missing.
-        RecordError
-            If the log cannot be written.
-        """
+        """Measure candidates of every task until the budget is spent."""
         begin = time.monotonic()
         gpu = is_gpu_target(target)
         tuner_name = options.tuner_for(gpu=gpu)
@@ -201,7 +193,7 @@ class _ListTuner(Tuner):  # type: ignore[misc]
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: the table, the clock, and who is told."""
 
     records: Path
     options: TuningOptions
@@ -325,7 +317,7 @@ def _runner(options: TuningOptions, device: DeviceOptions, timeout_s: float) -> 
 
 
 def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[Any, Any]]]:
-    """What a log holds of these workloads, without candidates that occur twice."""
+    """The records that a log holds of these workloads, each candidate once."""
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
         return {}
