@@ -53,7 +53,7 @@ class MergedConvolution:
     padding: tuple[int, int, int, int]
     """Zeros around the data: top, left, bottom, right."""
     members: tuple[MergedMember, ...]
-    """In the order the members were given."""
+    """Members in the order they were given."""
 
 
 def why_not_merge(
@@ -102,11 +102,6 @@ def merge_convolutions(
     members: Sequence[Convolution | None], *, centred: bool = False
 ) -> MergedConvolution:
     """The merged convolution of two or more convolutions.
-
-    Parameters
-    ----------
-    members, centred
-        As in :func:`why_not_merge`.
 
     Raises
     ------

@@ -53,7 +53,7 @@ class LibraryOperators:
     library: str
     """The library's name in files, such as ``cudnn``."""
     operators: tuple[int, ...]
-    """Ascending; a merge stage, if all its members are here."""
+    """Operators it computes, ascending; a merge stage, if all its members are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class InterOpSchedule:
     operator_names: tuple[str, ...]
     stages: tuple[Stage, ...]
     scheduler: str
-    """Who made it: ``sequential``, ``greedy``, ``ios`` …"""
+    """Name of what made it: ``sequential``, ``greedy``, ``ios`` …"""
     latency_ns: int | None = None
     """Latency that the cost model predicted, in nanoseconds."""
     priced_by: str = ""

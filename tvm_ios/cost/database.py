@@ -77,7 +77,7 @@ class PriceRecord:
     spread_ns: int
     """Median absolute deviation of the samples."""
     slow_mode: bool
-    """Taken while the machine was in its slow mode, so too high."""
+    """Whether it was taken while the machine was in its slow mode, and so is too high."""
     measured_at_s: float
     """Time of measuring, in seconds since 1970."""
 

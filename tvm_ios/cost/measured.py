@@ -211,7 +211,7 @@ class MeasuredCostModel:
         except Exception as error:
             raise CostError(
                 f"core-to-core ping-pong failed: {type(error).__name__}: {error}; "
-                "run tvm-ios doctor, or price with a single lane"
+                "run tvm-ios doctor, or price with one lane"
             ) from error
 
     def _record_of(self, cell: Cell) -> PriceRecord:

@@ -38,14 +38,8 @@ def demonstrate(
 
     Parameters
     ----------
-    networks
-        Names in :data:`tvm_ios.models.MODEL_NAMES`.
-    lanes
-        Threads.
     folder
         Where files go; made if absent.
-    database
-        Profile database; the default one where omitted.
     """
     factories = [(name, by_name(name)) for name in networks]
     _begin(folder, lanes)
@@ -73,8 +67,6 @@ def demonstrate_tuned(
 
     Parameters
     ----------
-    networks, lanes, database
-        As for :func:`demonstrate`.
     folder
         Where the log of AutoTVM goes; what it holds already is not measured again.
     """

@@ -125,22 +125,14 @@ def evaluate(
 ) -> Evaluation:
     """Build a network, search its schedules, and time all contestants against each other.
 
+    Arguments that are not explained here are those of :func:`tvm_ios.tune`.
+
     Parameters
     ----------
-    mod, params, target
-        As for :func:`tvm_ios.tune`.
-    name
-        Name of the graph, for pictures and reports.
     lanes
         Threads of everything but the single-threaded baseline.
-    database
-        Where prices are kept.
-    options
-        How contestants are timed.
     time_budget
         Seconds for each of the searches.
-    progress
-        Called now and then.
     """
     device = LocalCpu()
     device.require_lanes(lanes)

@@ -40,10 +40,6 @@ def race_with_stock(
         The network as we run it, by contestant.
     lanes
         Threads of :data:`STOCK_ALL` and lanes of :data:`STOCK_LANES`.
-    options
-        How contestants are timed.
-    on_lanes
-        Whether :data:`STOCK_LANES` takes part.
     """
     staged = plain.kernels.staged
     first = next(iter(models.values()))

@@ -163,8 +163,6 @@ def measure_tuned(
 
     Parameters
     ----------
-    networks, settings
-        As for :func:`tvm_ios.experiments.benchmark.measure_networks`.
     request
         How kernels are tuned; its logs are not used.
     records

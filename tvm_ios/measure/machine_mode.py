@@ -66,7 +66,7 @@ class ModeWatch:
     Parameters
     ----------
     ping_pong_ns
-        Takes one ping-pong; 0 means a single lane, and nothing is ever slow.
+        Takes one ping-pong; 0 means one lane, and nothing is ever slow.
     options
         Thresholds and patience.
     clock_ns, sleep_s

@@ -73,20 +73,10 @@ def build_padded_or_not(
 
     Parameters
     ----------
-    mod, params, target
-        As for :func:`tvm_ios.compile.model.build_model`.
     clock
         Told of the phases ``build``, ``build padded`` and ``check padded``.
-    name
-        Name of the operator graph.
-    lanes
-        Lanes the network is timed on.
-    device
-        Where the builds are timed.
     pad
         False leaves channels as they are.
-    compare_options
-        How the builds are timed.
     budget
         Of the whole call; what is left of it has to allow as much again as building took, and more.
     database

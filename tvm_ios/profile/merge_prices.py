@@ -88,11 +88,6 @@ class MergePrices:
         """What no stage that contains this one costs less than; may be below 0.
 
         A merge stage with more members may be a concatenation, or need no copies any more.
-
-        Parameters
-        ----------
-        price_ns
-            The price of this stage.
         """
         if not stage.is_merge and len(stage.operators) > 1:
             return price_ns  # only merges are cheaper by what is around them

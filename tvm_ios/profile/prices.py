@@ -191,13 +191,6 @@ class KernelPrices:
 
         A merge stage with more members may be a concatenation, or need no copies any more, and cost
         less for that.
-
-        Parameters
-        ----------
-        graph, stages
-            As for :meth:`price`.
-        prices_ns
-            The price of each stage.
         """
         del graph
         return [

@@ -38,7 +38,7 @@ class MergedKernels:
 
     convolution: relay.Call
     slices: dict[int, relay.Call]
-    """By member, for those that need one."""
+    """Slice of each member that needs one."""
 
 
 def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutputs:

@@ -63,8 +63,6 @@ def optimize(
 
     Parameters
     ----------
-    opt_level, disabled
-        As in :func:`tvm_ios.relay.context.pass_context`.
     sink
         Whether to move element-wise operators in front of concatenations, which TVM does not do;
         left out where the pipeline has to run as it is.

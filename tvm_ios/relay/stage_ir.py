@@ -56,7 +56,7 @@ class FlatModule:
 
     module: tvm.IRModule
     kernels: tuple[PlacedKernel, ...]
-    """In the order of the kernel calls of ``main``."""
+    """Kernels in the order of their calls in ``main``."""
 
 
 def is_partitioned(module: tvm.IRModule) -> bool:

@@ -161,18 +161,8 @@ def tuned_kernels(
     ----------
     untuned
         The model, built without these records.
-    mod, params
-        The user's model.
-    request
-        How it is tuned.
     clock
         Told of the phases ``tune`` and ``build tuned``.
-    lanes
-        Lanes the network is timed on.
-    device
-        Where it is timed.
-    compare_options
-        How it is timed.
     budget
         Of the whole call; tuners get a share of what is left of it.
     database
@@ -291,15 +281,7 @@ def _backend(
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
-    """The widest merges of convolutions that read one tensor: each needs a kernel of its own.
-
-    Parameters
-    ----------
-    built
-        The model.
-    pad_kernels
-        As in :func:`tvm_ios.core.merge_rule.why_not_merge`.
-    """
+    """The widest merges of convolutions that read one tensor: each needs a kernel of its own."""
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):

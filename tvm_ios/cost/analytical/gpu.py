@@ -189,4 +189,4 @@ _GPUS: Final = (
     ),
 )
 GPU_NAMES: Final = tuple(gpu.name for gpu in _GPUS)
-"""What :meth:`GPU.by_name` takes."""
+"""Names that :meth:`GPU.by_name` takes."""

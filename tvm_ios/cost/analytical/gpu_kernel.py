@@ -120,11 +120,11 @@ class KernelTime:
     """One kernel alone on a GPU, in nanoseconds, without its launch."""
 
     fill_ns: float
-    """Before the kernel takes anything from others."""
+    """Time before the kernel takes anything from others."""
     busy_ns: float
     demand_ns: tuple[float, ...]
-    """By resource of :data:`RESOURCES`: how long the kernel would take if nothing but that
-    resource limited it; never more than ``busy_ns``."""
+    """Time for each of :data:`RESOURCES` if nothing but that resource limited the kernel; never
+    more than ``busy_ns``."""
     blocks: int
 
     @property

@@ -42,7 +42,7 @@ class KernelWork:
     depth: float
     """Multiply-adds for one output."""
     activation_bytes: int
-    """Read from, or written for, other kernels."""
+    """Bytes read from, or written for, other kernels."""
     weight_bytes: int = 0
 
     @property

@@ -32,7 +32,7 @@ class SimulatedRun:
     stage_ns: tuple[int, ...]
     """Time of each stage, launches and join included."""
     operators: tuple[SimulatedOperator, ...]
-    """By stage, then group, then order in the group."""
+    """Operators by stage, then group, then order in the group."""
 
     @property
     def latency_ns(self) -> int:

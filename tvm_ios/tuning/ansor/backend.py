@@ -56,6 +56,7 @@ class AnsorBackend:
         """Measure candidates, most of them where the network gains most, until the budget is spent.
 
         Candidates in the log count and are not measured again; the cost model learns from them.
+        After Ctrl-C all batches before it are in the log.
         """
         begin = time.monotonic()
         _require_cost_model()

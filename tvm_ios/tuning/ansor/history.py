@@ -22,7 +22,7 @@ def known_records(
 ) -> Mapping[str, list[TuningRecord]]:
     """The records of these workloads on a target, those of failed candidates too.
 
-    Lines that occur twice, as after merging logs, count once.
+    Lines that occur twice, as after merging logs, count once. A log that is missing is empty.
     """
     found: dict[str, dict[str, TuningRecord]] = {}
     if not log.exists():

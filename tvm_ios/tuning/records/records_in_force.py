@@ -44,7 +44,7 @@ class KernelRecord:
     shapes: str
     """Shapes of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
     found: RecordFormat | MissingReason
-    """Whose record is in force, or why there is none."""
+    """The tuner whose record is in force, or why there is none."""
 
     @property
     def applied(self) -> bool:
@@ -71,11 +71,11 @@ class RecordsInForce:
     """
 
     contexts: tuple[RecordFormat, ...]
-    """Whose dispatch contexts were around the call."""
+    """Tuners whose dispatch contexts were around the call."""
     logs: tuple[Path, ...]
     """Logs given as ``tuning_records``, or written by tuning."""
     kernels: tuple[KernelRecord, ...]
-    """In the order of their first operators."""
+    """Tunable kernels in the order of their first operators."""
 
     @property
     def applied(self) -> tuple[KernelRecord, ...]:
