@@ -17,8 +17,6 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
 
     Parameters
     ----------
-    parser
-        The verb's parser.
     networks
         What is measured where nothing is said.
     """

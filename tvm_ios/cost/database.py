@@ -172,8 +172,6 @@ class ProfileDatabase:
         ----------
         subject
             A library on a device, say, with the version of the library.
-        names
-            What to look up.
 
         Raises
         ------

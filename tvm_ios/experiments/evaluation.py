@@ -15,7 +15,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
@@ -25,6 +25,7 @@ from tvm_ios.experiments.stock_contestants import (
     STOCK_LANES,
     STOCK_ONE,
     race_with_stock,
+    stock_build,
 )
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
@@ -142,10 +143,8 @@ def evaluate(
     chosen = build_padded_or_not(
         mod, params, target, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
-    plain = built = chosen.built
-    if chosen.padded or built.prepared.sunk:
-        with clock.phase("build for stock TVM"):
-            plain = build_model(mod, params, target, name=name, sink=False)
+    built = chosen.built
+    plain = stock_build(chosen, mod, params, target, clock, name=name)
     with (
         device.open() as session,
         RelayStageRunner(built, lanes=lanes, session=session) as runner,

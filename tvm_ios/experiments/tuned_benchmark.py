@@ -5,26 +5,22 @@ All of them, and stock TVM on the untuned kernels, are timed in one interleaved 
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
-    machine_facts,
-    version_facts,
+    benchmark_record,
     write_text,
 )
-from tvm_ios.experiments.stock_contestants import race_with_stock
+from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
@@ -33,7 +29,7 @@ from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
@@ -102,10 +98,8 @@ def evaluate_tuned(
     chosen = build_padded_or_not(
         mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
-    plain = untuned = chosen.built
-    if chosen.padded or untuned.prepared.sunk:
-        with clock.phase("build for stock TVM"):
-            plain = build_model(mod, params, name=name, sink=False)
+    untuned = chosen.built
+    plain = stock_build(chosen, mod, params, None, clock, name=name)
     models: dict[str, CompiledModel] = {}
     notes: list[str] = []
 
@@ -190,7 +184,7 @@ def measure_tuned(
 
 
 def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
-    """What is stored of an evaluation."""
+    """The record that is stored of an evaluation."""
     outcome = found.tuned.outcome
     facts: dict[str, object] = {
         "kept untuned": found.kept(UNTUNED),
@@ -202,16 +196,4 @@ def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) ->
         facts["tasks"] = len(outcome.tasks)
         facts["candidates measured"] = outcome.trials
         facts["candidates known"] = sum(task.known for task in outcome.tasks)
-    return BenchmarkRecord(
-        network=name,
-        batch_size=settings.batch_size,
-        target=str(found.tuned.built.prepared.target),
-        lanes=settings.lanes,
-        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=machine_facts(),
-        versions=version_facts(),
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        comparison=found.comparison,
-        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
-        notes=found.notes,
-    )
+    return benchmark_record(name, found.tuned.built, found.comparison, facts, found.notes, settings)

@@ -173,8 +173,6 @@ def choose_build(
         By name, all of one network.
     lanes
         Most lanes they are timed on.
-    device
-        Where they are timed.
     options
         How they are timed.
     """

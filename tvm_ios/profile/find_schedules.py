@@ -164,10 +164,6 @@ def search_schedule(
 
     Parameters
     ----------
-    prices
-        Prices of the model's stages.
-    options
-        Limits and rules.
     clock
         Told after every batch of prices.
     budget

@@ -112,8 +112,6 @@ def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], boo
 
     Parameters
     ----------
-    built
-        The model.
     needs_no_kernel
         Whether an operator became a view.
     """

@@ -36,8 +36,6 @@ class MergePrices:
 
     Parameters
     ----------
-    built
-        The module and its kernels.
     measured
         Prices stages by themselves.
     able

@@ -57,14 +57,8 @@ class KernelPrices:
 
     Parameters
     ----------
-    runner
-        What runs the stages.
     database
         Where prices are kept; None keeps them in memory only.
-    options
-        How a stage is timed.
-    on_batch
-        Called after each measured batch; for progress.
     """
 
     def __init__(
@@ -277,8 +271,6 @@ def measured_cost_model(
         Lanes to price for, as for :func:`tvm_ios.tune`.
     database
         A profile database or its file; the default file where omitted.
-    options
-        How a stage is timed.
 
     Raises
     ------
@@ -317,8 +309,6 @@ def profile_context(
     ----------
     target, lanes
         What kernels are compiled for, and how many lanes run them.
-    device
-        Where they run.
     """
     return ProfileContext(
         device=device.name,

@@ -46,8 +46,6 @@ class RelayStageRunner:
 
     Parameters
     ----------
-    built
-        The module and its kernels.
     lanes
         Lanes the stages run on.
     session

@@ -41,8 +41,6 @@ def lower_kernels(
     ----------
     calls
         Kernel calls of a fused, typed module.
-    target
-        What for.
     known
         Kernels that were lowered before, under the same records and PassContext, by digest.
 

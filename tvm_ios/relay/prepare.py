@@ -74,8 +74,6 @@ def prepare(
     sink
         Whether to move element-wise operators in front of concatenations
         (:mod:`tvm_ios.relay.concatenation`), which TVM does not do.
-    conversion
-        Other layouts and data types.
 
     Raises
     ------

@@ -43,10 +43,6 @@ class TuningBackend(Protocol):
             The user's model, as for :func:`tvm_ios.tune`.
         records
             The log: what it holds is not measured again, what is measured is appended.
-        options
-            Budgets.
-        progress
-            Told after every batch.
 
         Raises
         ------

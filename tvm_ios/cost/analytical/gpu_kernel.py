@@ -147,8 +147,6 @@ def kernel_time(
 
     Parameters
     ----------
-    work, gpu
-        What is done, and where.
     weights_in_l2
         The whole model fits the L2 cache, so weights are there from the run before.
     """

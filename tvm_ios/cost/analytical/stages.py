@@ -71,12 +71,8 @@ class StagePrices:
 
     Parameters
     ----------
-    graph
-        The operators.
     works
         The kernels of each.
-    gpu, launching, kernels
-        What they run on, and how.
     """
 
     def __init__(

@@ -29,8 +29,6 @@ class AnalyticalGpuCost:
     ----------
     gpu
         What the stages would run on, or its name.
-    launching
-        How kernels are launched.
     kernels
         Whose kernels: tuned ones, or those of a library.
     works

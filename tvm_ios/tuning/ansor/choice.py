@@ -51,10 +51,6 @@ def slower_workloads(
     lanes
         Lanes the network runs on. A kernel takes what it does with the help of all of them or
         alone, whichever is less.
-    device
-        Where kernels are timed.
-    options
-        How they are timed.
     """
     places = _places(untuned, tuned)
     if not places:
