@@ -15,8 +15,8 @@ from functools import partial
 
 import pytest
 
+from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.models import (
-    MODEL_NAMES,
     by_name,
     inception_v3,
     nasnet_large,
@@ -33,7 +33,6 @@ SMALLER = {
     "randwire": partial(randwire, image_size=64),
     "squeezenet": partial(squeezenet, image_size=64),
 }
-ALWAYS = ("randwire_small", "squeezenet")
 LOAD = """
 import json, sys
 import numpy as np
@@ -55,10 +54,7 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
-@pytest.mark.parametrize(
-    "name",
-    [*ALWAYS, *(pytest.param(n, marks=pytest.mark.full) for n in MODEL_NAMES if n not in ALWAYS)],
-)
+@pytest.mark.parametrize("name", WHOLE_NETWORKS)
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
     from tvm_ios.compile.model import build_model, lower_schedule
     from tvm_ios.search.baselines import greedy_schedule

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.host import host_target
-from tvm_ios.models import MODEL_NAMES, by_name
+from tvm_ios.models import by_name
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
@@ -19,14 +20,8 @@ RUNS = 2
 """The second run finds every buffer full of the first one's poison."""
 
 
-ALWAYS = ("randwire_small", "squeezenet")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [*ALWAYS, *(pytest.param(n, marks=pytest.mark.full) for n in MODEL_NAMES if n not in ALWAYS)],
-)
+@pytest.mark.parametrize("name", WHOLE_NETWORKS)
 def test_concurrent_plans_are_bit_equal_to_stock_tvm(name: str) -> None:
     mod, params = by_name(name)()
     built = build_model(mod, params, host_target(), name=name)

@@ -15,7 +15,7 @@ from benchmarks.gpu_evaluation.workplace import SkippedError, UnfinishedError, W
 from tvm_ios.errors import TuningError
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.session import merged_modules
+from tvm_ios.tuning.tuned_kernels import merged_modules
 
 __all__ = ["tune"]
 

@@ -15,12 +15,10 @@ from tvm_ios.experiments.evaluation import (
     IOS,
     IOS_STRATEGIES,
     SEQUENTIAL,
-    STOCK_ALL,
-    STOCK_LANES,
-    STOCK_ONE,
     Evaluation,
     evaluate,
 )
+from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_ONE
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions

@@ -12,7 +12,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import nasnet_small
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.session import TuningRequest
+from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 CONTESTANTS = {f"{k} {w}" for k in ("untuned", "tuned") for w in ("sequential", "greedy", "IOS")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.experiments.tuned_table import MARKERS, tuned_table, write_tuned_table
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue

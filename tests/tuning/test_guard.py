@@ -96,3 +96,17 @@ def test_runs_may_be_nested():
         with guarded_workers():
             assert os.environ[MARK] != outer
         assert os.environ[MARK] == outer
+
+
+def test_workers_run_kernels_on_the_threads_that_are_asked_for(monkeypatch):
+    monkeypatch.setenv("TVM_NUM_THREADS", "7")
+    with guarded_workers(threads=3):
+        seen = subprocess.run(
+            [sys.executable, "-c", "import os; print(os.environ['TVM_NUM_THREADS'])"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert seen.stdout.strip() == "3"
+    assert os.environ["TVM_NUM_THREADS"] == "7"
+    assert MARK not in os.environ

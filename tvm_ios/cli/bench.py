@@ -110,7 +110,7 @@ def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> in
     from tvm_ios.experiments.tuned_benchmark import measure_tuned  # noqa: PLC0415
     from tvm_ios.experiments.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
     from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415
-    from tvm_ios.tuning.session import TuningRequest  # noqa: PLC0415
+    from tvm_ios.tuning.tuned_kernels import TuningRequest  # noqa: PLC0415
 
     around_table(arguments.table, MARKERS)
     tuned = replace(settings, folder=settings.folder / "tuned")

@@ -17,8 +17,6 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
 
     Parameters
     ----------
-    parser
-        The verb's parser.
     networks
         What is measured where nothing is said.
     """
@@ -42,11 +40,6 @@ def prepare_process(lanes: int | None) -> int:
     ----------
     lanes
         What the user gave; None for the usable cores.
-
-    Raises
-    ------
-    HostError
-        If there is no TVM with Relay.
     """
     chosen = default_lanes() if lanes is None else lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.

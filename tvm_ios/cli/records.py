@@ -84,15 +84,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for.
-
-    Raises
-    ------
-    RecordError
-        If a log cannot be read or written.
-    OptionError
-        If an option has a value that makes no sense.
-    """
+    """Do what was asked for."""
     status: int = arguments.action(arguments)
     return status
 

@@ -80,15 +80,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tune, print the report and the schedule, and write the file; 0 when all is done.
-
-    Raises
-    ------
-    OptionError, ModelError, ArtifactError
-        Before any work, if an option, the model or the output is unfit.
-    TvmIosError
-        As :func:`tvm_ios.tune` and ``export_library``.
-    """
+    """Tune, print the report and the schedule, and write the file; 0 when all is done."""
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output)

@@ -1,4 +1,4 @@
-"""What is changed of a model before all else: the layout of convolutions, and types of data.
+"""Conversion before all else: the layout of convolutions, and types of data.
 
 ``relay.conversion`` does it.
 """
@@ -27,11 +27,11 @@ class Conversion:
     """
 
     desired_layout: str | None = None
-    """Of convolutions: ``"NCHW"`` or ``"NHWC"``; None leaves them as they are."""
+    """Layout of convolutions: ``"NCHW"`` or ``"NHWC"``; None leaves them as they are."""
     mixed_precision: bool = False
     """Whether products are computed in float16, and what is safe with it."""
     mixed_precision_acc_type: str = "float32"
-    """What sums of products are taken in: ``"float32"`` or ``"float16"``."""
+    """Type of sums of products: ``"float32"`` or ``"float16"``."""
 
     def __post_init__(self) -> None:
         if self.desired_layout not in (None, *LAYOUTS):

@@ -30,7 +30,7 @@ class PrimitiveCall:
     """One primitive operator inside a fused function."""
 
     operator: str
-    """By its name in TVM, such as ``nn.conv2d``."""
+    """Name in TVM, such as ``nn.conv2d``."""
     operands: tuple[int, ...]
     """Values: the parameters of the function come first, then the results of its calls."""
     result: TensorType
@@ -46,7 +46,7 @@ class FusedFunction:
     """What one operator of a network runs: tensors in, primitive operators, one tensor out."""
 
     parameters: tuple[TensorType, ...]
-    """In the order of the kernel's arguments."""
+    """Parameters in the order of the kernel's arguments."""
     calls: tuple[PrimitiveCall, ...]
     """Each reads only values before it; the last one's result is that of the function."""
 

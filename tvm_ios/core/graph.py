@@ -28,10 +28,10 @@ class Convolution:
     """Channels, height, width of the operand."""
     out_channels: int
     kernel: tuple[int, int]
-    """Height, width."""
+    """Kernel size: height, width."""
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
+    """Zeros around the data: top, left, bottom, right."""
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     epilogue: str
@@ -57,9 +57,9 @@ class Operator:
     """One schedulable unit: a fused primitive function."""
 
     name: str
-    """Unique in its graph."""
+    """Name, unique in its graph."""
     kind: str
-    """For people: ``conv2d``, ``max_pool2d``, ``concatenate`` …"""
+    """Kind of operator, for people: ``conv2d``, ``max_pool2d``, ``concatenate`` …"""
     predecessors: tuple[int, ...]
     """Operators whose outputs this one reads: ascending, each once, all before this one."""
     workload: str

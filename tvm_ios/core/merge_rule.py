@@ -46,14 +46,14 @@ class MergedConvolution:
     """The geometry of a merged convolution; strides, dilation and layout are the members'."""
 
     input_shape: tuple[int, int, int]
-    """Channels, height, width."""
+    """Shape of the input: channels, height, width."""
     out_channels: int
     kernel: tuple[int, int]
     """Height, width: on each axis the largest of the members."""
     padding: tuple[int, int, int, int]
-    """Top, left, bottom, right."""
+    """Zeros around the data: top, left, bottom, right."""
     members: tuple[MergedMember, ...]
-    """In the order the members were given."""
+    """Members in the order they were given."""
 
 
 def why_not_merge(
@@ -102,11 +102,6 @@ def merge_convolutions(
     members: Sequence[Convolution | None], *, centred: bool = False
 ) -> MergedConvolution:
     """The merged convolution of two or more convolutions.
-
-    Parameters
-    ----------
-    members, centred
-        As in :func:`why_not_merge`.
 
     Raises
     ------

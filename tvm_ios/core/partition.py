@@ -111,8 +111,6 @@ def split_operators(
         Graph indices, ascending, hence in topological order.
     predecessors
         Direct predecessors of every operator of the graph, as bit masks.
-    max_block_size, max_block_states
-        As in :func:`partition_graph`.
 
     Raises
     ------

@@ -51,9 +51,9 @@ class LibraryOperators:
     """What one library is to compute in place of TVM's kernels."""
 
     library: str
-    """Its name in files, such as ``cudnn``."""
+    """The library's name in files, such as ``cudnn``."""
     operators: tuple[int, ...]
-    """Ascending; a merge stage, if all its members are here."""
+    """Operators it computes, ascending; a merge stage, if all its members are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,13 @@ class InterOpSchedule:
     operator_names: tuple[str, ...]
     stages: tuple[Stage, ...]
     scheduler: str
-    """Who made it: ``sequential``, ``greedy``, ``ios`` …"""
+    """Name of what made it: ``sequential``, ``greedy``, ``ios`` …"""
     latency_ns: int | None = None
-    """What the cost model predicted, in nanoseconds."""
+    """Latency that the cost model predicted, in nanoseconds."""
     priced_by: str = ""
     """Where the prices come from, if they were not measured where the schedule is to run."""
     operator_ns: tuple[int, ...] = ()
-    """What each operator costs alone on one lane, in nanoseconds; empty where nobody measured."""
+    """Time of each operator alone on one lane, in nanoseconds; empty where nobody measured."""
     unsplit: tuple[int, ...] = ()
     """Operators too small for idle lanes to help with, ascending: each runs on one lane."""
     libraries: tuple[LibraryOperators, ...] | None = None

@@ -77,9 +77,9 @@ class PriceRecord:
     spread_ns: int
     """Median absolute deviation of the samples."""
     slow_mode: bool
-    """Taken while the machine was in its slow mode, so too high."""
+    """Whether it was taken while the machine was in its slow mode, and so is too high."""
     measured_at_s: float
-    """Seconds since 1970."""
+    """Time of measuring, in seconds since 1970."""
 
 
 def default_database_path() -> Path:
@@ -172,8 +172,6 @@ class ProfileDatabase:
         ----------
         subject
             A library on a device, say, with the version of the library.
-        names
-            What to look up.
 
         Raises
         ------
@@ -312,7 +310,7 @@ def _price(stage: str, columns: Sequence[object]) -> PriceRecord:
 
 
 def _on_one_line(reason: object) -> str:
-    """What SQLite says of a page fills lines."""
+    """SQLite's words on a page, which fill several lines, as one."""
     return " ".join(str(reason).split())
 
 

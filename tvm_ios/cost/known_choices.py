@@ -24,7 +24,7 @@ class BuildChoice:
     """Which of several ways to run a network is used."""
 
     kept: str
-    """Its name."""
+    """Name of the build that is used."""
     notes: tuple[str, ...]
     """How fast the others are, for people."""
     certain: bool

@@ -43,7 +43,7 @@ class MeasureCounters:
     """Samples that count."""
     slow_rounds_dropped: int = 0
     seconds: float = 0.0
-    """Spent inside :meth:`MeasuredCostModel.price`."""
+    """Seconds spent inside :meth:`MeasuredCostModel.price`."""
     unsaved: int = 0
     """Prices kept in memory only, because the database could not be written."""
 
@@ -211,7 +211,7 @@ class MeasuredCostModel:
         except Exception as error:
             raise CostError(
                 f"core-to-core ping-pong failed: {type(error).__name__}: {error}; "
-                "run tvm-ios doctor, or price with a single lane"
+                "run tvm-ios doctor, or price with one lane"
             ) from error
 
     def _record_of(self, cell: Cell) -> PriceRecord:

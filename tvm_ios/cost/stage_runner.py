@@ -22,5 +22,5 @@ class StageRunner(Protocol):
         ...
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         ...

@@ -130,7 +130,7 @@ _TABLES = {
 
 
 def _noun(kind: type[Noun], table: Mapping[str, Any], name: str) -> Noun:
-    """One table as its dataclass."""
+    """The dataclass that a table describes."""
     hints = {key: hint for key, hint in get_type_hints(kind).items() if hint is not ModeOptions}
     known = ("backend", *hints) if name == "tuning" else tuple(hints)
     _require_known(table, known, f"[{name}] ")

@@ -36,7 +36,7 @@ from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
-from tvm_ios.tuning.session import TuningRequest, tuned_kernels
+from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["tune"]
 
@@ -293,7 +293,7 @@ class _Step:
         return {UNTUNED[who]: model for who, model in models.items() if who in UNTUNED}
 
     def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
-        """As many rounds as there is time for."""
+        """Options of a race with as many rounds as there is time for."""
         compare = self.options.compare
         whole_s = race_s(sequential_ns, compare) * contestants / 4
         if self.budget.allows(whole_s):

@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,20 +14,20 @@ from pathlib import Path
 
 import tvm
 
+from tvm_ios.compile.model import BuiltModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.evaluation import (
     GREEDY,
     IOS,
     SEQUENTIAL,
-    STOCK_ALL,
-    STOCK_LANES,
-    STOCK_ONE,
     Evaluation,
     evaluate,
 )
+from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_ONE
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.prices import open_database
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
@@ -38,10 +38,9 @@ from tvm_ios.support.time_budget import TimeBudget
 __all__ = [
     "BenchmarkSettings",
     "around_table",
-    "machine_facts",
+    "benchmark_record",
     "measure_networks",
     "read_record",
-    "version_facts",
     "write_table",
     "write_text",
 ]
@@ -148,7 +147,7 @@ def read_record(path: Path) -> BenchmarkRecord:
 
 
 def write_text(path: Path, text: str) -> None:
-    """All of it or nothing."""
+    """Write all of a file or nothing."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +198,7 @@ def _facts(record: BenchmarkRecord) -> dict[str, str]:
 def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
     ios = found.models[IOS]
     search = found.searches[IOS]
-    facts = {
+    facts: dict[str, object] = {
         "kept": found.kept,
         "operators": len(ios.graph),
         "stages": len(ios.schedule.stages),
@@ -213,23 +212,35 @@ def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> Benchm
         "workloads from database": found.counters.from_database,
         **{f"{phase} s": f"{seconds:.1f}" for phase, seconds in found.phase_s.items()},
     }
+    return benchmark_record(name, found.built, found.comparison, facts, found.notes, settings)
+
+
+def benchmark_record(
+    name: str,
+    built: BuiltModel,
+    comparison: Comparison,
+    facts: Mapping[str, object],
+    notes: tuple[str, ...],
+    settings: BenchmarkSettings,
+) -> BenchmarkRecord:
+    """The record of a network that this command has measured on this machine, just now."""
     return BenchmarkRecord(
         network=name,
         batch_size=settings.batch_size,
-        target=str(found.built.prepared.target),
+        target=str(built.prepared.target),
         lanes=settings.lanes,
         command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=machine_facts(),
-        versions=version_facts(),
+        machine=_machine_facts(),
+        versions=_version_facts(),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        comparison=found.comparison,
+        comparison=comparison,
         facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
-        notes=found.notes,
+        notes=notes,
     )
 
 
-def machine_facts() -> tuple[NamedValue, ...]:
-    """Processor, cores, memory, kernel."""
+def _machine_facts() -> tuple[NamedValue, ...]:
+    """Facts of this machine: processor, cores, memory, kernel."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         NamedValue("processor", processor_name()),
@@ -239,8 +250,8 @@ def machine_facts() -> tuple[NamedValue, ...]:
     )
 
 
-def version_facts() -> tuple[NamedValue, ...]:
-    """Of tvm-ios, TVM, LLVM and Python."""
+def _version_facts() -> tuple[NamedValue, ...]:
+    """Versions of tvm-ios, TVM, LLVM and Python."""
     return (
         NamedValue("tvm-ios", metadata.version("tvm-ios")),
         NamedValue("tvm", tvm.__version__),

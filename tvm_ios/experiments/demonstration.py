@@ -17,18 +17,18 @@ from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.figure import draw_schedule
 from tvm_ios.support.progress import StderrProgress
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.session import TuningRequest
+from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 __all__ = ["demonstrate", "demonstrate_tuned"]
 
 TIME_BUDGET_S = 60.0
-"""For each of the searches of a network."""
+"""Seconds for each of the searches of a network."""
 TRIALS = 8
 """Candidates of each task, of the two dozen that fit the network's data layouts."""
 TUNING_TIME_BUDGET_S = 150.0
-"""For the kernels of a network."""
+"""Seconds for tuning the kernels of a network."""
 TUNED_TIME_BUDGET_S = 40.0
-"""For each search where kernels are tuned too: all of that stays within ten minutes."""
+"""Seconds for each search where kernels are tuned too: all of that stays within ten minutes."""
 
 
 def demonstrate(
@@ -38,14 +38,8 @@ def demonstrate(
 
     Parameters
     ----------
-    networks
-        Names in :data:`tvm_ios.models.MODEL_NAMES`.
-    lanes
-        Threads.
     folder
         Where files go; made if absent.
-    database
-        Profile database; the default one where omitted.
     """
     factories = [(name, by_name(name)) for name in networks]
     _begin(folder, lanes)
@@ -73,8 +67,6 @@ def demonstrate_tuned(
 
     Parameters
     ----------
-    networks, lanes, database
-        As for :func:`demonstrate`.
     folder
         Where the log of AutoTVM goes; what it holds already is not measured again.
     """

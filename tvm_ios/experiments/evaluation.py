@@ -10,30 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.experiments.stock_contestants import (
+    STOCK_ALL,
+    STOCK_LANES,
+    STOCK_ONE,
+    race_with_stock,
+    stock_build,
+)
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_choice import build_padded_or_not
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.stock_executor import StockExecutor, ask_for_threads
+from tvm_ios.runtime.cpu.stock_executor import ask_for_threads
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.progress import PhaseClock, ProgressListener
@@ -43,17 +47,11 @@ __all__ = [
     "GREEDY",
     "IOS",
     "SEQUENTIAL",
-    "STOCK_ALL",
-    "STOCK_LANES",
-    "STOCK_ONE",
     "Evaluation",
     "evaluate",
     "search_all",
 ]
 
-STOCK_ONE = "TVM, 1 thread"
-STOCK_ALL = "TVM, all threads"
-STOCK_LANES = "TVM on our launch path"
 SEQUENTIAL = "sequential"
 GREEDY = "greedy"
 IOS = "IOS-both"
@@ -63,7 +61,7 @@ IOS_STRATEGIES: Mapping[str, frozenset[Strategy]] = {
     IOS: frozenset(Strategy),
 }
 NAMES = {Contestant.SEQUENTIAL: SEQUENTIAL, Contestant.GREEDY: GREEDY, Contestant.IOS: IOS}
-"""What tune's contestants are called here."""
+"""Names here of tune's contestants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +69,14 @@ class Evaluation:
     """One network, measured."""
 
     built: BuiltModel
-    """Our kernels."""
+    """The network with our kernels."""
     models: Mapping[str, CompiledModel]
     """Everything that runs on our lanes, by contestant."""
     searches: Mapping[str, SearchResult]
     counters: MeasureCounters
     comparison: Comparison
     stage_prices_ns: tuple[int, ...]
-    """What each stage of :data:`IOS` was priced at."""
+    """Price of each stage of :data:`IOS`."""
     trace: tuple[TraceEvent, ...]
     """One run of :data:`IOS`; never the source of a latency."""
     phase_s: Mapping[str, float]
@@ -156,27 +154,14 @@ def evaluate(
 ) -> Evaluation:
     """Build a network, search its schedules, and time all contestants against each other.
 
+    Arguments that are not explained here are those of :func:`tvm_ios.tune`.
+
     Parameters
     ----------
-    mod, params, target
-        As for :func:`tvm_ios.tune`.
-    name
-        Name of the graph, for pictures and reports.
     lanes
         Threads of everything but the single-threaded baseline.
-    database
-        Where prices are kept.
-    options
-        How contestants are timed.
     time_budget
         Seconds for each of the searches.
-    progress
-        Called now and then.
-
-    Raises
-    ------
-    ModelError, OptionError, DatabaseError
-        As :func:`tvm_ios.tune`.
     """
     device = LocalCpu()
     device.require_lanes(lanes)
@@ -186,10 +171,8 @@ def evaluate(
     chosen = build_padded_or_not(
         mod, params, target, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
-    plain = built = chosen.built
-    if chosen.padded or built.prepared.sunk:
-        with clock.phase("build for stock TVM"):
-            plain = build_model(mod, params, target, name=name, sink=False)
+    built = chosen.built
+    plain = stock_build(chosen, mod, params, target, clock, name=name)
     with (
         device.open() as session,
         RelayStageRunner(built, lanes=lanes, session=session) as runner,
@@ -203,7 +186,7 @@ def evaluate(
             for contestant, schedule in searched.schedules.items()
         }
     with clock.phase("compare"):
-        comparison = _compare(plain, models, lanes, options)
+        comparison = race_with_stock(plain, models, lanes=lanes, options=options, on_lanes=True)
         with models[IOS].executor() as executor:
             trace = tuple(executor.trace())
     return Evaluation(
@@ -236,26 +219,3 @@ def _thread_notes(lanes: int) -> tuple[str, ...]:
         f"TVM's thread pool has {threads} threads for {lanes} lanes, so {STOCK_ALL!r} is not all; "
         f"set TVM_NUM_THREADS={lanes} before Python starts",
     )
-
-
-def _compare(
-    plain: BuiltModel,
-    models: Mapping[str, CompiledModel],
-    lanes: int,
-    options: CompareOptions | None,
-) -> Comparison:
-    staged = plain.kernels.staged
-    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
-    first = models[SEQUENTIAL]
-    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
-        stock.set_input(name, value)
-    others: dict[str, TimedRuns] = {
-        STOCK_ONE: partial(stock.time_ns, threads=1),
-        STOCK_ALL: partial(stock.time_ns, threads=lanes),
-        STOCK_LANES: stock.time_on_lanes_ns,
-    }
-    try:
-        with LocalCpu().open() as session:
-            return race(models, others, options=options, session=session)
-    finally:
-        stock.close()

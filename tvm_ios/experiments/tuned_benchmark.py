@@ -5,43 +5,36 @@ All of them, and stock TVM on the untuned kernels, are timed in one interleaved 
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
-    machine_facts,
-    version_facts,
+    benchmark_record,
     write_text,
 )
-from tvm_ios.experiments.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.build_choice import build_padded_or_not
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.progress import PhaseClock, ProgressListener, StderrProgress
-from tvm_ios.tuning.session import TunedKernels, TuningRequest, tuned_kernels
+from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
 
 __all__ = [
     "TUNED",
@@ -55,7 +48,7 @@ __all__ = [
 
 UNTUNED, TUNED = "untuned", "tuned"
 OWN_KERNELS = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
-"""What there is for one set of kernels."""
+"""Contestants for one set of kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +92,14 @@ def evaluate_tuned(
     time_budget: float | None = None,
     progress: ProgressListener | None = None,
 ) -> TunedEvaluation:
-    """Build twice, search twice, and time everything against everything.
-
-    Raises
-    ------
-    ModelError, OptionError, DatabaseError, TuningError, RecordError
-        As :func:`tvm_ios.tune`.
-    """
+    """Build twice, search twice, and time everything against everything."""
     device = LocalCpu()
     clock = PhaseClock(progress)
     chosen = build_padded_or_not(
         mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
     )
-    plain = untuned = chosen.built
-    if chosen.padded or untuned.prepared.sunk:
-        with clock.phase("build for stock TVM"):
-            plain = build_model(mod, params, name=name, sink=False)
+    untuned = chosen.built
+    plain = stock_build(chosen, mod, params, None, clock, name=name)
     models: dict[str, CompiledModel] = {}
     notes: list[str] = []
 
@@ -148,7 +133,7 @@ def evaluate_tuned(
         )
         schedule(TUNED, tuned.built)
         with clock.phase("compare"):
-            comparison = _compare(plain, models, lanes, options)
+            comparison = race_with_stock(plain, models, lanes=lanes, options=options)
     return TunedEvaluation(
         tuned=tuned,
         comparison=comparison,
@@ -162,28 +147,6 @@ def corner(kernels: str, who: Contestant) -> str:
     return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
 
 
-def _compare(
-    plain: BuiltModel,
-    models: Mapping[str, CompiledModel],
-    lanes: int,
-    options: CompareOptions | None,
-) -> Comparison:
-    staged = plain.kernels.staged
-    stock = StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
-    first = next(iter(models.values()))
-    for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
-        stock.set_input(name, value)
-    others = {
-        STOCK_ONE: partial(stock.time_ns, threads=1),
-        STOCK_ALL: partial(stock.time_ns, threads=lanes),
-    }
-    try:
-        with LocalCpu().open() as session:
-            return race(models, others, options=options, session=session)
-    finally:
-        stock.close()
-
-
 def measure_tuned(
     networks: Sequence[str],
     settings: BenchmarkSettings,
@@ -194,8 +157,6 @@ def measure_tuned(
 
     Parameters
     ----------
-    networks, settings
-        As for :func:`tvm_ios.experiments.benchmark.measure_networks`.
     request
         How kernels are tuned; its logs are not used.
     records
@@ -223,7 +184,7 @@ def measure_tuned(
 
 
 def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
-    """What is stored of an evaluation."""
+    """The record that is stored of an evaluation."""
     outcome = found.tuned.outcome
     facts: dict[str, object] = {
         "kept untuned": found.kept(UNTUNED),
@@ -235,16 +196,4 @@ def record_of(name: str, found: TunedEvaluation, settings: BenchmarkSettings) ->
         facts["tasks"] = len(outcome.tasks)
         facts["candidates measured"] = outcome.trials
         facts["candidates known"] = sum(task.known for task in outcome.tasks)
-    return BenchmarkRecord(
-        network=name,
-        batch_size=settings.batch_size,
-        target=str(found.tuned.built.prepared.target),
-        lanes=settings.lanes,
-        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=machine_facts(),
-        versions=version_facts(),
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        comparison=found.comparison,
-        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
-        notes=found.notes,
-    )
+    return benchmark_record(name, found.tuned.built, found.comparison, facts, found.notes, settings)

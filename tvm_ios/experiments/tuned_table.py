@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.benchmark import around_table, read_record, write_text
-from tvm_ios.experiments.evaluation import STOCK_ALL, STOCK_ONE
+from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.experiments.tuned_benchmark import TUNED, UNTUNED, corner
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
@@ -36,7 +36,7 @@ def write_tuned_table(folder: Path, readme: Path) -> None:
 
 
 def _backend(path: Path) -> str:
-    """Of ``NETWORK_bsSIZE.BACKEND.json``."""
+    """The back end in a file name such as ``NETWORK_bsSIZE.BACKEND.json``."""
     return path.stem.partition(".")[2] or "-"
 
 

@@ -66,8 +66,10 @@ class ModeWatch:
     Parameters
     ----------
     ping_pong_ns
-        Takes one ping-pong; 0 means a single lane, and nothing is ever slow.
-    clock_ns, sleep_s
+            Takes one ping-pong; 0 means one lane, and nothing is ever slow.
+    options
+        Thresholds and patience.
+        clock_ns, sleep_s
         The time and a pause; a fake runner brings its own.
     """
 

@@ -24,7 +24,7 @@ class PartitionStages:
     """Turn the stages of a schedule into functions of the module."""
 
     schedule: InterOpSchedule
-    """Made for the graph of this very module."""
+    """A schedule that was made for the graph of this very module."""
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""

@@ -29,13 +29,7 @@ def prepare_unless_done(
     target: Any,
     conversion: Conversion = AS_IT_IS,
 ) -> PreparedModule | None:
-    """Prepare a module; None where it is not for us: partitioned, or with control flow.
-
-    Raises
-    ------
-    ModelError
-        As :func:`tvm_ios.relay.prepare` does.
-    """
+    """Prepare a module; None where it is not for us: partitioned, or with control flow."""
     if is_partitioned(mod):
         return None
     if is_prepared(mod):

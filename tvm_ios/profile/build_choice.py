@@ -48,7 +48,7 @@ class ChosenBuild:
 
     mod: tvm.IRModule
     params: Mapping[str, Any] | None
-    """Of ``mod``; bound, and so None, where channels were padded."""
+    """Parameters of ``mod``; bound, and so None, where channels were padded."""
     built: BuiltModel
     padded: int = 0
     """Convolutions whose channels were padded."""
@@ -73,29 +73,14 @@ def build_padded_or_not(
 
     Parameters
     ----------
-    mod, params, target
-        As for :func:`tvm_ios.compile.model.build_model`.
     clock
         Told of the phases ``build``, ``build padded`` and ``check padded``.
-    name
-        Name of the operator graph.
-    lanes
-        Lanes the network is timed on.
-    device
-        Where the builds are timed.
     pad
         False leaves channels as they are.
-    compare_options
-        How the builds are timed.
     budget
         Of the whole call; what is left of it has to allow as much again as building took, and more.
     database
         Where it is kept which build was faster; a build that lost before is not made again.
-
-    Raises
-    ------
-    ModelError, OptionError
-        As :func:`tvm_ios.compile.model.build_model`.
     """
     budget = budget or TimeBudget()
     begin_s = budget.spent_s
@@ -158,13 +143,7 @@ def build_for_schedule(
     target: Any,
     schedule: InterOpSchedule | None,
 ) -> BuiltModel:
-    """Build a model, with padded channels where it was scheduled so.
-
-    Raises
-    ------
-    ModelError, OptionError
-        As :func:`tvm_ios.compile.model.build_model`.
-    """
+    """Build a model, with padded channels where it was scheduled so."""
     built = build_model(mod, params, target)
     if schedule is None or schedule.graph_fingerprint == built.graph.fingerprint():
         return built
@@ -194,8 +173,6 @@ def choose_build(
         By name, all of one network.
     lanes
         Most lanes they are timed on.
-    device
-        Where they are timed.
     options
         How they are timed.
     """
@@ -227,5 +204,5 @@ def choose_build(
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:
-    """What the runs of one build are called."""
+    """Names of the runs of one build."""
     return [text for (build, _), text in runs.items() if build == name]

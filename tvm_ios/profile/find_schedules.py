@@ -42,9 +42,9 @@ class FoundSchedules:
     """Schedules of one build, found with measured prices."""
 
     schedules: Mapping[str, InterOpSchedule]
-    """By contestant: sequential and greedy order, then one of each search."""
+    """Schedules by contestant: sequential and greedy order, then one of each search."""
     searches: Mapping[str, SearchResult]
-    """What each search did."""
+    """Results of the searches, by name."""
     sequential_ns: int
     """Sum of the prices of all operators, in nanoseconds: about what a run takes."""
 
@@ -176,10 +176,6 @@ def search_schedule(
 
     Parameters
     ----------
-    prices
-        Prices of the model's stages.
-    options
-        Limits and rules.
     clock
         Told after every batch of prices.
     budget

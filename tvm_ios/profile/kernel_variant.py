@@ -32,9 +32,9 @@ class Bytes(Enum):
     """Where the result of an operator comes to lie while it is priced."""
 
     OWN = ""
-    """In a tensor of its own, or in what it is a view of: as the whole network has it."""
+    """Bytes in a tensor of its own, or in what it is a view of: as the whole network has it."""
     APART = "@apart"
-    """In a tensor of its own, by its kernel, though the network has it as a view."""
+    """Bytes in a tensor of its own, by its kernel, though the network has it as a view."""
     COPIED = "@copied"
     """Member of a merge: its slice of the merged result is copied by a kernel."""
     PIECE = "@piece"
@@ -48,7 +48,7 @@ class LibraryKernel:
     library: str
     """The name of the library in files, such as ``cudnn``."""
     name: str
-    """All of the call that changes its price, as the library names it."""
+    """Name of the call, with all that changes its price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class KernelVariant:
     """One way to compute an operator, alone or as the member of a merge."""
 
     workload: str
-    """What is computed."""
+    """The workload that is computed."""
     code: str = ""
     """What TVM's kernel is made of; empty where nobody asked, ``view`` where none is needed."""
     library: LibraryKernel | None = None
@@ -112,8 +112,6 @@ def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], boo
 
     Parameters
     ----------
-    built
-        The model.
     needs_no_kernel
         Whether an operator became a view.
     """

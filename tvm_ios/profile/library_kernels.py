@@ -73,13 +73,6 @@ class LibraryKernels:
         -------
         ways
             By the name of the operator library in files.
-
-        Raises
-        ------
-        ExecutionError
-            If a library fails to find out how a call is fastest.
-        CostError
-            If a call is refused.
         """
         if not self._libraries:
             return {}

@@ -24,9 +24,9 @@ class KernelChoice:
     """One graph with each of the kernels that may compute it."""
 
     own: VariantGraph
-    """TVM's."""
+    """The graph with TVM's own kernels."""
     libraries: Mapping[str, VariantGraph]
-    """Those of each library where it has any, by its name in files."""
+    """The graph with the kernels of each library, by its name in files."""
     chosen: VariantGraph
     """The fastest one of each operator."""
 
@@ -36,8 +36,6 @@ class MergePrices:
 
     Parameters
     ----------
-    built
-        The module and its kernels.
     measured
         Prices stages by themselves.
     able
@@ -53,13 +51,7 @@ class MergePrices:
         self._surroundings = MergeSurroundings(built.kernels.staged)
 
     def price(self, kernels: KernelChoice, stages: Sequence[Stage]) -> dict[Stage, int]:
-        """What each stage adds to the network, in nanoseconds, at least 1.
-
-        Raises
-        ------
-        CostError
-            If a stage cannot be run.
-        """
+        """What each stage adds to the network, in nanoseconds, at least 1."""
         batches: dict[tuple[int, ...], list[Stage]] = {}
         for stage in stages:
             batches.setdefault(self._effects(stage).copied, []).append(stage)
@@ -78,11 +70,6 @@ class MergePrices:
         """The library that computes a merge stage faster than TVM's kernel and all others do.
 
         None where TVM's kernel is as fast, and for a stage that is no merge.
-
-        Raises
-        ------
-        CostError
-            If the stage cannot be run.
         """
         able = [library for library in kernels.libraries if self._can_compute(library, stage)]
         if not able:
@@ -99,11 +86,6 @@ class MergePrices:
         """What no stage that contains this one costs less than; may be below 0.
 
         A merge stage with more members may be a concatenation, or need no copies any more.
-
-        Parameters
-        ----------
-        price_ns
-            The price of this stage.
         """
         if not stage.is_merge and len(stage.operators) > 1:
             return price_ns  # only merges are cheaper by what is around them

@@ -31,13 +31,7 @@ class MergeSurroundings:
         self._known: dict[tuple[int, ...], MergeEffects] = {}
 
     def effects(self, members: Sequence[int]) -> MergeEffects:
-        """What merging does to the plan; members in the order of their channels.
-
-        Raises
-        ------
-        ScheduleError
-            If the first member is no convolution.
-        """
+        """What merging does to the plan; members in the order of their channels."""
         key = tuple(members)
         if key not in self._known:
             self._known[key] = merge_effects(

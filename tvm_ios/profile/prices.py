@@ -58,14 +58,8 @@ class KernelPrices:
 
     Parameters
     ----------
-    runner
-        What runs the stages.
     database
         Where prices are kept; None keeps them in memory only.
-    options
-        How a stage is timed.
-    on_batch
-        Called after each measured batch; for progress.
     """
 
     def __init__(
@@ -193,17 +187,10 @@ class KernelPrices:
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
-        """What no stage that contains one of these costs less than, in nanoseconds.
+        """Bounds that no stage containing one of these costs less than, in nanoseconds.
 
         A merge stage with more members may be a concatenation, or need no copies any more, and cost
         less for that.
-
-        Parameters
-        ----------
-        graph, stages
-            As for :meth:`price`.
-        prices_ns
-            The price of each stage.
         """
         del graph
         return [
@@ -290,8 +277,6 @@ def measured_cost_model(
         Lanes to price for, as for :func:`tvm_ios.tune`.
     database
         A profile database or its file; the default file where omitted.
-    options
-        How a stage is timed.
 
     Raises
     ------
@@ -324,14 +309,12 @@ def measured_cost_model(
 def profile_context(
     target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
-    """What all prices of one search depend on besides the stages.
+    """The context of all prices of one search: what they depend on besides the stages.
 
     Parameters
     ----------
     target, lanes
         What kernels are compiled for, and how many lanes run them.
-    device
-        Where they run.
     """
     return ProfileContext(
         device=device.name,

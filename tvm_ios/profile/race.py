@@ -36,8 +36,6 @@ def race(
         By name, all of the same network.
     others
         More contestants by name, their inputs set; timed before the models in a round.
-    options
-        How they are timed.
     until_decided
         Whether it may end once it is known which one is the fastest.
     session
@@ -64,15 +62,7 @@ def race(
 
 
 def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:
-    """About how many seconds a race of four contestants takes, all rounds and warm-up counted.
-
-    Parameters
-    ----------
-    sequential_ns
-        Nanoseconds of one run.
-    options
-        How they are timed.
-    """
+    """About how many seconds a race of four contestants takes, all rounds and warm-up counted."""
     chosen = options or CompareOptions()
     sample_s = max(sequential_ns / 1e9 * chosen.number, chosen.min_repeat_ms / 1e3)
     return 4 * chosen.rounds * (sample_s + chosen.warmup * sequential_ns / 1e9)
@@ -83,8 +73,6 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
 
     Parameters
     ----------
-    comparison
-        The race.
     names
         What the contestants are called in it; sequential order must be there.
 

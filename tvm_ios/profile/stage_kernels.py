@@ -46,8 +46,6 @@ class RelayStageRunner:
 
     Parameters
     ----------
-    built
-        The module and its kernels.
     lanes
         Lanes the stages run on.
     session
@@ -137,7 +135,7 @@ class RelayStageRunner:
         return self._native.time_ns(handle, number)
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with a single lane."""
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._native.ping_pong_ns()
 
     def needs_no_kernel(self, operator: int) -> bool:

@@ -57,15 +57,15 @@ class StagedBuild:
 
     factory: GraphExecutorFactoryModule
     graph_json: str
-    """What TVM's own executors take."""
+    """The graph as TVM's own executors read it."""
     graph: KernelGraph
-    """The same, for ours."""
+    """The graph as our lowering reads it."""
     params: dict[str, tvm.nd.NDArray]
     """Constants of the model, by their names in the graph JSON."""
     placements: tuple[Placement, ...]
-    """One for each ``tvm_op`` node, in node order."""
+    """Place of each ``tvm_op`` node, in node order."""
     operator_names: tuple[str, ...]
-    """One for each ``tvm_op`` node, in node order; unique."""
+    """Name of each ``tvm_op`` node, in node order; unique."""
     kernel_codes: tuple[str, ...]
     """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
     it with the module around it."""

@@ -202,7 +202,7 @@ class _Rewriter:
 
 
 def _is_convolution(call: relay.Call) -> bool:
-    """Of NCHW data, with constant weights."""
+    """Whether a call convolves NCHW data with constant weights."""
     return (
         isinstance(call.op, tvm.ir.Op)
         and call.op.name == "nn.conv2d"
@@ -214,7 +214,7 @@ def _is_convolution(call: relay.Call) -> bool:
 
 
 def _runs(channels: np.ndarray) -> list[tuple[int, int]]:
-    """Where runs of old channels begin and end."""
+    """Begin and end of each run of old channels."""
     real = np.concatenate([[False], channels != PADDING, [False]])
     edges = np.flatnonzero(real[1:] != real[:-1])
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]

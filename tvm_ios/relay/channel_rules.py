@@ -50,7 +50,7 @@ class Value:
 
     expression: relay.Expr
     channels: np.ndarray | None = None
-    """For each channel the old one, or PADDING; None where nothing changed."""
+    """The old channel of each new one, or PADDING; None where nothing changed."""
 
 
 def gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarray:
@@ -135,7 +135,7 @@ def _slice(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _flatten(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """Of one pixel: channels stay channels."""
+    """Flattening of one pixel, where channels stay channels."""
     batch, channels, *pixels = (int(extent) for extent in call.args[0].checked_type.shape)
     shape = [int(extent) for extent in call.checked_type.shape]
     if any(extent != 1 for extent in pixels) or shape != [batch, channels]:
@@ -145,7 +145,7 @@ def _flatten(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _mean(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """Over height and width."""
+    """The mean over height and width."""
     axes = call_attribute(call, "axis")
     if call_attribute(call, "exclude") or not axes or {int(axis) for axis in axes} != {2, 3}:
         return None

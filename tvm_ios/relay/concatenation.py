@@ -67,11 +67,11 @@ class _Sinking:
     """How one call is moved in front of the concatenation it reads."""
 
     position: int
-    """Which argument is the concatenation."""
+    """Position of the concatenation among the call's arguments."""
     fuses: tuple[bool, ...]
-    """For each piece whether its producer fuses with the operator."""
+    """Whether the producer of each piece fuses with the operator."""
     ranges: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    """For each piece where it begins and ends on every axis."""
+    """Begin and end of each piece, on every axis."""
 
     def apply(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         """The concatenation that takes the place of the call."""

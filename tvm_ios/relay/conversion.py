@@ -60,10 +60,6 @@ def convert(
         A typed module, before any other pass.
     params
         Those of its inputs that are parameters.
-    target
-        What it is compiled for.
-    conversion
-        What is asked for.
 
     Raises
     ------
@@ -163,15 +159,6 @@ def require_float32_kernels(
     """Refuse GPU kernels that compute in float16 where the model says float32.
 
     TVM's templates for tensor cores do that, and tuning records may choose them.
-
-    Parameters
-    ----------
-    module
-        The fused module that was compiled.
-    kernels
-        Its kernels.
-    target
-        What it was compiled for.
 
     Raises
     ------

@@ -87,7 +87,7 @@ def resolve_field(expression: relay.Expr) -> relay.Expr:
 
 
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
-    """The same kernel on other arguments."""
+    """A call of the same kernel on other arguments."""
     return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
 
 

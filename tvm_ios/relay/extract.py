@@ -86,8 +86,6 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     ----------
     module
         What :func:`tvm_ios.relay.prepare` returned, in ``.module``.
-    name
-        Name of the graph.
 
     Raises
     ------

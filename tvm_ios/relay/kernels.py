@@ -22,9 +22,9 @@ from tvm_ios.relay.primitive import kernel_digest
 __all__ = ["declare_kernels", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
-"""Of a function that TVM runs no kernel for."""
+"""TVM's attribute of a function that it runs no kernel for."""
 NUMBER = re.compile(r"_\d+$")
-"""What TVM puts behind a name that it has given before in this process."""
+"""Suffix that TVM puts behind a name that it has given before in this process."""
 
 
 def lower_kernels(
@@ -41,8 +41,6 @@ def lower_kernels(
     ----------
     calls
         Kernel calls of a fused, typed module.
-    target
-        What for.
     known
         Kernels that were lowered before, under the same records and PassContext, by digest.
 

@@ -49,8 +49,6 @@ def with_library_calls(
     ----------
     placements, calls, names
         Of all operators of a build, in node order.
-    libraries
-        Who may compute operators.
     chosen
         For each library, by its name in files, names of the operators it is to compute, if it can.
         Where omitted, the first library that can computes an operator. A merged convolution is

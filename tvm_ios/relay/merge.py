@@ -38,7 +38,7 @@ class MergedKernels:
 
     convolution: relay.Call
     slices: dict[int, relay.Call]
-    """By member, for those that need one."""
+    """Slice of each member that needs one."""
 
 
 def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutputs:
@@ -53,13 +53,7 @@ def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutput
 
 
 def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
-    """Whether channels of a convolution like this one are one piece of memory.
-
-    Raises
-    ------
-    ScheduleError
-        If the operator is no convolution that can be merged.
-    """
+    """Whether channels of a convolution like this one are one piece of memory."""
     pattern = _pattern(extraction, member)
     shape = pattern.convolution.checked_type.shape
     return all(int(extent) == 1 for extent in shape[: pattern.channel_axis])
@@ -107,11 +101,6 @@ def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IR
 
     ``main`` takes the shared operand and returns what others in the network read: the concatenation
     that the merged convolution is, if there is one, then slices for members, in their order.
-
-    Raises
-    ------
-    ScheduleError
-        If the merge rule refuses the members.
     """
     data = _pattern(extraction, members[0]).data
     operand = relay.Var("operand", extraction.calls[members[0]].args[data].checked_type)

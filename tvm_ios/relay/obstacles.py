@@ -21,7 +21,7 @@ class Obstacle:
     """One construct that cannot be scheduled."""
 
     where: str
-    """Function or operator."""
+    """The function or operator with the construct."""
     reason: str
 
 

@@ -40,7 +40,7 @@ FUSING = ("PlanDevices", "FuseOps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """What came out of the pipeline."""
+    """A module that went through the pipeline."""
 
     module: tvm.IRModule
     params: Mapping[str, tvm.nd.NDArray]
@@ -59,12 +59,10 @@ def optimize(
     disabled: Iterable[str] = (),
     sink: bool = False,
 ) -> Optimized:
-    """What ``relay.optimize`` makes of a module, in less time.
+    """The module that ``relay.optimize`` would make, in less time.
 
     Parameters
     ----------
-    opt_level, disabled
-        As in :func:`tvm_ios.relay.context.pass_context`.
     sink
         Whether to move element-wise operators in front of concatenations, which TVM does not do;
         left out where the pipeline has to run as it is.

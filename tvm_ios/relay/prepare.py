@@ -74,8 +74,6 @@ def prepare(
     sink
         Whether to move element-wise operators in front of concatenations
         (:mod:`tvm_ios.relay.concatenation`), which TVM does not do.
-    conversion
-        Other layouts and data types.
 
     Raises
     ------
@@ -124,17 +122,8 @@ def converted_model(
 ) -> tuple[tvm.IRModule, Mapping[str, Any] | None]:
     """A model in other layouts and types, its parameters bound; as it is where nothing changes.
 
-    Parameters
-    ----------
-    mod, params, target
-        As for :func:`prepare`.
-    conversion
-        What is asked for.
-
     Raises
     ------
-    ModelError
-        As :func:`prepare` does.
     OptionError
         If the model is prepared already, or cannot be converted.
     """

@@ -74,7 +74,7 @@ class _Partition:
         self.schedule = schedule
         self.main = extraction.module["main"]
         self.outer: dict[Value, relay.Expr] = {(var, 0): var for var in self.main.params}
-        """What every tensor is in the new main."""
+        """The expression of every tensor in the new main."""
         self.functions: dict[relay.GlobalVar, relay.Function] = {}
         self.readers = _readers(extraction, self.main.body)
         self.joined: set[relay.Call] = set()
@@ -145,14 +145,14 @@ class _Partition:
 
 @dataclass(slots=True)
 class _StageBody:
-    """What lies inside one stage function."""
+    """The inside of one stage function."""
 
     extraction: Extraction
     inside: frozenset[relay.Expr]
     parameters: dict[Value, relay.Var] = field(default_factory=dict)
     """Tensors that come from outside, in the order they are first read."""
     tensors: dict[Value, relay.Expr] = field(default_factory=dict)
-    """What every tensor made here is."""
+    """The expression of every tensor made here."""
     names: dict[relay.Expr, str] = field(default_factory=dict)
     """Operator names of the kernels here."""
 

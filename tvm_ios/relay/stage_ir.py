@@ -43,7 +43,7 @@ STAGE_IR_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedKernel:
-    """Where one kernel call of a partitioned module runs."""
+    """Place of one kernel call of a partitioned module."""
 
     name: str
     stage: int
@@ -56,7 +56,7 @@ class FlatModule:
 
     module: tvm.IRModule
     kernels: tuple[PlacedKernel, ...]
-    """In the order of the kernel calls of ``main``."""
+    """Kernels in the order of their calls in ``main``."""
 
 
 def is_partitioned(module: tvm.IRModule) -> bool:
@@ -77,7 +77,7 @@ def with_attributes(function: relay.Function, attributes: dict[str, str | int]) 
 
 
 def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
-    """Attributes of ``main``."""
+    """The attributes that ``main`` of a partitioned module has."""
     return {
         "tvm_ios_version": STAGE_IR_VERSION,
         "tvm_ios_graph": schedule.graph_name,

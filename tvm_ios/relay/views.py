@@ -44,13 +44,7 @@ def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
 def joined_arguments(
     function: relay.Function, arguments: list[relay.Expr]
 ) -> tuple[int, list[relay.Expr]] | None:
-    """Axis and pieces of a fused function that is one concatenation; None where it is not.
-
-    Parameters
-    ----------
-    function, arguments
-        As for :func:`view_of`.
-    """
+    """Axis and pieces of a fused function that is one concatenation; None where it is not."""
     body = function.body
     if not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
         return None

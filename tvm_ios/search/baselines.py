@@ -10,7 +10,7 @@ __all__ = ["greedy_schedule", "make_schedule", "sequential_schedule"]
 
 
 def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
-    """One operator a stage, in graph order."""
+    """The schedule of one operator a stage, in graph order."""
     stages = tuple(Stage(((index,),)) for index in range(len(graph)))
     return make_schedule(graph, stages, "sequential")
 

@@ -21,11 +21,11 @@ class BlockGraph:
     operators: tuple[int, ...]
     """Graph index of every local index, ascending."""
     predecessors: tuple[int, ...]
-    """Direct ones."""
+    """Direct predecessors of each operator."""
     successors: tuple[int, ...]
-    """Direct ones."""
+    """Direct successors of each operator."""
     descendants: tuple[int, ...]
-    """All of them, and the operator itself."""
+    """The operator itself with all that depends on it, of each operator."""
     convolutions: tuple[Convolution | None, ...]
 
     def __len__(self) -> int:

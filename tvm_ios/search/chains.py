@@ -24,7 +24,7 @@ class Contraction:
 
     graph: OperatorGraph
     members: tuple[tuple[int, ...], ...]
-    """By unit: operators of the original graph, ascending."""
+    """Operators of the original graph in each unit, ascending."""
 
     def expand(self, stage: Stage) -> Stage:
         """A stage of units as a stage of operators."""

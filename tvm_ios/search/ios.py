@@ -47,8 +47,6 @@ def search_ios(
 
     Parameters
     ----------
-    graph
-        What to schedule.
     cost_model
         Where prices come from; with a method ``lower_bound`` the lazy search prices less.
     options

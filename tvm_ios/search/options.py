@@ -97,11 +97,6 @@ class SearchOptions:
         given
             Fields by name. ``strategies`` may be one or several, such as ``"merge"``.
 
-        Raises
-        ------
-        OptionError
-            If a name is unknown, or as the class does.
-
         Examples
         --------
         >>> SearchOptions.of(strategies="merge", endings="published").strategies

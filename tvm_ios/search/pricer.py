@@ -28,10 +28,6 @@ class Pricer:
 
     Parameters
     ----------
-    graph
-        What the cost model prices.
-    cost_model
-        Prices of its stages.
     contraction
         The units that are searched over; every operator is one where omitted.
 

@@ -45,7 +45,7 @@ class SearchProgress:
     possible: int
     """Stages of the block under work that could be priced."""
     bound_ns: int
-    """What the block cannot be faster than, given the prices so far."""
+    """Lower bound of the block's latency, given the prices so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class SearchResult:
     latency_ns: int
     """Sum of the prices of the stages."""
     sequential_ns: int
-    """The same for one operator a stage."""
+    """Sum of the prices of one operator a stage."""
     blocks: tuple[BlockReport, ...]
     seconds: float
     notes: tuple[str, ...] = ()

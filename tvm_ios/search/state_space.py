@@ -41,7 +41,7 @@ class StateSpace(Protocol):
     """States and stages of one block, with prices and bounds that can grow."""
 
     num_states: int
-    """Nonempty ones."""
+    """Number of nonempty states."""
     num_transitions: int
     num_sinks: int
     """Sinks, summed over the states: the transitions that merges of one operator would add."""

@@ -1,4 +1,4 @@
-"""What every way of tuning kernels offers."""
+"""Protocol that every way of tuning kernels offers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TuningBackend(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name that users give."""
 
     def tune(
         self,
@@ -43,10 +43,6 @@ class TuningBackend(Protocol):
             The user's model, as for :func:`tvm_ios.tune`.
         records
             The log: what it holds is not measured again, what is measured is appended.
-        options
-            Budgets.
-        progress
-            Told after every batch.
 
         Raises
         ------
@@ -57,7 +53,7 @@ class TuningBackend(Protocol):
         """
 
     def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
-        """What a model is prepared and compiled under, so that it gets the best kernels.
+        """A context to prepare and compile a model in, so that it gets the best kernels.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where kernels, stages and schedules are measured, if not on this machine."""
+"""Device options: where kernels, stages and schedules are measured, if not on this machine."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = ["guarded_workers", "marked_processes"]
@@ -32,10 +32,15 @@ watch({parent}, {mark!r})
 
 
 @contextlib.contextmanager
-def guarded_workers() -> Iterator[None]:
-    """Every process started inside is gone afterwards, also after kill -9 of this process."""
+def guarded_workers(*, threads: int = 1) -> Iterator[None]:
+    """Processes started inside are gone afterwards, also after kill -9 of this process.
+
+    Parameters
+    ----------
+    threads
+        Threads that they run kernels on.
+    """
     mark = uuid.uuid4().hex
-    before = os.environ.get(MARK)
     guard = subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", _guard_code(mark)],
         stdin=subprocess.DEVNULL,
@@ -43,14 +48,10 @@ def guarded_workers() -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for us; the guard goes when we say so
     )
-    os.environ[MARK] = mark
     try:
-        yield
+        with _environment({MARK: mark, "TVM_NUM_THREADS": str(threads)}):
+            yield
     finally:
-        if before is None:
-            del os.environ[MARK]
-        else:
-            os.environ[MARK] = before
         end_processes(mark)
         guard.terminate()
         guard.wait()
@@ -89,6 +90,21 @@ def marked_processes(mark: str) -> list[int]:
             if marked and not _is_zombie(folder):
                 found.append(int(folder.name))
     return found
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that processes started inside inherit."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _is_zombie(folder: Path) -> bool:

@@ -35,9 +35,9 @@ class TuningOptions:
     time_budget_s: float | None = None
     """Stop tuning after so many seconds; what was measured is used."""
     timeout_s: float | None = None
-    """One candidate may run so long; 20 seconds on a CPU and 5 on a GPU where omitted."""
+    """Seconds one candidate may run; 20 on a CPU and 5 on a GPU where omitted."""
     build_timeout_s: float = 20.0
-    """One candidate may compile so long."""
+    """Seconds one candidate may compile."""
     number: int = 1
     """Runs averaged in one measurement; more where they take less than ``min_repeat_ms``."""
     repeat: int = 3

@@ -1,8 +1,10 @@
-"""What tuning did: one row a task, as Ansor's task table has it."""
+"""Outcome of tuning: one row a task, as Ansor's task table has it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tvm_ios.report.table import Table
 
@@ -14,7 +16,7 @@ class TaskOutcome:
     """One kernel that was tuned, or could have been."""
 
     name: str
-    """For people."""
+    """Name of the kernel, for people."""
     workload: str
     """The key its records carry."""
     weight: int = 1
@@ -24,16 +26,34 @@ class TaskOutcome:
     known: int = 0
     """Candidates found in the log."""
     failed: int = 0
-    """Of both, those that did not compile or run."""
+    """Candidates, now or in the log, that did not compile or run."""
     latency_ns: int | None = None
-    """The best candidate; None where none ran."""
+    """Latency of the best candidate; None where none ran."""
     gflops: float | None = None
-    """Of the best candidate."""
+    """GFLOPS of the best candidate."""
+
+    def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
+        """The row with more candidates, whose trials are counted elsewhere.
+
+        Parameters
+        ----------
+        costs_s
+            Seconds of each; infinite where it failed.
+        flop
+            Floating-point operations of one run.
+        """
+        best_s = min([*costs_s, math.inf if self.latency_ns is None else self.latency_ns / 1e9])
+        return replace(
+            self,
+            failed=self.failed + sum(map(math.isinf, costs_s)),
+            latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
+            gflops=None if math.isinf(best_s) else flop / best_s / 1e9,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOutcome:
-    """All tasks of one network."""
+    """What tuning did for all tasks of one network."""
 
     backend: str
     tasks: tuple[TaskOutcome, ...]

@@ -6,11 +6,9 @@ has registered. Asked first, the tracker answers within seconds, and so does thi
 
 from __future__ import annotations
 
-import socket
 import struct
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm.rpc import base
@@ -19,7 +17,7 @@ from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
-from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.runtime.rpc.address import DeviceAddress, ask_tracker, server_command
 from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.tuning.device_options import DeviceOptions
 
@@ -32,18 +30,13 @@ __all__ = [
 ]
 
 TIMEOUT_S = 5.0
-"""For one answer. A tracker answers in a millisecond; somebody else's server may never do."""
+"""Limit of one answer. A tracker answers in a millisecond; somebody else's server may never do."""
 SERVER = "server:"
-"""What stands before the key where a tracker lists its servers."""
+"""Prefix of a server's key where a tracker lists its servers."""
 
 
 def parse_tracker(text: str) -> tuple[str, int]:
-    """Host and port of a tracker's address.
-
-    Parameters
-    ----------
-    text
-        ``HOST:PORT``; an IPv6 address in brackets, ``[::1]:9190``.
+    """Host and port of a tracker's address, ``HOST:PORT``; IPv6 in brackets, ``[::1]:9190``.
 
     Raises
     ------
@@ -71,24 +64,17 @@ def parse_tracker(text: str) -> tuple[str, int]:
 
 
 def require_tracker(text: str, key: str) -> int:
-    """Ask a tracker for devices of a key.
+    """How many devices a tracker has under a key, busy ones included.
 
     Parameters
     ----------
     text
-        Its address, as for :func:`parse_tracker`.
+        The tracker's address, as for :func:`parse_tracker`.
     key
         What the devices were registered under.
 
-    Returns
-    -------
-    devices
-        How many there are, busy ones included.
-
     Raises
     ------
-    OptionError
-        If the address is none.
     TuningError
         If nobody listens there, it is no tracker, or no device has that key. The message has the
         commands that start a tracker and a server.
@@ -112,28 +98,14 @@ def require_tracker(text: str, key: str) -> int:
     others = f"only {', '.join(sorted(set(keys)))}" if keys else "and none of another"
     raise TuningError(
         f"the RPC tracker at host {host!r}, port {port} has no device with key {key!r}, {others}; "
-        f"register one: {_server_command(host, port, key)}"
+        f"register one: {server_command(host, port, key)}"
     )
 
 
 def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) -> RemoteDevice:
     """A device to price stages on, and what it says of itself.
 
-    Parameters
-    ----------
-    tracker, key
-        As for :func:`require_tracker`.
-    cross_compiler
-        Command of a C compiler for the device; that of this machine where omitted.
-
-    Raises
-    ------
-    OptionError, TuningError
-        As :func:`require_tracker`.
-    HostError
-        If there is no C compiler, or what it makes does not run on the device.
-    CostError
-        If others use the device for longer than a minute.
+    The arguments are those of :func:`require_tracker` and :class:`DeviceOptions`.
     """
     require_tracker(tracker, key)
     host, port = parse_tracker(tracker)
@@ -153,32 +125,13 @@ def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) ->
 
 
 def require_device(options: DeviceOptions) -> None:
-    """Ask the tracker for its device, where one is asked for.
-
-    Raises
-    ------
-    OptionError, TuningError
-        As :func:`require_tracker`.
-    """
+    """Check that the tracker, where one is named, has the device."""
     if options.rpc_tracker is not None:
         require_tracker(options.rpc_tracker, options.rpc_key or "")
 
 
 def requested_device(options: DeviceOptions, *, here: MeasuringDevice) -> MeasuringDevice:
-    """The device that is asked for.
-
-    Parameters
-    ----------
-    options
-        What asks for it.
-    here
-        The device of this machine that it is where no tracker is named.
-
-    Raises
-    ------
-    OptionError, TuningError, HostError, CostError
-        As :func:`find_device`.
-    """
+    """The tracker's device that options name, or ``here``, this machine's, where they name none."""
     if options.rpc_tracker is None:
         return here
     return find_device(
@@ -188,21 +141,10 @@ def requested_device(options: DeviceOptions, *, here: MeasuringDevice) -> Measur
 
 def _servers(host: str, port: int) -> list[str]:
     """The keys of all servers, as the tracker lists them."""
-    with socket.create_connection((host, port), timeout=TIMEOUT_S) as connection:
-        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
-        connection.sendall(magic)
-        answer = base.recvall(connection, len(magic))
-        if answer != magic:
-            raise ValueError(f"its first four bytes are {answer.hex()}, not {magic.hex()}")
-        base.sendjson(connection, [base.TrackerCode.SUMMARY])
-        code, summary = base.recvjson(connection)
+    code, summary = ask_tracker(host, port, (base.TrackerCode.SUMMARY,), timeout_s=TIMEOUT_S)
     if code != base.TrackerCode.SUCCESS:
         raise ValueError(f"asked for a summary, it answers with code {code}")
-    return [_key(server) for server in summary["server_info"]]
-
-
-def _key(server: dict[str, Any]) -> str:
-    return str(server.get("key", ""))
+    return [str(server.get("key", "")) for server in summary["server_info"]]
 
 
 def _why(error: OSError) -> str:
@@ -214,9 +156,5 @@ def _why(error: OSError) -> str:
 def _commands(host: str, port: int, key: str) -> str:
     return (
         f"start one: python -m tvm.exec.rpc_tracker --host {host} --port {port}, and a server for "
-        f"it: {_server_command(host, port, key)}"
+        f"it: {server_command(host, port, key)}"
     )
-
-
-def _server_command(host: str, port: int, key: str) -> str:
-    return f"python -m tvm.exec.rpc_server --tracker {host}:{port} --key {key}"

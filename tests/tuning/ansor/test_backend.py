@@ -34,7 +34,7 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records.records import RecordFormat, read_records
-from tvm_ios.tuning.session import merged_modules
+from tvm_ios.tuning.tuned_kernels import merged_modules
 
 TARGET = resolve_target(host_target())
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}

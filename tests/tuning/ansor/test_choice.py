@@ -22,7 +22,7 @@ from tvm_ios.tuning.ansor.choice import operator_workloads, slower_workloads
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records_in_force import MissingReason
-from tvm_ios.tuning.session import FASTER_ONLY, TuningRequest, tuned_kernels
+from tvm_ios.tuning.tuned_kernels import FASTER_ONLY, TuningRequest, tuned_kernels
 
 TARGET = resolve_target(host_target())
 

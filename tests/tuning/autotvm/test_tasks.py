@@ -16,7 +16,7 @@ from tvm_ios.tuning.autotvm.tasks import (
     extract_tasks,
     layout_candidates,
 )
-from tvm_ios.tuning.session import merged_modules
+from tvm_ios.tuning.tuned_kernels import merged_modules
 
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
 

@@ -22,11 +22,11 @@ class GPU:
     """One GPU, at its boost clock."""
 
     name: str
-    """What :meth:`by_name` takes."""
+    """Name that :meth:`by_name` takes."""
     title: str
-    """For people."""
+    """Name for people."""
     source: str
-    """Where the numbers come from."""
+    """Source of the numbers."""
     multiprocessors: int
     clock_mhz: int
     lanes: int
@@ -34,7 +34,7 @@ class GPU:
     memory_gb_per_s: int
     l2_bytes: int
     l2_bytes_per_cycle: int
-    """What the whole L2 cache hands out in a cycle."""
+    """Bytes that the whole L2 cache hands out in a cycle."""
     max_threads: int
     """Resident threads of a multiprocessor; likewise the next three."""
     max_blocks: int
@@ -43,13 +43,13 @@ class GPU:
     issue_ns: int
     """Host time to launch one kernel on a stream."""
     stream_launch_ns: int
-    """From the end of a kernel to the first instruction of the next one on its stream."""
+    """Time from the end of a kernel to the first instruction of the next one on its stream."""
     graph_launch_ns: int
-    """The same inside a CUDA graph."""
+    """Time from kernel to kernel, as for ``stream_launch_ns``, inside a CUDA graph."""
     event_ns: int
-    """From the end of the last group to a stream that waits for all of them."""
+    """Time from the end of the last group to a stream that waits for all of them."""
     synchronise_ns: int
-    """From the end of the work, over a device-wide wait of the host, to its next launch."""
+    """Time from the end of the work, over a device-wide wait of the host, to its next launch."""
 
     @property
     def flops_per_ns(self) -> float:
@@ -58,7 +58,7 @@ class GPU:
 
     @property
     def cycles_per_ns(self) -> float:
-        """The clock."""
+        """Cycles of the clock in a nanosecond."""
         return self.clock_mhz / 1000
 
     def as_text(self) -> str:
@@ -189,4 +189,4 @@ _GPUS: Final = (
     ),
 )
 GPU_NAMES: Final = tuple(gpu.name for gpu in _GPUS)
-"""What :meth:`GPU.by_name` takes."""
+"""Names that :meth:`GPU.by_name` takes."""

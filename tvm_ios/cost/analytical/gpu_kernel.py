@@ -23,14 +23,14 @@ RESOURCES = ("block slots", "arithmetic", "L2", "memory")
 """What kernels that run at the same time share."""
 
 ACHIEVABLE_ARITHMETIC = 0.7
-"""Of the multiply-adds that the instructions of a tile leave room for; index arithmetic, barriers
-and bank conflicts take the rest. Dense convolutions of a good library reach 0.5 to 0.8."""
+"""Share of the multiply-adds that the instructions of a tile leave room for; index arithmetic,
+barriers and bank conflicts take the rest. Dense convolutions of a good library reach 0.5 to 0.8."""
 ACHIEVABLE_BANDWIDTH = 0.8
-"""Of what L2 and memory could move."""
+"""Share of what L2 and memory could move."""
 PORT_BYTES_PER_CYCLE = 64
-"""Between a multiprocessor and the L2 cache."""
+"""Bytes a cycle between a multiprocessor and the L2 cache."""
 SCHEDULERS = 4
-"""Of a multiprocessor; each needs at least one warp, or two where there are 128 lanes."""
+"""Schedulers of a multiprocessor; each needs at least one warp, or two for 128 lanes."""
 LATENCY = 8
 """Independent multiply-adds that a warp needs to hide its latencies from its scheduler."""
 LOAD_LANES = 32
@@ -120,16 +120,16 @@ class KernelTime:
     """One kernel alone on a GPU, in nanoseconds, without its launch."""
 
     fill_ns: float
-    """Before the kernel takes anything from others."""
+    """Time before the kernel takes anything from others."""
     busy_ns: float
     demand_ns: tuple[float, ...]
-    """By resource of :data:`RESOURCES`: how long the kernel would take if nothing but that
-    resource limited it; never more than ``busy_ns``."""
+    """Time for each of :data:`RESOURCES` if nothing but that resource limited the kernel; never
+    more than ``busy_ns``."""
     blocks: int
 
     @property
     def alone_ns(self) -> float:
-        """Start to end."""
+        """Time from start to end."""
         return self.fill_ns + self.busy_ns
 
 
@@ -147,8 +147,6 @@ def kernel_time(
 
     Parameters
     ----------
-    work, gpu
-        What is done, and where.
     weights_in_l2
         The whole model fits the L2 cache, so weights are there from the run before.
     """
@@ -195,13 +193,13 @@ class _Grid:
     resident: int
     """Blocks that fit one multiprocessor."""
     block_ns: float
-    """Of one block at the full speed of a multiprocessor."""
+    """Time of one block at the full speed of a multiprocessor."""
     reach: float
     """Share of that speed that one block reaches by itself."""
     block_bytes: float
-    """That pass the port of a multiprocessor for one block."""
+    """Bytes that pass the port of a multiprocessor for one block."""
     moved_bytes: float
-    """That pass the L2 cache for all of them."""
+    """Bytes that pass the L2 cache for all blocks."""
 
     def waves_ns(self, gpu: GPU) -> tuple[float, float]:
         """Time of the busiest multiprocessor, and the part of it that all block slots would take.

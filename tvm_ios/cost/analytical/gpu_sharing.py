@@ -20,7 +20,7 @@ from tvm_ios.cost.analytical.gpu_kernel import RESOURCES, KernelTime
 __all__ = ["LaunchedKernel", "kernels_in_order", "share_gpu"]
 
 _NOTHING = 1e-6
-"""Nanoseconds that are rounding."""
+"""Nanoseconds below which a remainder is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class LaunchedKernel:
     """One kernel with its launch, as the simulation needs it."""
 
     wait_ns: float
-    """Launch and fill."""
+    """Time for launch and fill."""
     busy_ns: float
-    """Alone."""
+    """Time that the kernel takes alone."""
     rates: tuple[float, ...]
     """Share of each resource that it takes while busy, alone; at most 1."""
 

@@ -32,7 +32,7 @@ PRODUCTS = ("conv", "dense", "matmul")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelWork:
-    """One kernel."""
+    """What one kernel has to do."""
 
     matrix_product: bool
     rows: int
@@ -40,19 +40,19 @@ class KernelWork:
     columns: int
     """Output channels; 1 of a stream."""
     depth: float
-    """Multiply-adds of an output."""
+    """Multiply-adds for one output."""
     activation_bytes: int
-    """Read from, or written for, other kernels."""
+    """Bytes read from, or written for, other kernels."""
     weight_bytes: int = 0
 
     @property
     def outputs(self) -> int:
-        """Elements written."""
+        """Number of elements written."""
         return self.rows * self.columns
 
     @property
     def flops(self) -> float:
-        """A multiply-add counts two."""
+        """Floating-point operations; a multiply-add counts two."""
         return 2 * self.outputs * self.depth
 
 
@@ -94,11 +94,6 @@ def merged_work(members: Sequence[Convolution], works: Sequence[KernelWork]) -> 
     ----------
     members, works
         The convolutions and the kernel of each.
-
-    Raises
-    ------
-    ScheduleError
-        If they cannot be merged.
     """
     merged = merge_convolutions(members)
     channels = merged.input_shape[0]

@@ -30,7 +30,7 @@ class Launching(Enum):
     of the published system does."""
 
     def launch_ns(self, gpu: GPU) -> int:
-        """From the end of a kernel to the first instruction of the next one."""
+        """Time from the end of a kernel to the first instruction of the next one."""
         return gpu.graph_launch_ns if self is Launching.GRAPH else gpu.stream_launch_ns
 
     def issue_ns(self, gpu: GPU) -> int:
@@ -59,9 +59,9 @@ class _Group:
 
     kernels: tuple[LaunchedKernel, ...]
     alone_ns: int
-    """By itself, rounded up."""
+    """Time of the group by itself, rounded up."""
     demand_ns: tuple[float, ...]
-    """All it wants of each resource."""
+    """Total demand of the group on each resource."""
     peak_rates: tuple[float, ...]
     """The most it ever takes of each resource."""
 
@@ -71,12 +71,8 @@ class StagePrices:
 
     Parameters
     ----------
-    graph
-        The operators.
     works
         The kernels of each.
-    gpu, launching, kernels
-        What they run on, and how.
     """
 
     def __init__(

@@ -30,13 +30,13 @@ class SimulatedRun:
     priced_by: str
     """The model and the GPU."""
     stage_ns: tuple[int, ...]
-    """What each stage takes, launches and join included."""
+    """Time of each stage, launches and join included."""
     operators: tuple[SimulatedOperator, ...]
-    """By stage, then group, then order in the group."""
+    """Operators by stage, then group, then order in the group."""
 
     @property
     def latency_ns(self) -> int:
-        """The whole run."""
+        """Time of the whole run."""
         return sum(self.stage_ns)
 
     def as_text(self) -> str:

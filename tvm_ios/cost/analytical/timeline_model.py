@@ -29,8 +29,6 @@ class AnalyticalGpuCost:
     ----------
     gpu
         What the stages would run on, or its name.
-    launching
-        How kernels are launched.
     kernels
         Whose kernels: tuned ones, or those of a library.
     works
@@ -87,11 +85,6 @@ class AnalyticalGpuCost:
 
         A stage takes as long as its longest group alone, as everything it wants of one resource,
         and as the host needs to issue it; the simulation finds what it takes on top.
-
-        Raises
-        ------
-        CostError
-            As :meth:`price` does.
         """
         prices = self._prices_of(graph)
         return [prices.lower_bound(stage) for stage in stages]

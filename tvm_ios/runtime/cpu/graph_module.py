@@ -415,7 +415,7 @@ class MultiStreamGraphModule(PlanModule):
         return self._lane_executor.lanes
 
     def ping_pong_ns(self) -> float:
-        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._lane_executor.ping_pong_ns()
 
 

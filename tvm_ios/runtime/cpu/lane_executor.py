@@ -100,7 +100,7 @@ class LaneExecutor:
             raise self._explain(failure) from None
 
     def ping_pong_ns(self) -> float:
-        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
     def trace(self) -> list[TraceEvent]:

@@ -11,6 +11,7 @@ import socket
 import stat
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from tvm.rpc import base
 
 from tvm_ios.errors import CostError
 
-__all__ = ["DeviceAddress", "connect_device", "last_line"]
+__all__ = ["DeviceAddress", "ask_tracker", "connect_device", "last_line", "server_command"]
 
 WAIT_LIMIT_S = 60.0
 """Time to wait for a device that others use."""
@@ -40,7 +41,7 @@ class DeviceAddress:
     """Command of a C compiler for the device; None where that of this machine fits."""
 
     def as_text(self) -> str:
-        """Key, host and port, for messages."""
+        """The device as error messages name it."""
         return (
             f"the device with key {self.key!r} of the RPC tracker at host {self.host!r}, "
             f"port {self.port}"
@@ -48,13 +49,45 @@ class DeviceAddress:
 
     @property
     def commands(self) -> str:
-        """Commands that start a server, and that show who uses it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """What starts a server, and what shows who uses it."""
         return (
-            f"python -m tvm.exec.rpc_server --tracker {host}:{self.port} --key {self.key} starts "
-            "a server, and python -m tvm.exec.query_rpc_tracker "
-            f"--host {self.host} --port {self.port} lists them"
+            f"{server_command(self.host, self.port, self.key)} starts a server, and "
+            f"python -m tvm.exec.query_rpc_tracker --host {self.host} --port {self.port} lists them"
         )
+
+
+def server_command(host: str, port: int, key: str) -> str:
+    """The command that registers a device at a tracker; an IPv6 address gets brackets."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"python -m tvm.exec.rpc_server --tracker {bracketed}:{port} --key {key}"
+
+
+def ask_tracker(host: str, port: int, request: Sequence[Any], *, timeout_s: float) -> list[Any]:
+    """The answer of a tracker to one request, in JSON; its first item is a ``TrackerCode``.
+
+    Parameters
+    ----------
+    request
+        A ``TrackerCode`` and its arguments.
+    timeout_s
+        For each step: to connect, to greet, to answer.
+
+    Raises
+    ------
+    OSError
+        If nobody listens there, or no answer comes in time.
+    ValueError
+        If what listens there is no tracker.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
+        connection.sendall(magic)
+        greeting = base.recvall(connection, len(magic))
+        if greeting != magic:
+            raise ValueError(f"its first four bytes are {greeting.hex()}, not {magic.hex()}")
+        base.sendjson(connection, list(request))
+        answer: list[Any] = base.recvjson(connection)
+        return answer
 
 
 def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
@@ -91,20 +124,18 @@ def last_line(error: Exception) -> str:
 def _request(address: DeviceAddress, wait_s: float) -> tuple[str, int, str]:
     """Host, port and match key of a device."""
     try:
-        where = (address.host, address.port)
-        with socket.create_connection(where, timeout=max(RETRY_S, wait_s)) as connection:
-            connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
-            base.recvall(connection, 4)
-            base.sendjson(connection, [base.TrackerCode.REQUEST, address.key, "", 1])
-            code, answer = base.recvjson(connection)
+        request = (base.TrackerCode.REQUEST, address.key, "", 1)
+        timeout_s = max(RETRY_S, wait_s)
+        code, answer = ask_tracker(address.host, address.port, request, timeout_s=timeout_s)
     except TimeoutError as error:
         raise CostError(
             f"{address.as_text()} was not free for {WAIT_LIMIT_S:g} s; {address.commands}"
         ) from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise CostError(
             f"the RPC tracker at host {address.host!r}, port {address.port} (key {address.key!r}) "
-            f"does not answer: {error.strerror or error}; prices so far are kept, start it again: "
+            f"does not answer: {getattr(error, 'strerror', None) or error}; prices so far are "
+            "kept, start it again: "
             f"python -m tvm.exec.rpc_tracker --host {address.host} --port {address.port}"
         ) from error
     if code != base.TrackerCode.SUCCESS:

@@ -110,7 +110,7 @@ class RemoteExecutor:
             ) from None
 
     def ping_pong_ns(self) -> float:
-        """Nanoseconds of one core-to-core hand-off between two lanes; 0 with a single lane."""
+        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._lanes.ping_pong_ns()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ __all__ = ["ANSOR", "AnsorBackend"]
 ANSOR = "auto_scheduler"
 """TVM's name for it, and that of the variant with all its kernels."""
 TRIALS_A_TASK = 64
-"""Where nobody says how many candidates to try."""
+"""Candidates for each task where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +56,7 @@ class AnsorBackend:
         """Measure candidates, most of them where the network gains most, until the budget is spent.
 
         Candidates in the log count and are not measured again; the cost model learns from them.
-
-        Raises
-        ------
-        ModelError
-            If the model cannot be prepared.
-        TuningError
-            If the tracker refuses, the cost model's package is missing, or TVM's search fails.
-        RecordError
-            If the log cannot be read or written.
-        KeyboardInterrupt
-            On Ctrl-C, once TVM's search notices; all batches before it are in the log.
+        After Ctrl-C all batches before it are in the log.
         """
         begin = time.monotonic()
         _require_cost_model()

@@ -51,15 +51,6 @@ def slower_workloads(
     lanes
         Lanes the network runs on. A kernel takes what it does with the help of all of them or
         alone, whichever is less.
-    device
-        Where kernels are timed.
-    options
-        How they are timed.
-
-    Raises
-    ------
-    CostError, OptionError
-        If a kernel cannot be run, or there are more lanes than cores.
     """
     places = _places(untuned, tuned)
     if not places:
@@ -118,7 +109,7 @@ def _places(untuned: BuiltModel, tuned: BuiltModel) -> Mapping[str, int]:
 
 
 def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
-    """One operator with the help of idle lanes, and without."""
+    """The stages that run one operator with the help of idle lanes, and without."""
     graph, stage = runner.built.graph, Stage(((place,),))
     graphs = {"helped": graph}
     if runner.lanes > 1 and runner.idle_lanes_help:

@@ -22,12 +22,7 @@ def known_records(
 ) -> Mapping[str, list[TuningRecord]]:
     """The records of these workloads on a target, those of failed candidates too.
 
-    Lines that occur twice, as after merging logs, count once.
-
-    Raises
-    ------
-    RecordError
-        If the log cannot be read; one that is missing is empty.
+    Lines that occur twice, as after merging logs, count once. A log that is missing is empty.
     """
     found: dict[str, dict[str, TuningRecord]] = {}
     if not log.exists():
@@ -53,11 +48,6 @@ def apply_history(
     ----------
     without
         Workloads that keep the default whatever the logs hold.
-
-    Raises
-    ------
-    RecordError
-        If a log is missing or cannot be read.
     """
     records = read_records(*logs).records if logs else ()
     wanted = [record for record in records if record.workload not in without]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,6 @@ __all__ = [
     "lines_of",
     "lost_device",
     "runner",
-    "worker_threads",
 ]
 
 
@@ -44,7 +42,7 @@ class Batches(PythonBasedMeasureCallback):  # type: ignore[misc]
         super().__init__()
 
     def callback(self, _policy: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Called by TVM."""
+        """Hand a batch on; TVM calls this."""
         self._keep(inputs, results)
 
 
@@ -125,7 +123,7 @@ def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) 
 
 
 def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
-    """What stock TVM would write into a log, a line a candidate."""
+    """The lines that stock TVM would write into a log, one a candidate."""
     return [
         dump_record_to_string(measured, result).strip()
         for measured, result in zip(inputs, results, strict=True)
@@ -137,17 +135,3 @@ def lost_device(results: Sequence[Any]) -> bool:
     return bool(results) and all(
         int(result.error_no) == MeasureErrorNo.COMPILE_DEVICE for result in results
     )
-
-
-@contextlib.contextmanager
-def worker_threads(count: int) -> Iterator[None]:
-    """Processes started inside run kernels on so many threads."""
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TVM_NUM_THREADS"]
-        else:
-            os.environ["TVM_NUM_THREADS"] = before

@@ -25,7 +25,6 @@ from tvm_ios.tuning.ansor.measure import (
     lines_of,
     lost_device,
     runner,
-    worker_threads,
 )
 from tvm_ios.tuning.ansor.tasks import KernelTask
 from tvm_ios.tuning.ansor.workers import kept_workers
@@ -51,7 +50,7 @@ class _EnoughError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class TuningRun:
-    """One tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: the table, the clock, and who is told."""
 
     records: Path
     options: TuningOptions
@@ -60,9 +59,9 @@ class TuningRun:
     progress: ProgressListener | None
     begin: float
     rows: dict[str, TaskOutcome]
-    """By workload."""
+    """The table's row of each workload."""
     flops: Mapping[str, float]
-    """Of one run of each workload."""
+    """Floating-point operations in one run of each workload."""
     total: int
     """Candidates that may be measured now."""
     done: int = 0
@@ -76,8 +75,7 @@ class TuningRun:
         options = self.options
         with (
             self.interruption.kept(),
-            guarded_workers(),
-            worker_threads(options.threads or 1),
+            guarded_workers(threads=options.threads or 1),
             kept_workers(),
             _log_of(tasks, known) as history,
             runner(options, self.device, gpu=self.gpu) as measuring,
@@ -127,7 +125,7 @@ class TuningRun:
         self.first_failure = self.first_failure or next(iter(failures), "")
         row = self.rows[workload]
         row = replace(row, trials=row.trials + len(results))
-        self.rows[workload] = _counted(row, costs_s, self.flops[workload])
+        self.rows[workload] = row.with_candidates(costs_s, self.flops[workload])
         self._tell(f"measured {row.name}")
         if self.is_late():
             raise _EnoughError
@@ -144,7 +142,7 @@ class TuningRun:
         return budget_s is not None and time.monotonic() - self.begin > budget_s
 
     def notes(self) -> Iterator[str]:
-        """What a user should know of it."""
+        """Notes for the user: tasks without a record, the first failure, an early end."""
         without = [row for row in self.rows.values() if row.latency_ns is None]
         if without:
             yield (
@@ -216,22 +214,11 @@ def round_size(total: int, tasks: int) -> int:
 
 
 def outcome_row(task: KernelTask, known: Sequence[TuningRecord]) -> TaskOutcome:
-    """What is known of a task before anything is measured."""
+    """The table's row of a task before anything is measured."""
     empty = TaskOutcome(
         name=task.name, workload=task.workload, weight=task.weight, known=len(known)
     )
-    return _counted(empty, [record.mean_s for record in known], task.flop)
-
-
-def _counted(row: TaskOutcome, costs_s: Sequence[float], flop: float) -> TaskOutcome:
-    """The row with more candidates; an infinite cost is a failure."""
-    best_s = min([*costs_s, math.inf if row.latency_ns is None else row.latency_ns / 1e9])
-    return replace(
-        row,
-        failed=row.failed + sum(map(math.isinf, costs_s)),
-        latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
-        gflops=None if math.isinf(best_s) else flop / best_s / 1e9,
-    )
+    return empty.with_candidates([record.mean_s for record in known], task.flop)
 
 
 def _cost_s(result: Any) -> float:

@@ -110,13 +110,6 @@ def extract_tasks(
         Further modules, such as merged stages; what only they have counts as they run it.
     cores
         Cores a kernel will be tuned for, on a CPU.
-
-    Raises
-    ------
-    ModelError
-        If the model cannot be prepared.
-    TuningError
-        If TVM cannot lower one of its functions.
     """
     uses: Counter[str] = Counter()
     names: dict[str, str] = {}

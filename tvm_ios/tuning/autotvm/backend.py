@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -43,7 +42,7 @@ from tvm_ios.tuning.remote import parse_tracker, require_device
 __all__ = ["AutoTvmBackend"]
 
 WHOLE_SPACE_TRIALS = 1000
-"""Where nobody says how many candidates of a whole space to try."""
+"""Candidates of a whole space to try where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +64,7 @@ class AutoTvmBackend:
         options: TuningOptions,
         progress: ProgressListener | None = None,
     ) -> TuningOutcome:
-        """Measure candidates of every task until the budget is spent.
-
-        Raises
-        ------
-        TuningError
-            If the tracker refuses, or a tuner's package is missing.
-        RecordError
-            If the log cannot be written.
-        """
+        """Measure candidates of every task until the budget is spent."""
         begin = time.monotonic()
         gpu = is_gpu_target(target)
         tuner_name = options.tuner_for(gpu=gpu)
@@ -97,7 +88,7 @@ class AutoTvmBackend:
         ]
         run.total = sum(tuner.left for _, tuner in pending)
         if pending:
-            with guarded_workers(), _threads(options.threads or 1), _quiet():
+            with guarded_workers(threads=options.threads or 1), _quiet():
                 for place, tuner in pending:
                     run.tune(place, tuner)
                     if run.is_late():
@@ -202,7 +193,7 @@ class _ListTuner(Tuner):  # type: ignore[misc]
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: the table, the clock, and who is told."""
 
     records: Path
     options: TuningOptions
@@ -241,7 +232,11 @@ class _Run:
             ],
         )
         self.done += len(results)
-        self.rows[self._place] = _counted(self.rows[self._place], tuner.task, results)
+        row = self.rows[self._place]
+        row = replace(row, trials=row.trials + len(results))
+        self.rows[self._place] = row.with_candidates(
+            [_cost_s(result) for result in results], tuner.task.flop
+        )
         if self.is_late():
             # The tuner asks for more until it has none: TVM offers no other way to stop early.
             tuner.has_next = lambda: False
@@ -322,7 +317,7 @@ def _runner(options: TuningOptions, device: DeviceOptions, timeout_s: float) -> 
 
 
 def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[Any, Any]]]:
-    """What a log holds of these workloads, without candidates that occur twice."""
+    """The records that a log holds of these workloads, each candidate once."""
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
         return {}
@@ -339,20 +334,11 @@ def _row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
     empty = TaskOutcome(
         name=task.name, workload=str(task.task.workload), weight=task.weight, known=len(history)
     )
-    counted = _counted(empty, task.task, [result for _, result in history])
-    return replace(counted, trials=0)
+    return empty.with_candidates([_cost_s(result) for _, result in history], task.task.flop)
 
 
-def _counted(row: TaskOutcome, task: autotvm.task.Task, results: Sequence[Any]) -> TaskOutcome:
-    good = [float(np.mean(result.costs)) for result in results if result.error_no == 0]
-    best_s = min([*good, math.inf if row.latency_ns is None else row.latency_ns / 1e9])
-    return replace(
-        row,
-        trials=row.trials + len(results),
-        failed=row.failed + len(results) - len(good),
-        latency_ns=None if math.isinf(best_s) else round(best_s * 1e9),
-        gflops=None if math.isinf(best_s) else task.flop / best_s / 1e9,
-    )
+def _cost_s(result: Any) -> float:
+    return math.inf if result.error_no else float(np.mean(result.costs))
 
 
 def _notes(run: _Run) -> Iterator[str]:
@@ -367,20 +353,6 @@ def _notes(run: _Run) -> Iterator[str]:
             f"the time budget of {run.options.time_budget_s:g} s ended tuning after {run.done} of "
             f"{run.total} candidates; the same call goes on from there"
         )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Processes started inside run kernels on so many threads."""
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(count)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TVM_NUM_THREADS"]
-        else:
-            os.environ["TVM_NUM_THREADS"] = before
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class KernelTask:
 
     @property
     def name(self) -> str:
-        """Template and shapes."""
+        """Name for people: template and shapes."""
         shapes = [
             "x".join(map(str, argument[1]))
             for argument in self.task.args
@@ -100,10 +100,10 @@ def _lower(module: tvm.IRModule, target: tvm.target.Target) -> None:
 
 
 class Layout(StrEnum):
-    """Which channel block tensors have."""
+    """Channel blocks that tensors may have."""
 
     DEFAULT = "default"
-    """That of TVM's default schedules: the largest divisor up to one vector."""
+    """Blocks of TVM's default schedules: the largest divisor up to one vector."""
     WIDE = "wide"
     """Two vectors where the channels allow: a loaded input then serves two multiplications."""
 
@@ -174,7 +174,7 @@ def _inner(entity: Any) -> Any:
 
 
 def _default_config(task: autotvm.task.Task) -> Any:
-    """What TVM uses where it finds no record."""
+    """The candidate that TVM uses where it finds no record."""
     context = FallbackContext()
     silent = autotvm.GLOBAL_SCOPE.silent
     autotvm.GLOBAL_SCOPE.silent = True

@@ -26,8 +26,6 @@ def locked(path: Path, flags: int) -> Iterator[int]:
 
     Parameters
     ----------
-    path
-        The file.
     flags
         Those of ``os.open``.
 
@@ -108,8 +106,6 @@ def replace_file(path: Path, descriptor: int, data: bytes) -> None:
     descriptor
         Of the locked file, at the end of what the caller has read. Whatever stands behind that
         later was written without the lock, as stock TVM does, and goes to the end of the new file.
-    data
-        The new content.
 
     Raises
     ------

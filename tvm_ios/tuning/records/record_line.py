@@ -1,4 +1,4 @@
-"""One line of a tuning log: a record of AutoTVM or auto_scheduler, or the reason why it is none.
+"""One line of a tuning log: a record of AutoTVM or auto_scheduler, or why it is none.
 
 Accepted is what stock TVM reads, of any version that writes JSON, since one line that it cannot
 read makes it refuse the whole log.
@@ -37,7 +37,7 @@ _Fields: TypeAlias = "tuple[str, str, tuple[float, ...], int]"
 
 
 class RecordFormat(StrEnum):
-    """Whose records they are."""
+    """The tuner whose records they are."""
 
     AUTOTVM = "autotvm"
     AUTO_SCHEDULER = "auto_scheduler"
@@ -49,19 +49,19 @@ class TuningRecord:
 
     format: RecordFormat
     line: str
-    """As it stands in the log, without the newline."""
+    """The record as it stands in the log, without the newline."""
     workload: str
     """What was computed, with no name of a kernel in it: for AutoTVM the JSON of template and
     arguments, for auto_scheduler its workload key."""
     target: str
-    """As TVM prints it."""
+    """The target as TVM prints it."""
     costs_s: tuple[float, ...]
     """Seconds of each measurement; empty if the candidate failed."""
     error: int
     """TVM's ``MeasureErrorNo``, 0 for none; the same numbers in both formats."""
     path: Path
     line_number: int
-    """From 1 on."""
+    """Its line in the log, from 1 on."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +70,7 @@ class TuningRecord:
 
     @property
     def mean_s(self) -> float:
-        """What TVM compares candidates by; infinite if it failed."""
+        """The mean of the costs, by which TVM compares candidates; infinite if it failed."""
         return math.fsum(self.costs_s) / len(self.costs_s) if self.ok else math.inf
 
     def candidate(self) -> str:

@@ -62,11 +62,6 @@ def records_in_force(
         Logs whose records are applied by a context as well.
     slower
         Workloads of auto_scheduler whose records are left out for TVM's own kernels.
-
-    Raises
-    ------
-    RecordError
-        If a log is missing or cannot be read.
     """
     known = [*_known_to_contexts(staged.target), *_known_to_logs(logs, staged.target)]
     # Lowering asks nothing about a function whose result it remembers.
@@ -92,7 +87,8 @@ class _Known:
 
     format: RecordFormat
     shape: _Shape
-    """As of :func:`_autotvm_shape`, or all extents of auto_scheduler's tensors in a row."""
+    """Shape as :func:`_autotvm_shape` has it, or all extents of auto_scheduler's tensors in a
+    row."""
     fits: bool
     """Whether TVM would take it for the target at hand."""
     ok: bool = True
@@ -101,12 +97,12 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What lowering one kernel asked for."""
+    """The workloads that lowering one kernel looked up."""
 
     autotvm: frozenset[Any]
-    """Workloads of templates: several where several can compute it."""
+    """Workloads of AutoTVM's templates: several where several can compute the kernel."""
     ansor: frozenset[str]
-    """Workload keys; empty while auto_scheduler is off."""
+    """Workload keys of auto_scheduler; empty while it is off."""
     answered: RecordFormat | None
 
     @property
@@ -121,7 +117,7 @@ class _Asked:
 
 
 class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
-    """Passes questions on to the context around it."""
+    """Notes what AutoTVM's templates look up, and passes it on to the context around it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +135,7 @@ class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
 
 
 class _AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore[misc]
-    """The same for auto_scheduler, where something is to be scheduled."""
+    """Notes what auto_scheduler looks up where there is something to schedule, and passes it on."""
 
     def __init__(self) -> None:
         super().__init__()

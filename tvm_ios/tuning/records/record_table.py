@@ -24,7 +24,7 @@ _ERRORS = {
     7: "run timeout",
     8: "unknown",
 }
-"""TVM's ``MeasureErrorNo``."""
+"""Names of TVM's ``MeasureErrorNo``."""
 _UNTELLING_FLAGS = re.compile(r" -(?:keys|link-params)=\S*")
 _HASH = re.compile(r"[0-9a-f]{32}")
 

@@ -22,7 +22,8 @@ class MissingReason(Enum):
 
     NO_RECORD = "no record"
     OTHER_LAYOUT = "record for another layout"
-    """Of as many numbers in each tensor, but with channels laid out or blocked in another way."""
+    """A record with as many numbers in each tensor, but channels laid out or blocked in another
+    way."""
     OTHER_TARGET = "record for another target"
     """TVM applies a record to every target that it shares a key with, such as ``cpu``."""
     FAILED = "failed candidates only"
@@ -41,9 +42,9 @@ class KernelRecord:
     operators: tuple[str, ...]
     """Operators of the graph that run it."""
     shapes: str
-    """Of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
+    """Shapes of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
     found: RecordFormat | MissingReason
-    """Whose record is in force, or why there is none."""
+    """The tuner whose record is in force, or why there is none."""
 
     @property
     def applied(self) -> bool:
@@ -51,7 +52,7 @@ class KernelRecord:
         return isinstance(self.found, RecordFormat)
 
     def as_record(self) -> dict[str, Any]:
-        """The same as JSON has it; the record or the reason by its name."""
+        """The fields as JSON has them; the record or the reason by its name."""
         return {
             "operators": list(self.operators),
             "shapes": self.shapes,
@@ -70,11 +71,11 @@ class RecordsInForce:
     """
 
     contexts: tuple[RecordFormat, ...]
-    """Whose dispatch contexts were around the call."""
+    """Tuners whose dispatch contexts were around the call."""
     logs: tuple[Path, ...]
     """Logs given as ``tuning_records``, or written by tuning."""
     kernels: tuple[KernelRecord, ...]
-    """In the order of their first operators."""
+    """Tunable kernels in the order of their first operators."""
 
     @property
     def applied(self) -> tuple[KernelRecord, ...]:
@@ -87,7 +88,7 @@ class RecordsInForce:
         return tuple(kernel for kernel in self.kernels if not kernel.applied)
 
     def not_used(self) -> RecordsInForce:
-        """The same where the build lost, so that no kernel of it is used."""
+        """These records where the build lost, so that no kernel of it is used."""
         return replace(
             self,
             kernels=tuple(
@@ -110,7 +111,7 @@ class RecordsInForce:
         return f"{line}; {len(self.missing)} without: {'; '.join(self._named())}{rest}"
 
     def as_record(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The fields as JSON has them."""
         return {
             "contexts": [each.value for each in self.contexts],
             "logs": list(map(str, self.logs)),

@@ -20,7 +20,7 @@ from tvm_ios.report.tune_report import Contestant
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records_in_force import MissingReason
-from tvm_ios.tuning.session import TuningRequest
+from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 QUICK = TuningOptions(trials=2, number=1, repeat=1, min_repeat_ms=0)
@@ -82,7 +82,7 @@ def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
     def always_tuned(builds, **_):
         return BuildChoice(kept=list(builds)[-1], notes=(), certain=True)
 
-    monkeypatch.setattr("tvm_ios.tuning.session.choose_build", always_tuned)
+    monkeypatch.setattr("tvm_ios.tuning.tuned_kernels.choose_build", always_tuned)
     model = tune(fork, tmp_path, tuning_records=[log])
     report = model.report()
     # With one lane a concurrent schedule is sequential order in another guise, and races too.
@@ -99,7 +99,7 @@ def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept
     def choose(builds, **_):
         return BuildChoice(kept=list(builds)[kept], notes=("a: 1.0",), certain=True)
 
-    monkeypatch.setattr("tvm_ios.tuning.session.choose_build", choose)
+    monkeypatch.setattr("tvm_ios.tuning.tuned_kernels.choose_build", choose)
     first = tune(fork, tmp_path, tuning_records=[log]).report()
     again = tune(fork, tmp_path, tuning_records=[log]).report()
     assert "check tuned" not in again.phase_s
@@ -124,7 +124,7 @@ def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
     fork, log, tmp_path, monkeypatch, kept, found
 ):
     monkeypatch.setattr(
-        "tvm_ios.tuning.session.choose_build",
+        "tvm_ios.tuning.tuned_kernels.choose_build",
         lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
     monkeypatch.setattr("tvm_ios.driver.tune.choose", lambda *_: (kept, "asked for"))

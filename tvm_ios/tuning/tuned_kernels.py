@@ -52,7 +52,7 @@ __all__ = [
 BACKENDS = ("autotvm", "auto_scheduler")
 UNTUNED = "untuned"
 TUNERS_SHARE = 0.6
-"""Of the time that is left when tuning begins; builds, searches and races need the rest."""
+"""Tuners' share of the time left when they begin; builds, searches and races need the rest."""
 FASTER_ONLY = f"{ANSOR}, faster kernels only"
 
 
@@ -102,7 +102,7 @@ class TuningRequest:
         device: DeviceOptions,
         pad_merged_kernels: bool,
     ) -> TuningRequest | None:
-        """From the arguments of ``tune``; None where no tuning is asked for."""
+        """The request that arguments of ``tune`` make; None where no tuning is asked for."""
         if backend is None and options != TuningOptions():
             idle = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
             raise OptionError(
@@ -126,14 +126,14 @@ class TunedKernels:
     """The kernels that tuning left us with."""
 
     built: BuiltModel
-    """What to schedule: the tuned build, or the untuned one where that is not slower."""
+    """The model to schedule: tuned, or untuned where that is not slower."""
     layout: str | None
-    """Which way the records were applied; None where the untuned build is used."""
+    """Name of the way the records were applied; None where the untuned build is used."""
     outcome: TuningOutcome | None
-    """None where nothing was to be tuned."""
+    """What the tuner did; None where nothing was to be tuned."""
     notes: tuple[str, ...]
     records: RecordsInForce
-    """Which kernels of :attr:`built` have a record; of a tuned build that lost, which had one."""
+    """Kernels of :attr:`built` with their records; of a tuned build that lost, what they had."""
 
 
 def default_records_path(backend: str) -> Path:
@@ -161,28 +161,13 @@ def tuned_kernels(
     ----------
     untuned
         The model, built without these records.
-    mod, params
-        The user's model.
-    request
-        How it is tuned.
     clock
         Told of the phases ``tune`` and ``build tuned``.
-    lanes
-        Lanes the network is timed on.
-    device
-        Where it is timed.
-    compare_options
-        How it is timed.
     budget
         Of the whole call; tuners get a share of what is left of it.
     database
         Where it is kept which way to apply the records was the fastest; builds that lost before
         are not made again.
-
-    Raises
-    ------
-    TuningError, RecordError, OptionError
-        If a tuner, a tracker or a log is missing or unfit.
     """
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)
@@ -296,15 +281,7 @@ def _backend(
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
-    """The widest merges of convolutions that read one tensor: each needs a kernel of its own.
-
-    Parameters
-    ----------
-    built
-        The model.
-    pad_kernels
-        As in :func:`tvm_ios.core.merge_rule.why_not_merge`.
-    """
+    """The widest merges of convolutions that read one tensor: each needs a kernel of its own."""
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):

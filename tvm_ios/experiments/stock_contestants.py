@@ -1,0 +1,79 @@
+"""Stock TVM as contestants: on one thread, on all, and on our lanes, raced against our models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import tvm
+
+from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.profile.build_choice import ChosenBuild
+from tvm_ios.profile.race import race
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.runtime.cpu.stock_executor import StockExecutor
+from tvm_ios.support.progress import PhaseClock
+
+__all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock", "stock_build"]
+
+STOCK_ONE = "TVM, 1 thread"
+STOCK_ALL = "TVM, all threads"
+STOCK_LANES = "TVM on our launch path"
+
+
+def stock_build(
+    chosen: ChosenBuild,
+    mod: tvm.IRModule,
+    params: Mapping[str, Any],
+    target: Any,
+    clock: PhaseClock,
+    *,
+    name: str,
+) -> BuiltModel:
+    """The network as stock TVM builds it: the chosen build, unless that pads or moves operators."""
+    if not chosen.padded and not chosen.built.prepared.sunk:
+        return chosen.built
+    with clock.phase("build for stock TVM"):
+        return build_model(mod, params, target, name=name, sink=False)
+
+
+def race_with_stock(
+    plain: BuiltModel,
+    models: Mapping[str, CompiledModel],
+    *,
+    lanes: int,
+    options: CompareOptions | None,
+    on_lanes: bool = False,
+) -> Comparison:
+    """Time stock TVM and compiled models on the same inputs, interleaved.
+
+    Parameters
+    ----------
+    plain
+        What :func:`stock_build` made.
+    models
+        The network as we run it, by contestant.
+    lanes
+        Threads of :data:`STOCK_ALL` and lanes of :data:`STOCK_LANES`.
+    """
+    staged = plain.kernels.staged
+    first = next(iter(models.values()))
+    with closing(
+        StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
+    ) as stock:
+        for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
+            stock.set_input(name, value)
+        others: dict[str, TimedRuns] = {
+            STOCK_ONE: partial(stock.time_ns, threads=1),
+            STOCK_ALL: partial(stock.time_ns, threads=lanes),
+        }
+        if on_lanes:
+            others[STOCK_LANES] = stock.time_on_lanes_ns
+        with LocalCpu().open() as session:
+            return race(models, others, options=options, session=session)
