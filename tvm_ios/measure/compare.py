@@ -25,8 +25,8 @@ __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict",
 EARLY_LOOKS = (10, 15, 20)
 """Rounds after which a race may end."""
 EARLY_CONFIDENCE = 0.995
-"""Confidence of the intervals then. Who looks several times is fooled more often than who looks once:
-three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of all races between equals."""
+"""Confidence of the intervals then. Who looks several times is fooled more often than who looks
+once: three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races between equals."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
