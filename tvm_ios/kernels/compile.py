@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Self
 import tvm
 from tvm.contrib.popen_pool import PopenWorker
 
+from tvm_ios.host import default_lanes
 from tvm_ios.kernels.cache import KernelCache
 from tvm_ios.kernels.code_generation import CodeGeneration, generate, generate_in_worker
 from tvm_ios.kernels.lowered import LoweredKernel
@@ -61,8 +61,7 @@ class KernelCompiler:
         self._target = target
         self._settings = CodeGeneration.current(target)
         self._cache = cache or KernelCache()
-        cores = len(os.sched_getaffinity(0))
-        self._most_workers = cores - 1 if workers is None else workers
+        self._most_workers = default_lanes() - 1 if workers is None else workers
         self._workers: _Workers | None = None
         self._archives: dict[str, bytes] = {}
         self._missing: dict[str, LoweredKernel] = {}
