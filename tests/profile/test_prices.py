@@ -188,17 +188,21 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+@pytest.mark.parametrize("hop_ns", [50.0, 500.0])
 @pytest.mark.parametrize("fastest", ["by price", "all split", "none split"])
-def test_splits_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypatch, fastest):
+def test_splits_that_were_settled_are_not_timed_again(
+    runner, tmp_path, monkeypatch, fastest, hop_ns
+):
     timed = []
 
     def race(models, **_options):
         timed.append(tuple(models))
         run_ns = tuple(100.0 if name == fastest else 200.0 for name in models)
-        row = CompareRound(run_ns=run_ns, ping_pong_ns=0.0, slow=False)
+        row = CompareRound(run_ns=run_ns, ping_pong_ns=hop_ns, slow=hop_ns > 200)
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
     monkeypatch.setattr(find_schedules, "race", race)
+    monkeypatch.setattr(runner, "ping_pong_ns", lambda: hop_ns)
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     first, again = (KernelPrices(runner, database=database, options=MEASURE) for _ in range(2))
     find_schedules.settle_splits(first)
@@ -207,3 +211,6 @@ def test_splits_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypa
     assert first.unsplit == again.unsplit
     if fastest != "by price":
         assert len(again.unsplit) == (0 if fastest == "all split" else len(again.graph))
+    monkeypatch.setattr(runner, "ping_pong_ns", lambda: 50.0)
+    find_schedules.settle_splits(KernelPrices(runner, database=database, options=MEASURE))
+    assert len(timed) == (1 if hop_ns < 200 else 2)  # what was chosen in busy times is not for ever

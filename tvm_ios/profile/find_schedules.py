@@ -15,7 +15,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
 from tvm_ios.profile.race import race, race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -35,6 +35,7 @@ __all__ = [
 
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 CLEARLY_FASTER = 1.02
+BUSY = "while the machine was in its slow mode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,12 @@ def settle_splits(prices: KernelPrices) -> None:
     if lanes == 1 or not prices.runner.idle_lanes_help:
         return
     question = f"operators on one lane in {prices.identity}"
+    # A choice of busy times holds while times are busy: with another one, prices would have other
+    # keys, and all would be measured anew.
+    busy = prices.runner.ping_pong_ns() > SLOWEST_HOP_NS
     known = prices.choices.known(question)
+    if known is None and busy:
+        known = prices.choices.known(f"{question}, {BUSY}")
     if known is not None and set(known.operators) <= set(range(len(prices.graph))):
         prices.keep_whole(known.operators)
         return
@@ -143,8 +149,8 @@ def settle_splits(prices: KernelPrices) -> None:
     prices.keep_whole(choices[kept])
     quiet = not any(round_.slow for round_ in comparison.used_rounds)
     prices.choices.keep(
-        question,
-        BuildChoice(kept=kept, notes=(), certain=quiet, operators=choices[kept]),
+        question if quiet else f"{question}, {BUSY}",
+        BuildChoice(kept=kept, notes=(), certain=True, operators=prices.unsplit),
     )
 
 

@@ -38,6 +38,7 @@ from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import PreparedModule
 
 __all__ = [
+    "SLOWEST_HOP_NS",
     "KernelPrices",
     "measured_cost_model",
     "open_database",
