@@ -5,21 +5,9 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_ios.devices.gpu import DEFAULT_STREAMS, MAX_STREAMS, GpuDevice, require_streams
+from tests.devices.conftest import H100
+from tvm_ios.devices.gpu import DEFAULT_STREAMS, MAX_STREAMS, require_streams
 from tvm_ios.errors import OptionError
-from tvm_ios.runtime.cuda.device import DeviceFacts
-
-H100 = GpuDevice(
-    ordinal=0,
-    facts=DeviceFacts(
-        name="NVIDIA H100",
-        compute_capability=(9, 0),
-        multiprocessors=132,
-        memory_bytes=80 << 30,
-        l2_bytes=50 << 20,
-        driver_version=12080,
-    ),
-)
 
 
 def test_streams_of_a_gpu_are_not_bound_to_cores() -> None:

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 import tvm
 
+from tests.devices.conftest import H100
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.devices.gpu import GpuDevice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
-from tvm_ios.runtime.cuda.device import DeviceFacts
 from tvm_ios.runtime.cuda.native_streams import streams_digest
 from tvm_ios.runtime.rpc.address import DeviceAddress
 
@@ -25,17 +24,6 @@ OUTSIDE = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT / "d
 
 MITE = RemoteDevice(
     address=DeviceAddress(host="h", port=1, key="k"), cores=2, processor="Mite 3", target="llvm"
-)
-H100 = GpuDevice(
-    ordinal=0,
-    facts=DeviceFacts(
-        name="NVIDIA H100",
-        compute_capability=(9, 0),
-        multiprocessors=132,
-        memory_bytes=80 << 30,
-        l2_bytes=50 << 20,
-        driver_version=12080,
-    ),
 )
 KEPT_UNDER = [
     (LocalCpu(), processor_name(), runtime_digest()),
