@@ -19,7 +19,7 @@ from tvm_ios.relay.dataflow import copy_call, local_function, rebuild
 from tvm_ios.relay.obstacles import is_dynamic
 from tvm_ios.relay.primitive import kernel_digest
 
-__all__ = ["declare_kernels", "lower_kernels"]
+__all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
 """TVM's attribute of a function that it runs no kernel for."""
@@ -51,7 +51,7 @@ def lower_kernels(
     """
     earlier = known or {}
     seen: set[str] = set()
-    with _empty_compiler() as compiler:
+    with empty_compiler() as compiler:
         for call in calls:
             function = local_function(call)
             if function is None or not _stands_alone(call, function):
@@ -116,9 +116,13 @@ def _stands_alone(call: relay.Call, function: relay.Function) -> bool:
 
 
 @contextmanager
-def _empty_compiler() -> Iterator[te_compiler.TECompiler]:
-    """TVM's compiler of functions, without memory of earlier ones, and left so."""
+def empty_compiler() -> Iterator[te_compiler.TECompiler]:
+    """TVM's compiler of functions, without memory of earlier ones, and left so.
+
+    It asks no template and no record about a function whose result it remembers.
+    """
     compiler = te_compiler.get()
+    compiler.clear()
     try:
         yield compiler
     finally:

@@ -23,6 +23,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
+from tvm_ios.relay.kernels import empty_compiler
 from tvm_ios.relay.pipeline import UNSHARER
 
 __all__ = [
@@ -74,10 +75,8 @@ def extract_tasks(
     environment.reset(None)
     with environment:
         for module in modules:
-            # Lowering calls no template whose result it remembers.
-            relay.backend.te_compiler.get().clear()
-            _lower(module, target)
-    relay.backend.te_compiler.get().clear()
+            with empty_compiler():
+                _lower(module, target)
     uses = _count_uses(modules)
     tasks = []
     for name, arguments in environment.get_tasks():

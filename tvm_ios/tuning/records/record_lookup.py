@@ -24,6 +24,7 @@ from tvm.ir.transform import PassContext
 from tvm_ios.relay import StagedBuild
 from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
+from tvm_ios.relay.kernels import empty_compiler
 from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.tuning.ansor.tasks import quiet_lookups
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
@@ -64,20 +65,18 @@ def records_in_force(
         Workloads of auto_scheduler whose records are left out for TVM's own kernels.
     """
     known = [*_known_to_contexts(staged.target), *_known_to_logs(logs, staged.target)]
-    # Lowering asks nothing about a function whose result it remembers.
-    relay.backend.te_compiler.get().clear()
     kernels = []
-    for function, operators in _kernels(staged):
-        asked = _lowering_of(function, staged.target)
-        if asked.tunable:
-            kernels.append(
-                KernelRecord(
-                    operators=operators,
-                    shapes=_shapes(function),
-                    found=asked.answered or _why_missing(asked, known, slower),
+    with empty_compiler() as compiler:
+        for function, operators in _kernels(staged):
+            asked = _lowering_of(compiler, function, staged.target)
+            if asked.tunable:
+                kernels.append(
+                    KernelRecord(
+                        operators=operators,
+                        shapes=_shapes(function),
+                        found=asked.answered or _why_missing(asked, known, slower),
+                    )
                 )
-            )
-    relay.backend.te_compiler.get().clear()
     return RecordsInForce(contexts=contexts, logs=tuple(logs), kernels=tuple(kernels))
 
 
@@ -167,10 +166,10 @@ def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, .
         yield function, tuple(operators[digest])
 
 
-def _lowering_of(function: relay.Function, target: tvm.target.Target) -> _Asked:
+def _lowering_of(compiler: Any, function: relay.Function, target: tvm.target.Target) -> _Asked:
     templates, ansor = _AutoTvmListener(), _AnsorListener()
     with quiet_lookups(), tvm_pipeline(), target, templates, ansor:
-        relay.backend.te_compiler.get().lower(function, target)
+        compiler.lower(function, target)
     answered = None
     if ansor.answered:
         answered = RecordFormat.AUTO_SCHEDULER
