@@ -107,3 +107,12 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
         warnings.simplefilter("error")
         assert cache.get("a") is None
         assert cache.trim() == 0
+
+
+def test_new_entries_keep_the_cache_within_its_bound_by_themselves(tmp_path):
+    size = len(archive(b"x"))
+    bounded = KernelCache(tmp_path, most_bytes=20 * size)
+    for number in range(1000):
+        bounded.put(str(number), archive(b"x"))
+    # Between two looks it may grow; looks are 64 entries apart on average, never regularly.
+    assert len(list(tmp_path.iterdir())) < 20 + 400

@@ -13,6 +13,7 @@ import os
 import tempfile
 import warnings
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from tvm_ios.support.c_compiler import cache_directory
 __all__ = ["KernelCache"]
 
 MOST_BYTES = 1 << 30
-"""Some 20,000 kernels of a CPU."""
+"""Many thousand kernels: an object has some ten kilobytes."""
+ENTRIES_A_LOOK = 64
+"""New entries, on average, from one look at the size of all to the next: a look reads the whole
+folder, and merge stages are compiled by the hundred, two or three kernels at a time."""
 KEPT_SHARE = 0.75
 """Share that is left after a cut, so that not every later entry makes another one."""
 
@@ -67,6 +71,8 @@ class KernelCache:
                 os.replace(temporary, self._path(key))
             finally:
                 Path(temporary).unlink(missing_ok=True)
+            if zlib.crc32(key.encode()) % ENTRIES_A_LOOK == 0:
+                self.trim()
         except OSError as error:
             warnings.warn(
                 f"compiled kernels are not kept: {self.folder}: {error.strerror or error}; set "

@@ -104,7 +104,6 @@ class KernelCompiler:
         tvm.TVMError
             If TVM cannot compile one.
         """
-        added = bool(self._missing)
         # From the end, where workers have not begun.
         for symbol in reversed(tuple(self._missing)):
             kernel = self._missing[symbol]
@@ -118,8 +117,6 @@ class KernelCompiler:
             except Exception:  # noqa: BLE001
                 archive = generate(kernel, self._target)
             self._keep(kernel, archive)
-        if added and self._settings.portable:
-            self._cache.trim()
         return dict(self._archives)
 
     def _begin(self) -> None:
