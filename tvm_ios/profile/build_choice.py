@@ -94,7 +94,7 @@ def build_padded_or_not(
             built = build_model(padded_mod, None, chosen_target, name=name)
         return _padded(padded_mod, padded, built, known)
     with clock.phase("build"):
-        built = build_model(mod, params, target, name=name)
+        built = build_model(mod, params, chosen_target, name=name)
     build_s = budget.spent_s - begin_s
     as_it_is = ChosenBuild(mod=mod, params=params, built=built)
     if known is not None:

@@ -110,7 +110,9 @@ class MergePrices:
     def _around_ns(self, kernels: KernelChoice, stage: Stage) -> int:
         """What a merge stage adds to the prices of other operators."""
         effects = self._effects(stage)
-        added_ns = self._kernels_ns(self._apart(kernels.own, effects.added), effects.added)
+        added_ns = 0
+        if effects.added:  # rarely, and naming every operator anew takes long
+            added_ns = self._kernels_ns(self._apart(kernels.own, effects.added), effects.added)
         return added_ns - self._kernels_ns(kernels.chosen, effects.removed)
 
     def _kernels_ns(self, graph: VariantGraph, operators: Iterable[int]) -> int:
