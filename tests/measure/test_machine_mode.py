@@ -36,7 +36,16 @@ def watch_of(
 def test_slow_against_the_best_of_the_session() -> None:
     watch = watch_of(60, 50, 130, 120, 380, 55)
     assert [watch.look() for _ in range(6)] == [False, False, True, False, True, False]
-    assert watch.best_ns == 50
+    assert watch.fast_ns == 55
+
+
+def test_a_few_odd_readings_do_not_make_the_usual_ones_slow() -> None:
+    """Seen on a real machine: 40 in 1,000 readings at 24 ns, all others at 45 to 65."""
+    watch = watch_of(*[52, 61, 24, 60, 63] * 3, *[61, 52, 60, 63, 24, 61, 58] * 20)
+    looks = [watch.look() for _ in range(155)]
+    assert sum(looks) <= 1
+    assert not any(looks[5:])
+    assert watch.fast_ns >= 52
 
 
 def test_slow_from_the_start_shows_by_the_absolute_limit() -> None:

@@ -109,9 +109,9 @@ class MeasuredCostModel:
             notes.append(
                 f"{counters.flagged} of {len(self._records)} stages were priced while the machine "
                 f"was in its slow mode (core-to-core ping-pong now {self._watch.last_ns:.0f} ns, "
-                f"best {self._watch.best_ns:.0f} ns); their prices are too high: tune again when "
-                "the machine is quiet (they will be measured anew), or raise slow_ns if these are "
-                "its normal times"
+                f"usually {self._watch.fast_ns:.0f} ns); their prices are too high: tune again "
+                "when the machine is quiet (they will be measured anew), or raise slow_ns if these "
+                "are its normal times"
             )
         if self._database_note is not None:
             notes.append(self._database_note)
