@@ -69,6 +69,17 @@ def test_every_stage_of_every_schedule_has_a_price(prices: KernelPrices) -> None
             assert cost > 0 or not kernels
 
 
+def test_the_work_of_a_stage_is_what_it_costs_at_least(prices: KernelPrices) -> None:
+    members = tuple((index,) for index in convolutions(prices.graph))
+    stages = [Stage(members[:1]), Stage(members), Stage(members, Strategy.MERGE)]
+    assert prices.lower_bound(prices.graph, stages) == [0, 0, 0]
+    prices.price_operators()
+    costs_ns = [prices.operator_ns[index] for (index,) in members]
+    one, all_of_them, merged = prices.lower_bound(prices.graph, stages)
+    assert (one, merged) == (costs_ns[0] // LANES, 0)
+    assert all_of_them == sum(costs_ns) // LANES > one
+
+
 def test_a_merged_stage_is_compiled_and_priced(prices: KernelPrices) -> None:
     members = tuple((index,) for index in convolutions(prices.graph))
     assert len(members) == 3

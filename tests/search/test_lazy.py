@@ -140,6 +140,25 @@ def test_bounds_of_the_cost_model_are_used(golden, one_block):
     assert second.priced < first.priced
 
 
+class _TooHigh(_Watched):
+    """Bounds of noisy prices: they come out two per cent above what they bound."""
+
+    def lower_bound(self, graph, stages):
+        return [price * 102 // 100 for price in self.model.price(graph, stages)]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_bounds_that_are_too_high_by_less_than_the_margin_lose_nothing(golden, one_block, native):
+    recorded = golden["inception_v3"][1].parts[5]
+    whole = one_block(recorded.graph)
+    exact = search_ios(recorded.graph, recorded.cost_model, lazy=False, partition=whole)
+    options = SearchOptions(native=native, bound_margin_percent=3)
+    bounded = _TooHigh(recorded.cost_model)
+    careful = search_ios(recorded.graph, bounded, options, partition=whole)
+    assert careful.latency_ns == exact.latency_ns
+    assert careful.priced < exact.priced
+
+
 class _Noisy:
     """Prices off by up to five per cent, the same for the same stage."""
 

@@ -185,6 +185,23 @@ class KernelPrices:
         prices |= self._merges.price(self._kernels, merges)
         return [prices[stage] for stage in stages]
 
+    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """What each stage costs at least, in nanoseconds, once operators are priced: its work.
+
+        A lane is a core, so lanes together do no more at a time than each does alone, whether they
+        run groups of their own or parts of one operator. Nothing is known where idle lanes do not
+        help, for streams share what one kernel leaves over; nor of merges, which change the work.
+        """
+        del graph
+        if not self.runner.idle_lanes_help or not self.operator_ns:
+            return [0] * len(stages)
+        return [
+            0
+            if stage.is_merge
+            else sum(self.operator_ns[index] for index in stage.operators) // self.runner.lanes
+            for stage in stages
+        ]
+
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:

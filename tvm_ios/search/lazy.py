@@ -48,7 +48,7 @@ def solve_lazily(
     pricer
         Where prices and bounds come from; it has the prices of single operators.
     margin_percent
-        How much less than a price a stage that contains the priced one may cost.
+        How much less than its bound a stage may cost, where bounds are of noisy prices.
     should_stop
         Asked before every batch of prices.
     on_batch
@@ -59,16 +59,18 @@ def solve_lazily(
         mask: stage for stage, mask in enumerate(space.stage_masks) if stage >= space.num_merges
     }
 
+    def trusted(bounds_ns: Sequence[int]) -> list[int]:
+        return [bound_ns * (100 - margin_percent) // 100 for bound_ns in bounds_ns]
+
     def settle(batch: list[int], prices: list[int]) -> None:
-        known = pricer.floors(stages_of(block, space, batch), prices)
-        floors = [floor * (100 - margin_percent) // 100 for floor in known]
+        floors = trusted(pricer.floors(stages_of(block, space, batch), prices))
         space.settle(batch, prices, floors)
         priced.update(batch)
         on_batch(space.best_weight() >> WEIGHT_SHIFT)
 
     bounds_ns: Sequence[int] = [0] * len(space.stage_masks)
     if pricer.knows_lower_bounds:  # else it is not worth making a stage of each
-        bounds_ns = pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns))))
+        bounds_ns = trusted(pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns)))))
     space.start(bounds_ns, priced=False)
     singles = single_stages(space)
     settle(list(singles), [pricer.singles_ns[block.operators[i]] for i in singles.values()])
