@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from itertools import pairwise, permutations
+from itertools import count, pairwise, permutations
 from typing import Any
 
 import pytest
@@ -206,6 +206,22 @@ def test_a_race_ends_as_soon_as_the_fastest_is_known() -> None:
     assert len(unclear.rounds) == 25
     told, _ = race("base", "quick", noise=0.02, seed=1)
     assert len(told.rounds) == 25  # benchmarks take them all
+
+
+def test_a_race_does_not_end_early_on_a_few_fast_rounds() -> None:
+    """Four slow rounds are taken as patience is none, six fast ones follow: ten, but not of use."""
+    seen, seconds = iter([380.0] * 4 + [50.0] * 100), count()
+    comparison = compare(
+        {"base": lambda number: 2_000_000 * number, "quick": lambda number: 1_000_000 * number},
+        options=CompareOptions(rounds=25, mode=ModeOptions(patience_s=0.0)),
+        until_decided=True,
+        ping_pong_ns=lambda: next(seen),
+        clock_ns=lambda: next(seconds) * 10**9,
+    )
+    fast = [round_ for round_ in comparison.rounds if not round_.slow]
+    assert 0 < len(comparison.rounds) - len(fast) < 10
+    assert len(fast) >= 10
+    assert comparison.speedup("quick", over="base").verdict is Verdict.WINS
 
 
 def test_early_ends_rarely_fool_anybody() -> None:
