@@ -114,7 +114,7 @@ def compare(
 
 def _is_decided(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> bool:
     so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
-    # Rounds taken when patience had run out are counted, but may come out of use as fast ones follow.
+    # Rounds taken when patience had run out are counted, and out of use once enough are fast.
     if len(so_far.used_rounds) < EARLY_LOOKS[0]:
         return False
     return so_far.is_decided(indifference=INDIFFERENT)

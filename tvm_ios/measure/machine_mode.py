@@ -35,7 +35,7 @@ class ModeOptions:
         If a value makes no sense.
     """
 
-    slow_ratio: float = 2.5
+    slow_ratio: float = 4.0
     """Slow above this many times the usual ping-pong of the fast mode in this session."""
     slow_ns: float = 200.0
     """Slow above this in any session; 0 switches it off, for machines with distant cores."""
@@ -44,7 +44,7 @@ class ModeOptions:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slow_ratio) and self.slow_ratio > 1):
-            raise OptionError(f"slow_ratio is {self.slow_ratio}; it must exceed 1 (default 2.5)")
+            raise OptionError(f"slow_ratio is {self.slow_ratio}; it must exceed 1 (default 4)")
         if not (math.isfinite(self.slow_ns) and self.slow_ns >= 0):
             raise OptionError(f"slow_ns is {self.slow_ns}; give nanoseconds, or 0 for no limit")
         if not (math.isfinite(self.patience_s) and self.patience_s >= 0):
