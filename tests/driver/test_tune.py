@@ -100,6 +100,12 @@ def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     assert first.from_database == 0
     assert again.measured == 0
     assert again.from_database == first.measured
+    assert (again.comparison.rounds, again.kept) == (first.comparison.rounds, first.kept)
+    assert any("is that of an earlier call" in note for note in again.notes)
+    assert not any("is that of an earlier call" in note for note in first.notes)
+    options["options"] = replace(QUICK, compare=replace(COMPARE, reuse=False))
+    anew = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    assert anew.comparison.rounds != first.comparison.rounds
 
 
 @pytest.mark.slow

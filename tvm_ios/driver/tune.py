@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tvm
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.known_races import KnownRaces
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device, require_cudnn
@@ -24,8 +26,8 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
 from tvm_ios.profile.build_choice import build_padded_or_not
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
-from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race, race_s
+from tvm_ios.profile.prices import KernelPrices, open_database, profile_context
+from tvm_ios.profile.race import choose, last_race, race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
@@ -190,10 +192,13 @@ def tune(
         if tuned is not None and tuned.layout is not None:
             models |= step.untuned(replace(chosen.built, libraries=libraries), main, session)
         with clock.phase("compare"):
-            comparison = race(
+            comparison = last_race(
                 {who.value: model for who, model in models.items()},
-                options=step.race_options(main.found.sequential_ns, len(models)),
-                until_decided=True,
+                options=options.compare,
+                affordable=partial(step.race_options, main.found.sequential_ns, len(models)),
+                races=KnownRaces(
+                    opened, profile_context(main.built.prepared.target, chosen_lanes, device)
+                ),
                 session=session,
             )
             kept, reason = choose(comparison, {who: who.value for who in models})
