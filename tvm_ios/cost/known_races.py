@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.profile_key import ProfileContext
@@ -17,10 +18,20 @@ from tvm_ios.errors import CostError, DatabaseError, OptionError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
-__all__ = ["KnownRaces"]
+__all__ = ["KnownRace", "KnownRaces"]
 
 ROUNDS = "rounds"
 """The name of the only fact that a race has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRace:
+    """A race, and what exactly raced."""
+
+    comparison: Comparison
+    """All rounds."""
+    plans: Mapping[str, str]
+    """The digest of the plan of each contestant, by its name."""
 
 
 class KnownRaces:
@@ -38,7 +49,7 @@ class KnownRaces:
         self._database = database
         self._context = context.digest()
 
-    def known(self, identity: str, names: tuple[str, ...]) -> Comparison | None:
+    def known(self, identity: str, names: tuple[str, ...]) -> KnownRace | None:
         """The race of this identity between these contestants, with a note that says when it was.
 
         None where nobody ran it, or where what lies there is damaged.
@@ -50,14 +61,18 @@ class KnownRaces:
         except (DatabaseError, CostError, OptionError, UnreadableValueError, ZeroDivisionError):
             return None
 
-    def keep(self, identity: str, race: Comparison) -> None:
+    def keep(self, identity: str, race: KnownRace) -> None:
         """Remember a fair race in place of an earlier one.
 
         A database that cannot be written costs nothing.
         """
-        if not race.is_quiet:
+        if not race.comparison.is_quiet:
             return
-        record = {"raced": time.strftime("%Y-%m-%d"), "race": race.as_record()}
+        record = {
+            "raced": time.strftime("%Y-%m-%d"),
+            "race": race.comparison.as_record(),
+            "plans": dict(race.plans),
+        }
         with suppress(DatabaseError):
             self._database.put_facts(
                 self._subject(identity), {ROUNDS: json.dumps(record)}, replace=True
@@ -67,8 +82,9 @@ class KnownRaces:
         return f"race {identity} in {self._context}"
 
 
-def _read(text: str, names: tuple[str, ...]) -> Comparison | None:
+def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
     data = parse_json(text, "the race")
+    plans = {name: data.field("plans").field(name).text() for name in names}
     race = Comparison.from_record(data.field("race").value)
     when = data.field("raced").text()
     if race.names != names or not race.is_quiet:
@@ -80,4 +96,4 @@ def _read(text: str, names: tuple[str, ...]) -> Comparison | None:
         f"the last race is that of an earlier call ({when}), of the same kernels, schedules and "
         "options; reuse = false in [compare] races again"
     )
-    return replace(race, notes=(*race.notes, told))
+    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans)

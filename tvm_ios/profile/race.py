@@ -6,14 +6,10 @@ believed before it has been timed against sequential order.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.cost.known_races import KnownRaces
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison, Verdict
@@ -21,10 +17,7 @@ from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["choose", "last_race", "race", "race_identity", "race_s"]
-
-RACE_PROTOCOL = 1
-"""Goes up when races are run or ended in another way, which no option tells."""
+__all__ = ["choose", "race", "race_s"]
 
 
 def race(
@@ -66,60 +59,6 @@ def race(
             until_decided=until_decided,
             ping_pong_ns=ping_pong_ns,
         )
-
-
-def last_race(
-    models: Mapping[str, CompiledModel],
-    *,
-    options: CompareOptions,
-    affordable: Callable[[], CompareOptions],
-    races: KnownRaces,
-    session: MeasuringSession,
-) -> Comparison:
-    """The race that ends a call, over when it is decided; not run again if an earlier call ran it.
-
-    Parameters
-    ----------
-    models, session
-        As for :func:`race`.
-    options
-        How models are timed where there is time for it.
-    affordable
-        Asked for the options that there is time for, if there has to be a race. One with fewer
-        rounds is not kept.
-    races
-        Those of earlier calls.
-    """
-    identity = race_identity(models, options)
-    if identity is not None and options.reuse:
-        known = races.known(identity, tuple(models))
-        if known is not None:
-            return known
-    chosen = affordable()
-    comparison = race(models, options=chosen, until_decided=True, session=session)
-    if identity is not None and chosen == options:
-        races.keep(identity, comparison)
-    return comparison
-
-
-def race_identity(models: Mapping[str, CompiledModel], options: CompareOptions) -> str | None:
-    """A digest of everything in a race but the device: plans, code of kernels, options.
-
-    A plan holds what the schedule became: lanes, memory, symbols of kernels. None where it is not
-    known exactly which code runs, and so where a library computes operators. The values of
-    parameters do not count, as they do not for prices.
-    """
-    racers = []
-    for name, model in models.items():
-        keys = model.kernels.staged.kernel_keys
-        launches = model.plan.launches
-        symbols = sorted({launch.kernel for launch in launches})
-        if any(launch.call is not None for launch in launches) or not set(symbols) <= keys.keys():
-            return None
-        racers.append((name, model.plan.to_json(), [keys[symbol] for symbol in symbols]))
-    asked = {field: value for field, value in asdict(options).items() if field != "reuse"}
-    text = json.dumps([RACE_PROTOCOL, racers, asked], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:
