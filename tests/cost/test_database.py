@@ -365,3 +365,5 @@ def test_facts_are_kept_by_subject_and_the_first_one_stays(path: Path) -> None:
     assert again.get_facts("a library", ["one", "three", "four"]) == {"one": "1", "three": "3"}
     assert again.get_facts("another", ["one"]) == {"one": "elsewhere"}
     assert again.count() == 0
+    database.put_facts("a library", {"one": "newer"}, replace=True)
+    assert again.get_facts("a library", ["one", "two"]) == {"one": "newer", "two": "2"}

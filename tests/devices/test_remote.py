@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tvm_ios.compile.model import build_model, lower_schedule
@@ -21,7 +23,7 @@ def device_of(tracker, **changes):
 def add_library(runner, session, kernels):
     views = [placement.view for placement in kernels.staged.placements]
     staged = kernels.staged
-    return runner.add_library(session.export(kernels), staged.graph, staged.params, views)
+    return runner.add_library(partial(session.export, kernels), staged.graph, staged.params, views)
 
 
 def time_until_it_fails(runner, handle):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,13 @@ def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     assert first.from_database == 0
     assert again.measured == 0
     assert again.from_database == first.measured
+    assert (again.comparison.rounds, again.kept) == (first.comparison.rounds, first.kept)
+    assert any("is that of an earlier call" in note for note in again.notes)
+    assert again.phase_s.keys() == first.phase_s.keys()
+    assert not any("is that of an earlier call" in note for note in first.notes)
+    options["options"] = replace(QUICK, compare=replace(COMPARE, reuse=False))
+    anew = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    assert anew.comparison.rounds != first.comparison.rounds
 
 
 @pytest.mark.slow
@@ -224,6 +233,9 @@ def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> No
     assert "for time_budget=1e-06, the last race had 6 rounds of 8" in notes
     assert "compiling and pricing single operators cannot be cut" in notes
     assert len(tuned.report().comparison.rounds) == 6
+    with closing(sqlite3.connect(tmp_path / "prices.sqlite")) as connection:
+        kept = connection.execute("SELECT subject FROM facts").fetchall()
+    assert not any(subject.startswith("race") for (subject,) in kept)
     with tuned.executor() as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 

@@ -188,6 +188,7 @@ def test_unknown_and_missing_contestants_are_refused() -> None:
         {"min_repeat_ms": math.nan},
         {"confidence": 1.0},
         {"confidence": 0.999, "rounds": 8},
+        {"reuse": 1},
     ],
 )
 def test_senseless_options_are_refused(values: dict[str, Any]) -> None:

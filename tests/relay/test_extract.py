@@ -10,7 +10,7 @@ from tvm.relay import testing
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.build import build
-from tvm_ios.relay.extract import extract, is_prepared
+from tvm_ios.relay.extract import extract, is_prepared, unlabelled_module
 from tvm_ios.relay.prepare import prepare
 
 
@@ -58,6 +58,16 @@ def test_the_graph_of_a_branching_network(nets):
 
 def test_operators_are_the_nodes_of_tvm(nets):
     assert_matches_tvm(nets.extraction(), nets.target)
+
+
+def test_a_module_without_labels_is_taken_as_it_is(nets):
+    plain = extract(nets.prepared().module).module
+    assert unlabelled_module(plain).same_as(plain)
+    call = plain["main"].body
+    labelled = relay.Call(call.op.with_attr("hash", "of another time"), call.args)
+    module = tvm.IRModule.from_expr(relay.Function(plain["main"].params, labelled))
+    stripped = unlabelled_module(relay.transform.InferType()(module))
+    tvm.ir.assert_structural_equal(stripped["main"], plain["main"])
 
 
 def test_equal_cells_have_equal_workloads_whatever_their_weights(nets):

@@ -127,7 +127,7 @@ def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
         "tvm_ios.tuning.tuned_kernels.choose_build",
         lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
-    monkeypatch.setattr("tvm_ios.driver.tune.choose", lambda *_: (kept, "asked for"))
+    monkeypatch.setattr("tvm_ios.profile.last_race.choose", lambda *_: (kept, "asked for"))
     report = tune(fork, tmp_path, tuning_records=[log]).report()
     assert report.kept is kept
     assert [kernel.found for kernel in report.records.kernels] == [found, found]

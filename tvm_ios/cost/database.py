@@ -49,6 +49,8 @@ CREATE TABLE IF NOT EXISTS facts (
   PRIMARY KEY (subject, name)
 ) WITHOUT ROWID
 """
+ADD_FACT = "INSERT OR IGNORE INTO facts VALUES (?, ?, ?)"
+REPLACE_FACT = "INSERT OR REPLACE INTO facts VALUES (?, ?, ?)"
 # The better measurement stays, whoever writes last: the fast mode first, then more samples.
 PUT = """
 INSERT INTO prices VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -189,8 +191,13 @@ class ProfileDatabase:
                 if name in wanted
             }
 
-    def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
-        """Store what was found out of a subject; what is there already stays.
+    def put_facts(self, subject: str, facts: Mapping[str, str], *, replace: bool = False) -> None:
+        """Store what was found out of a subject.
+
+        Parameters
+        ----------
+        replace
+            Whether facts of the same names make way; otherwise what is there already stays.
 
         Raises
         ------
@@ -201,7 +208,7 @@ class ProfileDatabase:
         with self._connect() as connection, _transaction(connection):
             # Files of before have no such table.
             connection.execute(FACTS)
-            connection.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?, ?)", rows)
+            connection.executemany(REPLACE_FACT if replace else ADD_FACT, rows)
 
     def count(self, context: ProfileContext | None = None) -> int:
         """Prices in the file, or in one context of it.

@@ -1,7 +1,8 @@
 """Choices between ways to run a network, kept like prices: raced once, under what they depend on.
 
 A choice is a fact of the profile database, under the same context as prices. It says which build
-is worth making, so that a later call makes no other. What ends a call is raced every time.
+is worth making, so that a later call makes no other. The race that ends a call is kept whole, in
+:mod:`tvm_ios.cost.known_races`.
 """
 
 from __future__ import annotations

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import local_device, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
-from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import LEAST_ROUNDS
 from tvm_ios.profile.build_choice import build_padded_or_not
-from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
-from tvm_ios.profile.prices import KernelPrices, open_database
-from tvm_ios.profile.race import choose, race, race_s
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.prices import open_database
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant, TuneReport
@@ -156,7 +152,7 @@ def tune(
         database=opened,
         device=device,
     )
-    step = _Step(
+    steps = Steps(
         lanes=chosen_lanes,
         database=opened,
         options=options,
@@ -168,7 +164,7 @@ def tune(
     with ExitStack() as stack:
         if request is None:
             session = stack.enter_context(device.open())
-            main = step.schedule(replace(chosen.built, libraries=libraries), session)
+            main = steps.schedule(replace(chosen.built, libraries=libraries), session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -185,31 +181,25 @@ def tune(
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
                 session = stack.enter_context(device.open())
-                main = step.schedule(replace(tuned.built, libraries=libraries), session)
-        models = dict(main.models)
+                main = steps.schedule(replace(tuned.built, libraries=libraries), session)
+                steps.compile(main.racers)
+        racers = dict(main.racers)
         if tuned is not None and tuned.layout is not None:
-            models |= step.untuned(replace(chosen.built, libraries=libraries), main, session)
-        with clock.phase("compare"):
-            comparison = race(
-                {who.value: model for who, model in models.items()},
-                options=step.race_options(main.found.sequential_ns, len(models)),
-                until_decided=True,
-                session=session,
-            )
-            kept, reason = choose(comparison, {who: who.value for who in models})
+            racers |= steps.untuned(replace(chosen.built, libraries=libraries), main, session)
+        end = steps.finish(racers, main.found.sequential_ns, session)
     if tuned is None:
         records = records_around(main.built.kernels.staged)
     else:
-        records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
-    model = replace(models[kept], records=records)
+        records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
+    model = replace(end.model, records=records)
     report = TuneReport.of(
-        kept=kept,
-        reason=reason,
+        kept=end.kept,
+        reason=end.reason,
         model=model,
         coverage=main.built.extraction.coverage.as_text(),
         counters=main.prices.counters,
         search=main.found.searches[Contestant.IOS.value],
-        comparison=comparison,
+        comparison=end.comparison,
         phase_s=clock.phase_s,
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
@@ -220,89 +210,11 @@ def tune(
             *(() if tuned is None else tuned.notes),
             *main.found.notes,
             *main.prices.notes,
-            *comparison.notes,
+            *end.comparison.notes,
             *budget.notes,
         ),
     )
     return replace(model, tune_report=report)
-
-
-UNTUNED = {
-    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
-    Contestant.IOS: Contestant.UNTUNED_IOS,
-}
-"""What schedules are called whose kernels are not the tuned ones that most others run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scheduled:
-    """A build with its schedules found, and compiled for the race."""
-
-    built: BuiltModel
-    prices: KernelPrices
-    found: FoundSchedules
-    models: Mapping[Contestant, CompiledModel]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """How builds are scheduled within one call of ``tune``."""
-
-    lanes: int
-    database: ProfileDatabase
-    options: TuneOptions
-    device: MeasuringDevice
-    clock: PhaseClock
-    budget: TimeBudget
-
-    def schedule(self, built: BuiltModel, session: MeasuringSession) -> _Scheduled:
-        """Price a build, search its schedules, and compile them, under the records in force."""
-        with (
-            RelayStageRunner(
-                built, lanes=self.lanes, session=session, database=self.database
-            ) as runner,
-            self.clock.phase("search"),
-        ):
-            prices = KernelPrices(runner, database=self.database, options=self.options.measure)
-            limits = {Contestant.IOS.value: self.options.search}
-            found = find_schedules(prices, limits, self.clock, budget=self.budget)
-        with self.clock.phase("lower"):
-            models = {
-                Contestant(name): lower_schedule(built, schedule, lanes=self.lanes)
-                for name, schedule in found.without_repetitions().items()
-            }
-            opened = session.libraries(self.database)
-            models = {
-                who: replace(model, plan=opened.complete(model.plan))
-                for who, model in models.items()
-            }
-        return _Scheduled(built=built, prices=prices, found=found, models=models)
-
-    def untuned(
-        self, built: BuiltModel, tuned: _Scheduled, session: MeasuringSession
-    ) -> dict[Contestant, CompiledModel]:
-        """What has to be beaten besides sequential order: the best schedules of untuned kernels.
-
-        Their sequential order lost to that of the tuned kernels before.
-        """
-        needed_s = 2 * race_s(tuned.found.sequential_ns, self.options.compare)
-        if not self.budget.allows(needed_s):
-            self.budget.cut("schedules of untuned kernels were not found, and so not compared")
-            return {}
-        models = self.schedule(built, session).models
-        return {UNTUNED[who]: model for who, model in models.items() if who in UNTUNED}
-
-    def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
-        """Options of a race with as many rounds as there is time for."""
-        compare = self.options.compare
-        whole_s = race_s(sequential_ns, compare) * contestants / 4
-        if self.budget.allows(whole_s):
-            return compare
-        share = max(0.0, self.budget.left_s) / whole_s
-        rounds = max(LEAST_ROUNDS, int(share * compare.rounds))
-        if rounds < compare.rounds:
-            self.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
-        return replace(compare, rounds=min(rounds, compare.rounds))
 
 
 def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:

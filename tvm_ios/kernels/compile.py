@@ -68,6 +68,9 @@ class KernelCompiler:
         self._begun: dict[str, Future[bytes]] = {}
         self.counts = KernelCounts()
         """Kernels so far: compiled, and found in the cache."""
+        self.keys: dict[str, str] = {}
+        """Names of kernels in the cache, which say all that their code depends on, by symbol; empty
+        where the cache is left alone."""
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +90,9 @@ class KernelCompiler:
         if symbol in self._archives or symbol in self._missing:
             return
         portable = self._settings.portable
-        known = self._cache.get(self._settings.key(kernel)) if portable else None
+        if portable:
+            self.keys[symbol] = self._settings.key(kernel)
+        known = self._cache.get(self.keys[symbol]) if portable else None
         if known is not None:
             self._archives[symbol] = known
             self.counts += KernelCounts(from_cache=1)
@@ -132,7 +137,7 @@ class KernelCompiler:
         self._archives[kernel.symbol] = archive
         self.counts += KernelCounts(compiled=1)
         if self._settings.portable:
-            self._cache.put(self._settings.key(kernel), archive)
+            self._cache.put(self.keys[kernel.symbol], archive)
 
 
 class _Workers:

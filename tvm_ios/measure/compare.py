@@ -52,8 +52,13 @@ class CompareOptions:
     confidence: float = 0.95
     """Confidence of the interval that has to lie off 1 before anything wins or loses."""
     mode: ModeOptions = field(default_factory=ModeOptions)
+    reuse: bool = True
+    """Whether the race that ends a call of ``tune`` is taken from an earlier call where nothing has
+    changed that it depends on. False races anew, and keeps the new one."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.reuse, bool):
+            raise OptionError(f"reuse is {self.reuse!r}; give True or False")
         require_whole_fields(self, warmup=0, number=1, rounds=LEAST_ROUNDS)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
             raise OptionError(

@@ -76,6 +76,11 @@ class Comparison:
         fast = tuple(round_ for round_ in self.rounds if not round_.slow)
         return fast if len(fast) >= LEAST_ROUNDS else self.rounds
 
+    @property
+    def is_quiet(self) -> bool:
+        """True if no round that counts was taken in the slow mode."""
+        return not any(round_.slow for round_ in self.used_rounds)
+
     def median_ns(self, name: str) -> float:
         """Median time of one run of a contestant, in nanoseconds.
 

@@ -198,8 +198,7 @@ def choose_build(
     ]
     best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
-    fair = not any(round_.slow for round_ in comparison.used_rounds)
-    certain = fair and comparison.is_decided(indifference=INDIFFERENT)
+    certain = comparison.is_quiet and comparison.is_decided(indifference=INDIFFERENT)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=certain)
 
 

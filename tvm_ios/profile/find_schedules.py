@@ -147,9 +147,8 @@ def settle_splits(prices: KernelPrices) -> None:
     best = min(others, key=comparison.median_ns)
     kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
     prices.keep_whole(choices[kept])
-    quiet = not any(round_.slow for round_ in comparison.used_rounds)
     prices.choices.keep(
-        question if quiet else f"{question}, {BUSY}",
+        question if comparison.is_quiet else f"{question}, {BUSY}",
         BuildChoice(kept=kept, notes=(), certain=True, operators=prices.unsplit),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -188,5 +189,5 @@ class RelayStageRunner:
         staged = kernels.staged
         if views is None:
             views = [placement.view for placement in staged.placements]
-        path = self.session.export(kernels)
-        return self._native.add_library(path, graph or staged.graph, staged.params, views)
+        export = partial(self.session.export, kernels)
+        return self._native.add_library(export, graph or staged.graph, staged.params, views)

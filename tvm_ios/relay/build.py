@@ -69,6 +69,9 @@ class StagedBuild:
     kernel_codes: tuple[str, ...]
     """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
     it with the module around it."""
+    kernel_keys: Mapping[str, str]
+    """What machine code depends on, as a digest, by the symbol of the kernel; none for a kernel
+    that TVM compiled with the module around it, or that passes of the user's own may change."""
     kernel_counts: KernelCounts
     """How many kernels were compiled for it, and how many were known."""
     lowered: Mapping[str, LoweredKernel]
@@ -136,6 +139,7 @@ def build(
             kernels.lowered[digest].code if digest in kernels.lowered else ""
             for digest in map(_digest, extraction.calls)
         ),
+        kernel_keys=kernels.keys,
         kernel_counts=kernels.counts,
         lowered=kernels.lowered,
         extraction=extraction,
@@ -202,6 +206,7 @@ class _Kernels:
     lowered: dict[str, LoweredKernel]
     symbols: dict[str, str]
     archives: dict[str, bytes]
+    keys: dict[str, str]
     counts: KernelCounts
 
 
@@ -218,11 +223,12 @@ def _compile_kernels(
             compiler.add(kernel)
         require_float32_kernels(extraction.module, lowered.values(), target)
         archives = compiler.archives()
-        counts = compiler.counts
+        keys, counts = compiler.keys, compiler.counts
     return _Kernels(
         lowered=lowered,
         symbols={digest: kernel.symbol for digest, kernel in lowered.items()},
         archives=archives,
+        keys=keys,
         counts=counts,
     )
 

@@ -111,15 +111,16 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
 
 
 def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with its kernels as they are before TVM labels them."""
+    """The typed module with its kernels as they are before TVM labels them."""
     main = module["main"]
-    known: dict[relay.Function, relay.Function] = {}
+    functions = [call.op for call in kernel_calls(main.body) if isinstance(call.op, relay.Function)]
+    known = {function: unlabelled(function) for function in functions}
+    if all(plain.same_as(function) for function, plain in known.items()):
+        return module
 
     def strip(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
-        if not isinstance(call.op, relay.Function):
-            return copy_call(call, arguments)
         if call.op not in known:
-            known[call.op] = unlabelled(call.op)
+            return copy_call(call, arguments)
         return relay.Call(known[call.op], arguments, call.attrs, call.type_args, call.span)
 
     new = tvm.IRModule(module.functions, module.type_definitions)

@@ -19,7 +19,7 @@ def runner():
 @pytest.fixture(scope="module")
 def library(runner, exported):
     built, path = exported
-    return runner.add_library(path, built.graph, built.factory.get_params(), built.views)
+    return runner.add_library(lambda: path, built.graph, built.factory.get_params(), built.views)
 
 
 def operators(built):
@@ -38,7 +38,7 @@ def test_dropped_operators_cost_nothing(runner, build_random, tmp_path):
     built = build_random(seed=12, size=12, opt_level=2)
     built.factory.export_library(str(tmp_path / "model.so"))
     library = runner.add_library(
-        tmp_path / "model.so", built.graph, built.factory.get_params(), built.views
+        lambda: tmp_path / "model.so", built.graph, built.factory.get_params(), built.views
     )
     views = [index for index, view in enumerate(built.views) if view is not None]
     handle = runner.prepare([[(library, index) for index in views]])
@@ -52,7 +52,7 @@ def test_an_empty_stage_can_be_timed(runner):
 def test_two_libraries_share_a_stage(runner, library, exported):
     built, path = exported
     second = runner.add_library(
-        path, built.graph, built.factory.get_params(), [None] * len(built.views)
+        lambda: path, built.graph, built.factory.get_params(), [None] * len(built.views)
     )
     assert second != library
     handle = runner.prepare([[(library, 0)], [(second, 0), (second, 1)]])
@@ -76,10 +76,29 @@ def test_more_lanes_than_cores_are_refused():
 
 def test_a_closed_runner_says_so(exported):
     built, path = exported
-    with_views = (path, built.graph, built.factory.get_params(), built.views)
+    with_views = (lambda: path, built.graph, built.factory.get_params(), built.views)
     closed = NativeStageRunner(LocalStageLanes(1))
     handle = closed.prepare([[(closed.add_library(*with_views), 0)]])
     assert closed.ping_pong_ns() == 0
     closed.close()
     with pytest.raises(CostError, match="closed"):
         closed.time_ns(handle, 1)
+
+
+def test_a_library_is_exported_for_its_first_stage_and_only_once(exported):
+    built, path = exported
+    exports = []
+
+    def export():
+        exports.append(path)
+        return path
+
+    runner = NativeStageRunner(LocalStageLanes(1))
+    params = built.factory.get_params()
+    library = runner.add_library(export, built.graph, params, [None] * len(built.views))
+    assert not runner.needs_no_kernel(library, 0)
+    assert exports == []
+    for index in (0, 1):
+        assert runner.time_ns(runner.prepare([[(library, index)]]), 1) > 0
+    assert exports == [path]
+    runner.close()

@@ -1,13 +1,15 @@
 """Runners of stages of built libraries, to price them: the part that lanes and streams share.
 
-A library is an exported file with each of its tensors in bytes of its own, and has a number.
+A library is an exported file with each of its tensors in bytes of its own, and has a number. It is
+exported and loaded when the first of its stages is prepared: where all prices are known, never.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,11 +28,11 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageLibrary(Generic[Loaded]):
-    """A library, ready to have its operators run."""
+    """A library whose operators can be run."""
 
     plan: ExecutionPlan
-    loaded: Loaded
-    """The kernels and memory of the plan, in the form of its runner."""
+    load: Callable[[], Loaded]
+    """The kernels and memory of the plan, in the form of its runner; always the same."""
     position: Mapping[int, int]
     """Launch of each operator that still has one."""
     num_operators: int
@@ -41,6 +43,8 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     def __init__(self) -> None:
         self._libraries: list[StageLibrary[Loaded]] = []
+        self._loaded: list[Loaded] = []
+        """What has been loaded, to be given back."""
 
     @property
     @abstractmethod
@@ -49,17 +53,17 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     def add_library(
         self,
-        path: str | Path,
+        export: Callable[[], Path],
         graph: KernelGraph,
         params: Mapping[str, Any],
         views: Sequence[SliceView | ConcatView | None],
     ) -> int:
-        """Load an exported library and give each of its tensors memory of its own.
+        """Plan a library with memory of its own for each of its tensors.
 
         Parameters
         ----------
-        path
-            What ``export_library`` wrote.
+        export
+            Writes it by ``export_library`` and says where; called once, for the first stage.
         graph
             Which of its kernels run on which tensors.
         params
@@ -72,10 +76,6 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         library
             Number to name it in :meth:`prepare`.
 
-        Raises
-        ------
-        CostError
-            If it cannot be loaded, or there is too little memory.
         """
         # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
@@ -83,7 +83,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         self._libraries.append(
             StageLibrary(
                 plan=plan,
-                loaded=self._load(Path(path), plan, params),
+                load=cache(lambda: self._kept(self._load(export(), plan, params))),
                 position={
                     launch.operator_index: number for number, launch in enumerate(plan.launches)
                 },
@@ -124,10 +124,11 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
                     launches.append(replace(launch, call=calls[launch.operator_index]))
             positions.append(own)
         plan = replace(base.plan, launches=tuple(launches))
-        loaded = self._with_calls(base.loaded, plan, libraries)
+        loaded = self._kept(self._with_calls(base.load(), plan, libraries))
         first = len(self._libraries)
         self._libraries += [
-            replace(base, plan=plan, position=position, loaded=loaded) for position in positions
+            replace(base, plan=plan, position=position, load=lambda: loaded)
+            for position in positions
         ]
         return tuple(range(first, len(self._libraries)))
 
@@ -162,7 +163,8 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         Raises
         ------
         CostError
-            If a library or operator does not exist, or the stage cannot be run.
+            If a library or operator does not exist, or cannot be loaded for lack of memory, or the
+            stage cannot be run.
         """
 
     def time_ns(self, handle: Any, number: int) -> int:
@@ -206,6 +208,10 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     @abstractmethod
     def _run_ns(self, handle: Any, runs: int) -> int:
         """Nanoseconds of so many runs of all copies."""
+
+    def _kept(self, loaded: Loaded) -> Loaded:
+        self._loaded.append(loaded)
+        return loaded
 
     def _library(self, number: int, operator: int) -> StageLibrary[Loaded]:
         """The library of this number, which has to have the operator."""

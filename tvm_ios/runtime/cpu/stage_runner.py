@@ -150,11 +150,12 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
                 library = self._library(number, operator)
                 position = library.position.get(operator)
                 if position is not None:
+                    loaded = library.load()
                     alone = (number, operator) in unsplit
-                    launches = library.loaded.whole if alone else library.loaded.split
+                    launches = loaded.whole if alone else loaded.split
                     row.append(launches.address(position))
                     names.append(library.plan.launches[position].operator)
-                    reasons.append(partial(library.loaded.failure, position))
+                    reasons.append(partial(loaded.failure, position))
             if row:
                 rows.append(row)
                 lanes.append(len(lanes) if homes is None else homes[place])
@@ -178,9 +179,9 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()
-        for library in self._libraries:
-            if library.loaded.calls is not None:
-                library.loaded.calls.close()
+        for loaded in self._loaded:
+            if loaded.calls is not None:
+                loaded.calls.close()
 
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
         return self._pool.load(path, plan, params)

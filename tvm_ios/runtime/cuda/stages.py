@@ -94,7 +94,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         A stage has operators of one library, under any of its numbers.
         """
         used = {pair[0]: self._library(*pair) for group in groups for pair in group}
-        if len({id(library.loaded.memory) for library in used.values()}) > 1:
+        if len({id(library.load().memory) for library in used.values()}) > 1:
             raise CostError(
                 f"a stage has operators of libraries {sorted(used)}; price them by themselves"
             )
@@ -112,7 +112,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         library = max(used.values(), key=lambda library: len(library.plan.launches))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
         try:
-            return self._captured(plan, library.loaded, copies)
+            return self._captured(plan, library.load(), copies)
         except ExecutionError as error:
             raise CostError(f"a stage cannot be priced: {error}") from error
 
@@ -133,8 +133,8 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         """Free everything; may be called twice."""
         for stage in list(self._open):
             stage.close()
-        for library in self._libraries:
-            library.loaded.memory.release()
+        for loaded in self._loaded:
+            loaded.memory.release()
 
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> _OnGpu:
         try:

@@ -1,0 +1,169 @@
+"""The race that ends a call: run once for everything it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import pytest
+import tvm
+
+from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.known_races import KnownRace, KnownRaces
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile import last_race
+from tvm_ios.profile.last_race import Racer, known_end, race_identity, raced_end
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+TARGET = "llvm -opt-level=0"  # LLVM need not optimise what nobody runs
+CONTEXT = ProfileContext(device="here", lanes=2, tvm_version="0", kernels="llvm")
+OPTIONS = CompareOptions()
+
+
+@pytest.fixture(scope="module")
+def built(branching):
+    return build_model(*branching, TARGET)
+
+
+def racers(built, *, unsplit=(), greedy=greedy_schedule, records=""):
+    schedules = {
+        Contestant.SEQUENTIAL: replace(sequential_schedule(built.graph), unsplit=unsplit),
+        Contestant.GREEDY: greedy(built.graph),
+    }
+    return {
+        who: Racer(
+            built=built,
+            schedule=schedule,
+            records=records,
+            compiled=cache(partial(lower_schedule, built, schedule, lanes=2)),
+        )
+        for who, schedule in schedules.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def identity(built):
+    return race_identity(racers(built), OPTIONS)
+
+
+def test_equal_races_of_two_builds_have_one_identity(branching, identity):
+    assert identity is not None
+    again = racers(build_model(*branching, TARGET))
+    assert race_identity(again, replace(OPTIONS, reuse=False)) == identity
+
+
+def test_another_kernel_is_another_race(branching, identity):
+    with tvm.transform.PassContext(opt_level=3, config={"tir.disable_vectorize": True}):
+        scalar = racers(build_model(*branching, TARGET))
+    assert race_identity(scalar, OPTIONS) not in (None, identity)
+
+
+def test_another_code_generator_is_another_race(branching, identity):
+    other = racers(build_model(*branching, f"{TARGET} -mcpu=skylake"))
+    assert race_identity(other, OPTIONS) not in (None, identity)
+
+
+def test_kernels_that_passes_of_the_user_may_change_have_no_identity(branching):
+    @tvm.tir.transform.prim_func_pass(opt_level=0)
+    def untouched(function, _module, _context):
+        return function
+
+    with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [(3, untouched)]}):
+        own = racers(build_model(*branching, TARGET))
+    assert race_identity(own, OPTIONS) is None
+
+
+@pytest.mark.parametrize(
+    "changed", [{"unsplit": (0,)}, {"greedy": sequential_schedule}, {"records": "new"}]
+)
+def test_another_schedule_or_record_is_another_race(built, identity, changed):
+    assert race_identity(racers(built, **changed), OPTIONS) not in (None, identity)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rounds": 24},
+        {"warmup": 2},
+        {"number": 2},
+        {"min_repeat_ms": 4.0},
+        {"confidence": 0.9},
+        {"mode": ModeOptions(slow_ns=100.0)},
+    ],
+)
+def test_another_option_is_another_race(built, identity, changed):
+    changed = race_identity(racers(built), replace(OPTIONS, **changed))
+    assert changed not in (None, identity)
+
+
+def test_other_contestants_are_another_race(built, identity):
+    in_order = {Contestant.SEQUENTIAL: racers(built)[Contestant.SEQUENTIAL]}
+    assert race_identity(in_order, OPTIONS) not in (None, identity)
+
+
+@dataclass
+class Clocked:
+    """A race whose rounds the test makes up; greedy order is the faster one."""
+
+    error: BaseException | None = None
+
+    def __call__(self, models, *, options, until_decided, session):
+        del session
+        assert until_decided
+        if self.error is not None:
+            raise self.error
+        one = CompareRound(run_ns=(2e6, 1e6), ping_pong_ns=50.0, slow=False)
+        rounds = (one,) * options.rounds
+        return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+
+
+@pytest.fixture
+def clocked(monkeypatch):
+    found = Clocked()
+    monkeypatch.setattr(last_race, "race", found)
+    return found
+
+
+@pytest.fixture
+def races(tmp_path):
+    return KnownRaces(ProfileDatabase(tmp_path / "prices.sqlite"), CONTEXT)
+
+
+def run(racers, keep: Callable[[KnownRace], None]):
+    models = {who: racer.compiled() for who, racer in racers.items()}
+    return raced_end(models, options=OPTIONS, session=None, keep=keep)
+
+
+def test_of_a_known_race_only_the_winner_is_compiled(built, clocked, races, identity):
+    first = run(racers(built), partial(races.keep, identity))
+    again = racers(built)
+    known = known_end(again, identity, races)
+    assert known is not None
+    assert (known.kept, known.reason) == (Contestant.GREEDY, first.reason)
+    assert known.model.plan == first.model.plan
+    assert known.comparison.rounds == first.comparison.rounds
+    assert "earlier call" in known.comparison.notes[-1]
+    compiled = {who: racer.compiled.cache_info().currsize for who, racer in again.items()}
+    assert compiled == {Contestant.SEQUENTIAL: 0, Contestant.GREEDY: 1}
+    assert known_end(again, None, races) is None
+
+
+def test_a_plan_that_is_not_the_one_that_raced_is_not_known(built, clocked, races, identity):
+    run(racers(built), partial(races.keep, identity))
+    found = racers(built)
+    in_order = found[Contestant.SEQUENTIAL]
+    lowered_otherwise = replace(found[Contestant.GREEDY], compiled=in_order.compiled)
+    assert known_end(found | {Contestant.GREEDY: lowered_otherwise}, identity, races) is None
+
+
+def test_a_race_that_was_broken_off_is_not_known(built, clocked, races, identity):
+    clocked.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(racers(built), partial(races.keep, identity))
+    assert known_end(racers(built), identity, races) is None

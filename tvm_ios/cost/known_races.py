@@ -1,0 +1,99 @@
+"""Races that were run before, kept like prices: all rounds, under everything that decides them.
+
+A race is a fact of the profile database, under the same context as prices and an identity that the
+racers have. Rounds of the machine's slow mode are not kept, so what is found here was fair.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.errors import CostError, DatabaseError, OptionError
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+
+__all__ = ["KnownRace", "KnownRaces"]
+
+ROUNDS = "rounds"
+"""The name of the only fact that a race has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRace:
+    """A race, and what exactly raced."""
+
+    comparison: Comparison
+    """All rounds."""
+    plans: Mapping[str, str]
+    """The digest of the plan of each contestant, by its name."""
+
+
+class KnownRaces:
+    """Races that were run before, and are kept for later.
+
+    Parameters
+    ----------
+    database
+        Where they lie.
+    context
+        What they depend on besides their identity.
+    """
+
+    def __init__(self, database: ProfileDatabase, context: ProfileContext) -> None:
+        self._database = database
+        self._context = context.digest()
+
+    def known(self, identity: str, names: tuple[str, ...]) -> KnownRace | None:
+        """The race of this identity between these contestants, with a note that says when it was.
+
+        None where nobody ran it, or where what lies there is damaged.
+        """
+        try:
+            text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
+            return None if text is None else _read(text, names)
+        # A comparison of too few rounds, or with a time of 0, has no speedups.
+        except (DatabaseError, CostError, OptionError, UnreadableValueError, ZeroDivisionError):
+            return None
+
+    def keep(self, identity: str, race: KnownRace) -> None:
+        """Remember a fair race in place of an earlier one.
+
+        A database that cannot be written costs nothing.
+        """
+        if not race.comparison.is_quiet:
+            return
+        record = {
+            "raced": time.strftime("%Y-%m-%d"),
+            "race": race.comparison.as_record(),
+            "plans": dict(race.plans),
+        }
+        with suppress(DatabaseError):
+            self._database.put_facts(
+                self._subject(identity), {ROUNDS: json.dumps(record)}, replace=True
+            )
+
+    def _subject(self, identity: str) -> str:
+        return f"race {identity} in {self._context}"
+
+
+def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
+    data = parse_json(text, "the race")
+    plans = {name: data.field("plans").field(name).text() for name in names}
+    race = Comparison.from_record(data.field("race").value)
+    when = data.field("raced").text()
+    if race.names != names or not race.is_quiet:
+        return None
+    if any(run_ns <= 0 for round_ in race.rounds for run_ns in round_.run_ns):
+        return None
+    race.as_text()  # refuses too few rounds
+    told = (
+        f"the last race is that of an earlier call ({when}), of the same kernels, schedules and "
+        "options; reuse = false in [compare] races again"
+    )
+    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans)

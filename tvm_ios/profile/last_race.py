@@ -1,0 +1,120 @@
+"""The race that ends a call: run once for everything it depends on, then known like a price.
+
+Where an earlier call ran it, only the schedule that was kept is compiled. Its plan has to be the
+one that raced, which a change of the lowering shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from tvm_ios.compile.model import BuiltModel, CompiledModel
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.known_races import KnownRace, KnownRaces
+from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.race import choose, race
+from tvm_ios.report.tune_report import Contestant
+
+__all__ = ["RaceEnd", "Racer", "known_end", "race_identity", "raced_end"]
+
+RACE_PROTOCOL = 1
+"""Goes up when races are run or ended in another way, which no option tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Racer:
+    """A contestant, before its schedule is compiled."""
+
+    built: BuiltModel
+    schedule: InterOpSchedule
+    records: str
+    """Digest of the tuning records it is compiled under, for kernels of merged stages."""
+    compiled: Callable[[], CompiledModel]
+    """Compiles it when it is first asked for; asked again, gives the same model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceEnd:
+    """The outcome of the race that ends a call."""
+
+    comparison: Comparison
+    kept: Contestant
+    reason: str
+    """A sentence for people: why this one is kept."""
+    model: CompiledModel
+    """The one that is kept."""
+
+
+def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -> str | None:
+    """A digest of all that a race depends on besides device and lanes.
+
+    That is the graph of each contestant with the code of every kernel, its schedule, and how races
+    are run. Kernels of merged stages follow from these, as they do for prices; the values of
+    parameters do not count. None where it is not known exactly which code runs, and so where
+    libraries may compute operators.
+    """
+    contestants = []
+    for who, racer in racers.items():
+        staged = racer.built.kernels.staged
+        symbols = sorted({each.kernel for each in staged.graph.operators if each.kernel})
+        if racer.built.libraries or not set(symbols) <= staged.kernel_keys.keys():
+            return None
+        code = [staged.kernel_keys[symbol] for symbol in symbols]
+        contestants.append(
+            (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
+        )
+    asked = {name: value for name, value in asdict(options).items() if name != "reuse"}
+    return _digest(json.dumps([RACE_PROTOCOL, contestants, asked], sort_keys=True))
+
+
+def known_end(
+    racers: Mapping[Contestant, Racer], identity: str | None, races: KnownRaces
+) -> RaceEnd | None:
+    """The outcome that an earlier call found; None where there has to be a race."""
+    if identity is None:
+        return None
+    known = races.known(identity, tuple(who.value for who in racers))
+    if known is None:
+        return None
+    kept, reason = choose(known.comparison, {who: who.value for who in racers})
+    model = racers[kept].compiled()
+    if _digest(model.plan.to_json()) != known.plans[kept.value]:
+        return None
+    return RaceEnd(comparison=known.comparison, kept=kept, reason=reason, model=model)
+
+
+def raced_end(
+    models: Mapping[Contestant, CompiledModel],
+    *,
+    options: CompareOptions,
+    session: MeasuringSession,
+    keep: Callable[[KnownRace], None],
+) -> RaceEnd:
+    """The outcome of a race, which is over when it is decided.
+
+    Parameters
+    ----------
+    models, options, session
+        As for :func:`~tvm_ios.profile.race.race`.
+    keep
+        Told of the race, for later calls.
+    """
+    comparison = race(
+        {who.value: model for who, model in models.items()},
+        options=options,
+        until_decided=True,
+        session=session,
+    )
+    plans = {who.value: _digest(model.plan.to_json()) for who, model in models.items()}
+    keep(KnownRace(comparison=comparison, plans=plans))
+    kept, reason = choose(comparison, {who: who.value for who in models})
+    return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
