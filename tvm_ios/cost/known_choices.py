@@ -29,7 +29,7 @@ class BuildChoice:
     notes: tuple[str, ...]
     """How fast the others are, for people."""
     certain: bool
-    """Whether another race would hardly end otherwise."""
+    """Whether it was raced on a quiet machine; a tie counts, for either way costs the same."""
     left_out: tuple[str, ...] = ()
     """Kernels that were found to be better without their tuning record, by workload."""
     operators: tuple[int, ...] = ()

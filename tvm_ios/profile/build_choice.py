@@ -18,7 +18,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.host import host_target
-from tvm_ios.measure.compare import INDIFFERENT, CompareOptions
+from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Verdict
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.profile.race import race
@@ -198,8 +198,7 @@ def choose_build(
     ]
     best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
-    certain = comparison.is_quiet and comparison.is_decided(indifference=INDIFFERENT)
-    return BuildChoice(kept=kept, notes=tuple(notes), certain=certain)
+    return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:
