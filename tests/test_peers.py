@@ -39,7 +39,7 @@ def small_network():
 
 
 def small_case(folder):
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
     from benchmarks.peers.network import Case, write_case
 
     module, params = small_network()
@@ -54,7 +54,7 @@ def small_case(folder):
 
 
 def test_description_has_every_operator():
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     network = describe(small_network()[0], name="small")
     # One line a node: operator, output, inputs, shape.
@@ -84,7 +84,7 @@ def test_description_has_every_operator():
 
 @pytest.mark.parametrize("name", ["randwire_small", "nasnet_small", "squeezenet", "inception_v3"])
 def test_description_counts_the_networks_arithmetic(name):
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     module, params = by_name(name)()
     assert describe(module, name=name).macs == count(module, params).macs
@@ -99,7 +99,7 @@ def test_networks_are_those_of_the_catalog():
 
 def refused(body):
     from benchmarks.peers.errors import PeerError
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     function = relay.Function(relay.analysis.free_vars(body), body)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(function))

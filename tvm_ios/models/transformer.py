@@ -1,4 +1,4 @@
-"""Build an encoder of tokens in Relay, one schedule unit at a time, as ``builder`` does for images."""
+"""Build an encoder of tokens in Relay, one schedule unit at a time, spans as in ``builder``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ __all__ = ["Rows", "TransformerBuilder"]
 
 _UNIT_VARIANCE = math.sqrt(3)
 """Bound of a uniform distribution around 0 whose variance is 1."""
+_BOUND = 0.02 * math.sqrt(3)
+"""Of weights and biases: as far apart as those that BERT is trained from. Larger ones would let the
+mean of all tokens, which attention adds to each, outgrow what tells tokens apart."""
 _EPSILON = 1e-12
 
 
@@ -73,7 +76,7 @@ class TransformerBuilder:
     def normalise(self, unit: str, operand: Rows) -> Rows:
         """Each row to mean 0 and variance 1, then scaled and shifted (Ba et al., 2016)."""
         scale = self._weights.draw(f"{unit}.scale", (operand.features,), _UNIT_VARIANCE)
-        shift = self._weights.draw(f"{unit}.shift", (operand.features,), 1.0)
+        shift = self._weights.draw(f"{unit}.shift", (operand.features,), _BOUND)
         call = relay.nn.layer_norm(operand.expr, scale, shift, axis=-1, epsilon=_EPSILON)
         return Rows(named(unit, call), operand.features)
 
@@ -86,9 +89,8 @@ class TransformerBuilder:
         activation: Activation = Activation.NONE,
     ) -> Rows:
         """Product of each row with a matrix of weights and bias, then the activation."""
-        bound = _UNIT_VARIANCE / math.sqrt(operand.features)
-        weight = self._weights.draw(f"{unit}.weight", (features, operand.features), bound)
-        bias = self._weights.draw(f"{unit}.bias", (features,), bound)
+        weight = self._weights.draw(f"{unit}.weight", (features, operand.features), _BOUND)
+        bias = self._weights.draw(f"{unit}.bias", (features,), _BOUND)
         product = named(unit, relay.nn.dense(operand.expr, weight))
         biased = named(unit, relay.nn.bias_add(product, bias))
         return Rows(activated(unit, biased, activation), features)
