@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.peers.export",
         description="Write networks, an input each and what TVM makes of it, for the peers.",
     )
+    add_subject_options(parser)
+    options = parser.parse_args(arguments)
     try:
-        add_subject_options(parser)
-        options = parser.parse_args(arguments)
         for subject in options.networks:
             network = export_case(subject, options.folder / subject.stem).network
             print(

@@ -10,7 +10,7 @@ from typing import Self
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import NETWORKS
 
-__all__ = ["DEFAULT_SUBJECTS", "EXPORTED", "Subject", "add_subject_options"]
+__all__ = ["DEFAULT_SUBJECTS", "EXPORTED", "Subject", "add_subject_options", "subject_argument"]
 
 EXPORTED = Path("out/peers")
 """Where the networks lie unless another folder is given."""
@@ -65,6 +65,14 @@ DEFAULT_SUBJECTS = (
 )
 
 
+def subject_argument(text: str) -> Subject:
+    """A network as an argument of a command line, refused as argparse refuses arguments."""
+    try:
+        return Subject.parse(text)
+    except PeerError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def add_subject_options(parser: argparse.ArgumentParser) -> None:
     """Declare which networks, and the folder that has a folder for each."""
     parser.add_argument(
@@ -73,7 +81,7 @@ def add_subject_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--networks",
         nargs="+",
-        type=Subject.parse,
+        type=subject_argument,
         default=list(DEFAULT_SUBJECTS),
         metavar="NAME[:BATCH]",
         help="which of them (all at batch 1, and resnet_50:8 and inception_v3:8)",
