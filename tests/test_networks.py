@@ -33,7 +33,7 @@ RUNS = 2
 
 
 CHAINS = frozenset({"densenet_121", "mobilenet_v2", "mobilenet_v3_large", "unet"})
-"""Networks whose operators all follow one another, views apart."""
+"""Networks whose operators all follow one another, but for what a layout adds."""
 SMALL = {
     "bert_base": partial(bert_base, sequence=12, layers=1),
     "densenet_121": partial(densenet_121, image_size=32),
@@ -64,7 +64,7 @@ def _require_the_bits_of_stock_tvm(name: str, network: Network) -> None:
     staged, library = built.kernels.staged, built.kernels.library
     greedy = lower_schedule(built, greedy_schedule(built.graph), lanes=2)
     plain = lower_schedule(built, sequential_schedule(built.graph), lanes=2)
-    assert any(len(stage.groups) > 1 for stage in greedy.schedule.stages) == (name not in CHAINS)
+    assert name in CHAINS or any(len(stage.groups) > 1 for stage in greedy.schedule.stages)
     inputs = sample_inputs(plain.plan, staged.params)
     stock = StockExecutor(staged.graph_json, library, staged.params, lanes=1)
     for key, value in inputs.items():
