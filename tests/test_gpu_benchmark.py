@@ -480,7 +480,7 @@ def test_the_reference_is_what_tvm_computes_on_the_cpu():
 
     from benchmarks.gpu_evaluation.compare_steps import prove
     from benchmarks.gpu_evaluation.reference import compute, outweighing_images, repeated
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     module, params = _every_operator()
     described = describe(module, name="every", batch_size=7)
@@ -504,7 +504,7 @@ def test_an_image_outweighs_the_biases(name):
     from benchmarks.gpu_evaluation.agenda import Case
     from benchmarks.gpu_evaluation.networks import network
     from benchmarks.gpu_evaluation.reference import compute, outweighing_images
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     module, params = network(Case(network=name), quick=True)
     described = describe(module, name=name)

@@ -17,21 +17,35 @@ import pytest
 
 from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.models import (
+    bert_base,
     by_name,
+    densenet_121,
+    googlenet,
     inception_v3,
+    mobilenet_v2,
+    mobilenet_v3_large,
     nasnet_large,
     randwire,
+    resnet_50,
     squeezenet,
+    unet,
 )
 
 TARGET = "cuda -arch=sm_90"
 SMALLER = {
+    "bert_base": partial(bert_base, layers=1),
+    "densenet_121": partial(densenet_121, image_size=64),
+    "googlenet": partial(googlenet, image_size=64),
     "inception_v3": partial(inception_v3, image_size=75),
+    "mobilenet_v2": partial(mobilenet_v2, image_size=64),
+    "mobilenet_v3_large": partial(mobilenet_v3_large, image_size=64),
     "nasnet_large": partial(
         nasnet_large, image_size=64, stem_channels=24, filters=44, normal_cells=1
     ),
     "randwire": partial(randwire, image_size=64),
+    "resnet_50": partial(resnet_50, image_size=64),
     "squeezenet": partial(squeezenet, image_size=64),
+    "unet": partial(unet, image_size=64),
 }
 LOAD = """
 import json, sys

@@ -16,10 +16,9 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.models import by_name, count
+from tvm_ios.models import bert_base, by_name, count
+from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,7 +38,7 @@ def small_network():
 
 
 def small_case(folder):
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
     from benchmarks.peers.network import Case, write_case
 
     module, params = small_network()
@@ -54,7 +53,7 @@ def small_case(folder):
 
 
 def test_description_has_every_operator():
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     network = describe(small_network()[0], name="small")
     # One line a node: operator, output, inputs, shape.
@@ -82,9 +81,104 @@ def test_description_has_every_operator():
     assert network.output == "t8"
 
 
-@pytest.mark.parametrize("name", ["randwire_small", "nasnet_small", "squeezenet", "inception_v3"])
+def test_description_has_the_operators_of_later_networks():
+    from benchmarks.peers.describe import describe
+
+    net = NetworkBuilder(batch_size=2, channels=4, height=7, width=7, seed=0)
+    value = net.convolution("swish", net.input, 6, activation=Activation.HARD_SWISH)
+    value = net.convolution("six", value, 6, activation=Activation.RELU6)
+    means = net.global_average("means", value)
+    gates = net.convolution("gates", means, 6, activation=Activation.HARD_SIGMOID)
+    value = net.scale_shift("normal", net.gate("gate", value, gates))
+    value = net.pool("pool", value, Pooling.MAX, kernel=2, stride=2, round_up=True)
+    value = net.transposed_convolution("raise", value, 5)
+    flat = net.flatten("flat", value)
+    module, params = net.finish(net.dense("dense", flat, 3, activation=Activation.GELU))
+    network = describe(module, name="later", batch_size=2)
+    assert [f"{node.operator.value} {' '.join(node.inputs)}" for node in network.nodes] == [
+        "convolution data",
+        "hard_swish t0",
+        "convolution t1",
+        "relu6 t2",
+        "global_average_pool t3",
+        "convolution t4",
+        "hard_sigmoid t5",
+        "multiply t3 t6",
+        "scale_shift t7",
+        "relu t8",
+        "max_pool t9",
+        "transposed_convolution t10",
+        "flatten t11",
+        "dense t12",
+        "gelu t13",
+    ]
+    normal, _, pool, raised, _, dense, _ = network.nodes[8:]
+    assert (normal.weight, normal.bias) == ("normal.scale", "normal.shift")
+    assert (pool.round_up, pool.shape) == (True, (2, 6, 4, 4))
+    assert (raised.kernel, raised.strides, raised.shape) == ((2, 2), (2, 2), (2, 5, 8, 8))
+    assert (dense.weight, dense.bias, dense.shape) == ("dense.weight", "dense.bias", (2, 3))
+    assert network.macs == count(module, params).macs
+
+
+def test_description_of_an_encoder_has_attention_in_one_piece():
+    from benchmarks.peers.describe import describe
+    from benchmarks.peers.network import Operator
+
+    module, params = bert_base(batch_size=2, sequence=4, layers=1)
+    network = describe(module, name="encoder", batch_size=2)
+    assert (network.input, network.input_shape, network.input_dtype) == ("tokens", (2, 4), "int64")
+    assert network.reads_tokens
+    kinds = [node.operator.value for node in network.nodes]
+    assert kinds == [
+        *("embedding", "add", "add", "reshape", "layer_norm"),
+        *("dense", "dense", "dense", "attention", "dense", "add", "layer_norm"),
+        *("dense", "gelu", "dense", "add", "layer_norm", "reshape"),
+    ]
+    (attention,) = [node for node in network.nodes if node.operator is Operator.ATTENTION]
+    read = {node.output: node.weight for node in network.nodes}
+    assert [read[name] for name in attention.inputs] == [
+        f"layer1.{label}.weight" for label in ("query", "key", "value")
+    ]
+    assert (attention.tokens, attention.heads, attention.shape) == (4, 12, (8, 768))
+    norm = network.nodes[4]
+    assert (norm.weight, norm.bias, norm.epsilon) == (
+        "embeddings.norm.scale",
+        "embeddings.norm.shift",
+        1e-12,
+    )
+    assert network.macs == count(module, params).macs
+    assert read_again(network) == network
+
+
+def read_again(network):
+    from benchmarks.peers.network import Network
+
+    return Network.from_json(network.to_json())
+
+
+@pytest.mark.parametrize("home", ["onnx_file", "torch_peer"])
+def test_every_operator_is_known_to_the_peers(home):
+    from benchmarks.peers.network import Operator
+
+    text = (ROOT / "benchmarks" / "peers" / f"{home}.py").read_text()
+    assert [each.name for each in Operator if f"Operator.{each.name}" not in text] == []
+
+
+def test_constants_that_are_not_those_of_a_known_activation_are_refused():
+    data = relay.var("data", shape=(1, 4, 8, 8))
+    assert "Constant" in refused(relay.clip(relay.add(data, relay.const(2.0)), 0.0, 6.0))
+    assert "a_max 5.0" in refused(relay.clip(data, 0.0, 5.0))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("randwire_small", "nasnet_small", "squeezenet", "inception_v3"),
+        *("resnet_50", "mobilenet_v3_large", "googlenet", "unet"),
+    ],
+)
 def test_description_counts_the_networks_arithmetic(name):
-    from benchmarks.peers.export import describe
+    from benchmarks.peers.describe import describe
 
     module, params = by_name(name)()
     assert describe(module, name=name).macs == count(module, params).macs
@@ -98,8 +192,8 @@ def test_networks_are_those_of_the_catalog():
 
 
 def refused(body):
+    from benchmarks.peers.describe import describe
     from benchmarks.peers.errors import PeerError
-    from benchmarks.peers.export import describe
 
     function = relay.Function(relay.analysis.free_vars(body), body)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
@@ -185,6 +279,17 @@ def test_peak_is_measured_on_each_core_and_all():
     assert peak.vector_bits in (128, 256, 512)
 
 
+def test_networks_are_named_with_their_batch():
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.subject import Subject
+
+    assert Subject.parse("squeezenet") == Subject("squeezenet", 1)
+    assert Subject.parse("resnet_50:8").stem == "resnet_50_bs8"
+    for text in ("resnet_50:0", "resnet_50:x"):
+        with pytest.raises(PeerError, match="resnet_50"):
+            Subject.parse(text)
+
+
 def test_contestants_have_one_thread_or_all():
     from benchmarks.peers.peer import Peer, contestants
 
@@ -228,50 +333,6 @@ def test_killed_worker_is_named(tmp_path):
     with pytest.raises(PeerError, match=r"torch, 1 thread: its process ended with -9"):
         worker.prepared(60)
     worker.close()
-
-
-def record(network, run_ns, **facts):
-    return BenchmarkRecord(
-        network=network,
-        batch_size=1,
-        target="t",
-        lanes=2,
-        command="c",
-        machine=(),
-        versions=(),
-        taken_at="2026-01-01",
-        comparison=Comparison(
-            names=tuple(run_ns),
-            rounds=tuple(
-                CompareRound(run_ns=tuple(run_ns.values()), ping_pong_ns=50.0, slow=False)
-                for _ in range(6)
-            ),
-            confidence=0.95,
-            notes=(),
-        ),
-        facts=tuple(NamedValue(name.replace("_", " "), value) for name, value in facts.items()),
-    )
-
-
-def test_table_has_the_better_thread_count_and_ours():
-    from benchmarks.peers.table import peer_table
-
-    slow = record("slow", {"openvino, 1 thread": 9e6, "openvino, 2 threads": 5e6}, floor_ms="2.5")
-    fast = record(
-        "fast",
-        {"onnxruntime, 1 thread": 1e6, "onnxruntime, 2 threads": 2e6, "torch, 2 threads": 3e6},
-        floor_ms="0.25",
-    )
-    ours = {"fast": record("fast", {"IOS": 4e5, "sequential": 9e5}, kept="IOS")}
-    table = peer_table([slow, fast], ours)
-    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-    assert [row["network"] for row in rows] == ["fast", "slow"]
-    assert rows[0]["onnxruntime"] == "1.000 (1)"
-    assert rows[0]["onnxruntime parallel"] == "-"
-    assert rows[0]["torch"] == "3.000 (2)"
-    assert (rows[0]["floor"], rows[0]["best peer"]) == ("0.250", "1.000")
-    assert (rows[0]["tvm-ios"], rows[0]["best peer / tvm-ios"]) == ("0.400", "2.50")
-    assert (rows[1]["openvino"], rows[1]["tvm-ios"]) == ("5.000 (2)", "-")
 
 
 def test_table_without_results_names_the_command(tmp_path, capsys):
@@ -318,8 +379,9 @@ def test_setup_refuses_to_touch_the_projects_environment(arguments, tmp_path):
 def test_exported_reference_is_what_optimised_tvm_computes(reference_build, tmp_path):
     from benchmarks.peers.export import export_case
     from benchmarks.peers.network import read_case, relative_error
+    from benchmarks.peers.subject import Subject
 
-    export_case("randwire_small", tmp_path)
+    export_case(Subject("randwire_small"), tmp_path)
     case = read_case(tmp_path)
     module, params = by_name("randwire_small")()
     built = reference_build(module, params, "llvm")

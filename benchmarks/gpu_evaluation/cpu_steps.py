@@ -10,7 +10,7 @@ from benchmarks.gpu_evaluation.agenda import Kernels, Step
 from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.reference import compute, outweighing_images, repeated
 from benchmarks.gpu_evaluation.workplace import Workplace
-from benchmarks.peers.export import describe
+from benchmarks.peers.describe import describe
 from benchmarks.peers.network import Case as PeerCase
 from benchmarks.peers.network import write_case
 from tvm_ios.compile.model import build_model, lower_schedule

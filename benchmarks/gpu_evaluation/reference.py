@@ -106,6 +106,10 @@ def _node(
             return np.asarray(np.mean(_windows(node, first), axis=(4, 5)))
         case Operator.GLOBAL_AVERAGE_POOL:
             return np.asarray(np.mean(first, axis=(2, 3), keepdims=True))
+        case operator:
+            raise PeerError(
+                f"operator {operator.value} has no reference on a GPU; add it to reference.py"
+            )
 
 
 def _convolution(node: Node, data: Doubles, weight: Doubles) -> Doubles:

@@ -1,11 +1,12 @@
-"""Measure every peer on networks that ``export`` wrote; runs in the environment of the peers.
+"""Measure us and every peer on networks that ``export`` and ``ours`` wrote, in one run.
 
-All contestants of a network have a process of their own and take turns in interleaved rounds. Their
-outputs are compared with TVM's before anything is timed.
+It runs in the environment of the peers and starts our builds in the project's. All contestants of a
+network have a process of their own and take turns in interleaved rounds. Their outputs are compared
+with TVM's before anything is timed.
 
 ::
 
-    FOLDER/bin/python -m benchmarks.peers.measure [--networks NAME ...]
+    FOLDER/bin/python -m benchmarks.peers.measure [--networks NAME[:BATCH] ...]
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.peers.build import builds_of, kernels_of
 from benchmarks.peers.errors import PeerError
-from benchmarks.peers.network import EXPORTED, NETWORKS, TOLERANCE, Case, read_case
+from benchmarks.peers.network import TOLERANCE, Case, read_case
 from benchmarks.peers.peak import best_peak, measure_peak
 from benchmarks.peers.peer import Contestant, Peer, contestants
 from benchmarks.peers.record import peer_record
+from benchmarks.peers.subject import Subject, add_subject_options
 from benchmarks.peers.worker import Prepared, Worker
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import core_to_core_ns, default_lanes
@@ -34,7 +37,6 @@ __all__ = ["Settings", "main", "measure_network", "require_agreement"]
 
 _PAUSE_S = 0.1
 """Between turns, until the threads of the last contestant have stopped spinning."""
-_LOAD_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,10 @@ class Settings:
     """Holds one folder a network."""
     peers: tuple[Peer, ...]
     options: CompareOptions
+    our_python: str
+    """The interpreter that has TVM."""
+    load_limit_s: float
+    """Seconds in which a contestant has to be ready."""
 
 
 class Turns:
@@ -71,28 +77,40 @@ class Turns:
         time.sleep(_PAUSE_S)
 
 
-def measure_network(name: str, settings: Settings) -> BenchmarkRecord:
+def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
     """Measure one network.
 
     Raises
     ------
     PeerError
-        If a peer is missing or fails, or its output is not TVM's.
+        If a peer is missing or fails, its output is not TVM's, or nothing of ours was built.
     """
-    folder = settings.folder / name
+    folder = settings.folder / subject.stem
     case = read_case(folder)
+    builds = builds_of(folder) if Peer.OURS in settings.peers else ()
+    who = contestants(
+        settings.peers, default_lanes(), builds=builds, images=not case.network.reads_tokens
+    )
     _write_onnx_file(case, folder)
     turns = Turns()
     peak = measure_peak()
-    with _workers(contestants(settings.peers, default_lanes()), folder) as (workers, notes):
-        prepared = {worker.contestant.name: found for worker, found in workers.items()}
-        require_agreement(name, {who: found.relative_error for who, found in prepared.items()})
+    with _workers(who, folder, settings) as (workers, notes):
+        prepared = {worker.contestant: found for worker, found in workers.items()}
+        errors = {who.name: found.relative_error for who, found in prepared.items()}
+        require_agreement(subject.stem, errors)
         comparison = compare(
             {worker.contestant.name: partial(turns.time_ns, worker) for worker in workers},
             options=settings.options,
             ping_pong_ns=turns.ping_pong_ns,
         )
-    return peer_record(case, comparison, prepared, best_peak(peak, measure_peak()), notes)
+    return peer_record(
+        case,
+        comparison,
+        prepared,
+        kernels_of(folder) if builds else (),
+        best_peak(peak, measure_peak()),
+        notes,
+    )
 
 
 def require_agreement(network: str, errors: Mapping[str, float]) -> None:
@@ -120,8 +138,12 @@ def require_agreement(network: str, errors: Mapping[str, float]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure networks, each into a JSON file of its own; 0 when all is done."""
+    """Measure networks, each into a JSON file of its own; 0 when all is done.
+
+    One that fails does not stop the others, and what was measured before is not measured again.
+    """
     options = _parser().parse_args(arguments)
+    failed = False
     try:
         settings = Settings(
             folder=options.folder,
@@ -129,44 +151,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options=CompareOptions(
                 number=options.number, rounds=options.rounds, min_repeat_ms=options.min_repeat_ms
             ),
+            our_python=options.our_python,
+            load_limit_s=options.load_limit,
         )
         options.output.mkdir(parents=True, exist_ok=True)
-        for name in options.networks:
-            record = measure_network(name, settings)
-            print(f"\n== {name} ==\n{record.comparison.as_text()}", flush=True)
-            for note in record.notes[: len(record.notes) - len(record.comparison.notes)]:
-                print(f"  note: {note}", flush=True)
-            path = options.output / f"{name}_bs{record.batch_size}.json"
-            path.write_text(record.to_json() + "\n")
     except (OSError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 0
+    for subject in options.networks:
+        path = options.output / f"{subject.stem}.json"
+        if not options.again and _is_newer(path, settings.folder / subject.stem):
+            print(f"{subject.stem}: measured before, see {path}", flush=True)
+            continue
+        try:
+            record = measure_network(subject, settings)
+            _replace_text(path, record.to_json() + "\n")
+        except (OSError, TvmIosError) as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        print(f"\n== {subject.stem} ==\n{record.comparison.as_text()}", flush=True)
+        for note in record.notes[: len(record.notes) - len(record.comparison.notes)]:
+            print(f"  note: {note}", flush=True)
+    return int(failed)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers.measure",
-        description="Measure peers against each other: every contestant in one interleaved run, "
-        "raw rounds into OUTPUT/NETWORK.json.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        description="Measure us and the peers against each other: every contestant in one "
+        "interleaved run, raw rounds into OUTPUT/NETWORK_bsBATCH.json.",
     )
+    add_subject_options(parser)
     add = parser.add_argument
-    add("--folder", type=Path, default=EXPORTED, help="what export wrote")
-    add("--networks", nargs="+", default=list(NETWORKS), metavar="NAME", help="which of them")
     add(
         "--peers",
         nargs="+",
         type=Peer,
         default=list(Peer),
         metavar="PEER",
-        help=f"some of: {', '.join(repr(peer.value) for peer in Peer)}",
+        help=f"some of: {', '.join(repr(peer.value) for peer in Peer)} (all)",
     )
-    add("--output", type=Path, default=Path("benchmarks/results/peers"), help="for the JSON files")
-    add("--rounds", type=int, default=12, help="rounds that count")
-    add("--number", type=int, default=3, help="least runs of a contestant in a round")
-    add("--min-repeat-ms", type=float, default=20.0, help="least length of its sample")
+    our_python, output = ".venv/bin/python", Path("benchmarks/results/peers")
+    add("--our-python", default=our_python, help="the interpreter that has TVM (%(default)s)")
+    add("--output", type=Path, default=output, help="for the JSON files (%(default)s)")
+    add("--rounds", type=int, default=12, help="rounds that count (%(default)s)")
+    add("--number", type=int, default=3, help="least runs of a contestant a round (%(default)s)")
+    add("--min-repeat-ms", type=float, default=20.0, help="least length of a sample (%(default)s)")
+    add("--load-limit", type=float, default=300.0, help="seconds to get ready (%(default)s)")
+    add("--again", action="store_true", help="measure what was measured before, too")
     return parser
+
+
+def _is_newer(result: Path, folder: Path) -> bool:
+    """Whether a network was measured after all that it was measured from was written."""
+    sources = [folder / "network.json", *folder.glob("ours/*.json")]
+    if not result.exists() or not sources[0].exists():
+        return False
+    return result.stat().st_mtime > max(source.stat().st_mtime for source in sources)
+
+
+def _replace_text(path: Path, text: str) -> None:
+    """All of the file or nothing: who was interrupted goes on from whole files."""
+    partial_file = path.with_name(path.name + ".partial")
+    partial_file.write_text(text)
+    partial_file.replace(path)
 
 
 def _write_onnx_file(case: Case, folder: Path) -> None:
@@ -184,20 +233,24 @@ def _write_onnx_file(case: Case, folder: Path) -> None:
 
 @contextmanager
 def _workers(
-    who: Sequence[Contestant], folder: Path
+    who: Sequence[Contestant], folder: Path, settings: Settings
 ) -> Iterator[tuple[dict[Worker, Prepared], list[str]]]:
     """All contestants ready to run, and notes on those that took too long to compile."""
     prepared: dict[Worker, Prepared] = {}
     notes: list[str] = []
+    pythons = {True: settings.our_python, False: sys.executable}
     with ExitStack() as stack:
         # A core for each that loads; all at once would need their memory at its peak at once.
         for first in range(0, len(who), default_lanes()):
-            started = [Worker(one, folder) for one in who[first : first + default_lanes()]]
+            started = [
+                Worker(one, folder, pythons[one.peer is Peer.OURS])
+                for one in who[first : first + default_lanes()]
+            ]
             for worker in started:
                 stack.callback(worker.close)
             for worker in started:
                 try:
-                    prepared[worker] = worker.prepared(_LOAD_LIMIT_S)
+                    prepared[worker] = worker.prepared(settings.load_limit_s)
                 except PeerError as error:
                     if worker.contestant.peer is not Peer.TORCH_COMPILE:
                         raise PeerError(f"{folder.name}: {error}") from error

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from benchmarks.peers.errors import PeerError
 
 __all__ = [
-    "EXPORTED",
     "NETWORKS",
     "TOLERANCE",
     "Case",
@@ -32,16 +31,21 @@ __all__ = [
     "write_case",
 ]
 
-EXPORTED = Path("out/peers")
-"""Where the networks lie unless another folder is given."""
 NETWORKS = (
     "randwire_small",
     "nasnet_small",
     "nasnet_small_c44",
+    "mobilenet_v3_large",
+    "mobilenet_v2",
     "squeezenet",
+    "googlenet",
+    "densenet_121",
+    "resnet_50",
     "inception_v3",
     "randwire",
+    "bert_base",
     "nasnet_large",
+    "unet",
 )
 """Those of tvm_ios.models, the fast ones first."""
 TOLERANCE = 1e-3
@@ -53,14 +57,40 @@ _EXPORT = "export it again: python -m benchmarks.peers.export"
 
 
 class Operator(StrEnum):
-    """What a node computes; tensors are float32 NCHW."""
+    """What a node computes; tensors are float32, images NCHW."""
 
     CONVOLUTION = "convolution"
     """With bias."""
+    TRANSPOSED_CONVOLUTION = "transposed_convolution"
+    """With bias; the weight is (in channels, out channels, height, width)."""
+    DENSE = "dense"
+    """Product of each row with the weight, (out features, in features), and bias."""
+    SCALE_SHIFT = "scale_shift"
+    """Each channel times its weight, plus its bias; both are (channels, 1, 1)."""
+    LAYER_NORM = "layer_norm"
+    """Along the last axis, with weight and bias."""
+    EMBEDDING = "embedding"
+    """Rows of the weight whose numbers are read."""
+    ATTENTION = "attention"
+    """Of query, key and value, (sequences * tokens, features) each, the heads side by side; scores
+    are divided by the root of a head's features."""
     RELU = "relu"
+    RELU6 = "relu6"
+    HARD_SIGMOID = "hard_sigmoid"
+    """``relu6(x + 3) / 6``."""
+    HARD_SWISH = "hard_swish"
+    """``x * relu6(x + 3) / 6``."""
+    GELU = "gelu"
+    """Exact, with the error function."""
     ADD = "add"
+    """Shapes are broadcast."""
+    MULTIPLY = "multiply"
+    """Shapes are broadcast."""
     CONCATENATE = "concatenate"
     """Along the channels."""
+    RESHAPE = "reshape"
+    FLATTEN = "flatten"
+    """All but the first axis."""
     MAX_POOL = "max_pool"
     AVERAGE_POOL = "average_pool"
     """Counts the padding."""
@@ -85,14 +115,30 @@ class Node:
     strides: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     """Rows above and below, columns left and right."""
+    round_up: bool = False
+    """Whether the size of a pooling rounds up: the last window may be cut off at the edge."""
     groups: int = 1
     channels_read: int = 0
-    """Input channels that make one output channel; 0 where this is no convolution."""
+    """Input channels that make one output channel; 0 where this is no convolution or product."""
+    tokens: int = 0
+    """Of each sequence, for attention."""
+    heads: int = 0
+    """Of attention."""
+    epsilon: float = 0.0
+    """Added to the variance."""
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of a convolution; 0 for all others."""
-        return math.prod(self.shape) * math.prod(self.kernel) * self.channels_read
+        """Multiply-accumulates of convolutions and products of matrices; 0 for all others."""
+        size = math.prod(self.shape)
+        match self.operator:
+            case Operator.ATTENTION:
+                return 2 * self.tokens * size
+            case Operator.TRANSPOSED_CONVOLUTION:
+                window = math.prod(self.kernel) * self.channels_read
+                return size * window // math.prod(self.strides)
+            case _:
+                return size * math.prod(self.kernel) * self.channels_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +150,7 @@ class Network:
     input: str
     input_shape: tuple[int, ...]
     nodes: tuple[Node, ...]
+    input_dtype: str = "float32"
 
     @property
     def output(self) -> str:
@@ -111,8 +158,13 @@ class Network:
         return self.nodes[-1].output
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether the input is numbers of tokens, and no image."""
+        return not self.input_dtype.startswith("float")
+
+    @property
     def macs(self) -> int:
-        """Multiply-accumulates of the convolutions, and nothing else."""
+        """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
         return sum(node.macs for node in self.nodes)
 
     def to_json(self) -> str:
@@ -135,6 +187,7 @@ class Network:
                 batch_size=data["batch_size"],
                 input=data["input"],
                 input_shape=tuple(data["input_shape"]),
+                input_dtype=data["input_dtype"],
                 nodes=tuple(_node(record) for record in data["nodes"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -149,7 +202,7 @@ class Case:
 
     network: Network
     weights: Mapping[str, Floats]
-    input: Floats
+    input: NDArray[Any]
     reference: Floats
 
 

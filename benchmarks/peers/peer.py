@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.peers.build import Build
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import Case, Floats
 
@@ -32,9 +33,13 @@ class Peer(Enum):
     """The same on NHWC tensors, for which oneDNN has its fastest convolutions."""
     TORCH_COMPILE = "torch compile"
     """``torch.compile`` with frozen weights."""
+    OURS = "tvm-ios"
+    """One of the builds that ``ours`` has exported."""
 
 
 _PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE})
+_ON_IMAGES = frozenset({Peer.TORCH_CHANNELS_LAST})
+"""Those that differ from others on images only."""
 _HOMES = {
     Peer.ONNXRUNTIME: "onnxruntime_peer",
     Peer.ONNXRUNTIME_PARALLEL: "onnxruntime_peer",
@@ -43,7 +48,15 @@ _HOMES = {
     Peer.TORCH: "torch_peer",
     Peer.TORCH_CHANNELS_LAST: "torch_peer",
     Peer.TORCH_COMPILE: "torch_peer",
+    Peer.OURS: "our_peer",
 }
+
+
+_REMEDY = {
+    False: "run `benchmarks/peers/setup.sh FOLDER` and use FOLDER/bin/python",
+    True: "run `make setup` and give --ours-python .venv/bin/python",
+}
+"""What to do where a module is missing, by whether it is one of ours."""
 
 
 class Runner(Protocol):
@@ -64,21 +77,41 @@ class Contestant:
 
     peer: Peer
     threads: int
+    build: str = ""
+    """Which of our builds; empty for all others."""
 
     @property
     def name(self) -> str:
         """As the results call it."""
-        return f"{self.peer.value}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        who = f"{self.peer.value} {self.build}".strip()
+        return f"{who}, {self.threads} thread{'s' if self.threads > 1 else ''}"
 
 
-def contestants(peers: tuple[Peer, ...], cores: int) -> tuple[Contestant, ...]:
-    """Every peer with one thread and with all; parallel modes need several."""
-    return tuple(
+def contestants(
+    peers: Sequence[Peer], cores: int, *, builds: Sequence[Build] = (), images: bool = True
+) -> tuple[Contestant, ...]:
+    """Every peer with one thread and with all; parallel modes need several.
+
+    Parameters
+    ----------
+    peers
+        Who takes part.
+    cores
+        What all threads are.
+    builds
+        Ours; each has the threads it was made for.
+    images
+        Whether the network reads images.
+    """
+    others = [
         Contestant(peer, threads)
         for peer in peers
+        if peer is not Peer.OURS and (images or peer not in _ON_IMAGES)
         for threads in sorted({1, cores})
         if threads > 1 or peer not in _PARALLEL
-    )
+    ]
+    ours = [Contestant(Peer.OURS, build.lanes, build.name) for build in builds]
+    return (*others, *(ours if Peer.OURS in peers else ()))
 
 
 def prepare(contestant: Contestant, case: Case, folder: Path) -> Runner:
@@ -103,7 +136,7 @@ def prepare(contestant: Contestant, case: Case, folder: Path) -> Runner:
     except ModuleNotFoundError as error:
         raise PeerError(
             f"{contestant.peer.value} needs the module {error.name}, which is not installed; "
-            "run `benchmarks/peers/setup.sh FOLDER` and use FOLDER/bin/python"
+            f"{_REMEDY[contestant.peer is Peer.OURS]}"
         ) from error
     make: Callable[[Contestant, Case, Path], Runner] = home.make
     return make(contestant, case, folder)

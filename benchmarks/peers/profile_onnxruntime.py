@@ -20,8 +20,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.peers.errors import PeerError
-from benchmarks.peers.network import EXPORTED, Case, Node, Operator, read_case
+from benchmarks.peers.network import Case, Node, Operator, read_case
 from benchmarks.peers.peak import measure_peak
+from benchmarks.peers.subject import EXPORTED, subject_argument
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.report.table import Table
@@ -133,7 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("networks", nargs="+", metavar="NAME", help="networks that export wrote")
+    add(
+        "networks",
+        nargs="+",
+        type=subject_argument,
+        metavar="NAME[:BATCH]",
+        help="networks that export wrote",
+    )
     add("--folder", type=Path, default=EXPORTED, help="what export wrote")
     add("--threads", type=int, default=default_lanes(), help="of onnxruntime")
     options = parser.parse_args(arguments)
@@ -144,12 +151,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{processor_name()}, {options.threads} threads, peak {gflops:.1f} GFLOP/s, "
             f"onnxruntime {metadata.version('onnxruntime')}"
         )
-        for name in options.networks:
-            folder = options.folder / name
+        for subject in options.networks:
+            folder = options.folder / subject.stem
             case = read_case(folder)
             kernels = kernels_of_trace(_trace(case, folder, options.threads), case)
             total_us = sum(kernel.run_us for kernel in kernels)
-            print(f"\n{name}: {len(kernels)} nodes, {total_us / 1e3:.3f} ms in them\n")
+            print(f"\n{subject.stem}: {len(kernels)} nodes, {total_us / 1e3:.3f} ms in them\n")
             print(kind_table(kernels, gflops).as_text(), end="\n\n")
             print(convolution_table(kernels, gflops).as_text(), flush=True)
     except (OSError, TvmIosError) as error:

@@ -6,28 +6,33 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 
+from benchmarks.peers.build import Kernels
 from benchmarks.peers.network import TOLERANCE, Case
 from benchmarks.peers.peak import Peak, floor_ns
+from benchmarks.peers.peer import Contestant, Peer
 from benchmarks.peers.worker import Prepared
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 
-__all__ = ["FLOOR_MS", "peer_record"]
+__all__ = ["FLOOR_MS", "KERNELS", "SCHEDULE", "peer_record"]
 
 FLOOR_MS = "floor ms"
 """Name of the fact: the arithmetic floor."""
+KERNELS, SCHEDULE = "kernels of", "schedule of"
+"""Before the name of a contestant of ours: names of the facts that say what it runs."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
 
 
 def peer_record(
     case: Case,
     comparison: Comparison,
-    prepared: Mapping[str, Prepared],
+    prepared: Mapping[Contestant, Prepared],
+    kernels: Sequence[Kernels],
     peak: Peak,
     notes: Sequence[str],
 ) -> BenchmarkRecord:
@@ -41,6 +46,8 @@ def peer_record(
         The raw rounds.
     prepared
         Errors and load times by contestant.
+    kernels
+        Ours.
     peak
         Of this machine, taken beside the rounds.
     notes
@@ -54,25 +61,50 @@ def peer_record(
         "vector bits": str(peak.vector_bits),
         FLOOR_MS: f"{floor_ns(macs, peak.of_all_cores) / 1e6:.4f}",
         "error allowed": f"{TOLERANCE:g}",
-        **{f"error of {who}": f"{found.relative_error:.2e}" for who, found in prepared.items()},
-        **{f"load s of {who}": f"{found.seconds:.1f}" for who, found in prepared.items()},
+        **{
+            f"error of {who.name}": f"{found.relative_error:.2e}" for who, found in prepared.items()
+        },
+        **{f"load s of {who.name}": f"{found.seconds:.1f}" for who, found in prepared.items()},
+        **_our_facts(prepared, kernels),
     }
     return BenchmarkRecord(
         network=case.network.name,
         batch_size=case.network.batch_size,
-        target="none: every peer has kernels of its own",
+        target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
         lanes=default_lanes(),
         command=shlex.join(["python", "-m", "benchmarks.peers.measure", *sys.argv[1:]]),
         machine=_machine(),
         versions=(
             *(NamedValue(package, metadata.version(package)) for package in _PACKAGES),
             NamedValue("python", platform.python_version()),
+            *{NamedValue(*version): None for each in kernels for version in each.versions},
         ),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts=tuple(NamedValue(key, value) for key, value in facts.items()),
         notes=(*notes, *comparison.notes),
     )
+
+
+def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[str, str]:
+    """What was built for us, and which contestant runs which of it."""
+    builds = {build.name: build for each in kernels for build in each.builds}
+    ours = {one.name: builds[one.build] for one in who if one.peer is Peer.OURS}
+    made = {
+        f"{what} {each.name}": value
+        for each in kernels
+        for what, value in (
+            ("command of kernels", each.command),
+            ("options of kernels", each.configuration),
+            ("seconds for kernels", f"{each.seconds:.1f}"),
+            ("tune's report on kernels", each.report),
+        )
+    }
+    return {
+        **{f"{KERNELS} {name}": build.kernels for name, build in ours.items()},
+        **{f"{SCHEDULE} {name}": build.schedule for name, build in ours.items()},
+        **made,
+    }
 
 
 def _machine() -> tuple[NamedValue, ...]:

@@ -1,55 +1,70 @@
-"""Print the stored results of the peers as a Markdown table, our own latencies beside them.
+"""Print the stored results of us and the peers as a Markdown table, or write it where it belongs.
 
 ::
 
-    python -m benchmarks.peers.table [--ours benchmarks/results]
+    python -m benchmarks.peers.table [--write]
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.record import FLOOR_MS
+from benchmarks.peers.summary import Standing, facts_of, standing_of, summary_json
 from tvm_ios.errors import TvmIosError
+from tvm_ios.experiments.benchmark import around_table, write_text
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 
-__all__ = ["main", "peer_table", "read_records"]
+__all__ = ["MARKERS", "SUMMARY", "main", "peer_table", "read_records", "short_table", "write_all"]
 
-_KEPT = "kept"
+MARKERS = ("<!-- peers: begin -->", "<!-- peers: end -->")
+"""Lines of a Markdown file between which a table is written."""
+SUMMARY = "summary.json"
+"""Name of the file beside the records that :func:`write_all` writes."""
 _ABSENT = "-"
 
 
-def peer_table(
-    records: Sequence[BenchmarkRecord], ours: Mapping[str, BenchmarkRecord] | None = None
-) -> Table:
-    """One row a network: latency in ms of each peer with its better number of threads.
+def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
+    """One row a network: latency in ms of each peer with its better number of threads, and of ours.
 
     Parameters
     ----------
     records
-        Of the peers.
-    ours
-        By network: records of ``tvm-ios bench``, of which the kept schedule is shown.
+        Of one interleaved run each.
     """
-    ours = ours or {}
+    peers = [peer for peer in Peer if peer is not Peer.OURS]
+    rows = [
+        (
+            record.network,
+            str(record.batch_size),
+            f"{float(facts_of(record)[FLOOR_MS]):.3f}",
+            *(_peer_cell(record, peer) for peer in peers),
+            *_our_cells(standing_of(record)),
+        )
+        for record in _fast_ones_first(records)
+    ]
+    ours = ("sequential", "ours", "which", "best peer / ours")
+    header = ("network", "batch", "floor", *(peer.value for peer in peers), *ours)
+    return Table(header=header, rows=tuple(rows))
+
+
+def short_table(records: Sequence[BenchmarkRecord]) -> Table:
+    """One row for each network that we took part in: the best peer, ours, and the ratio."""
     rows = []
-    for record in sorted(records, key=_best_ns):
-        cells = [_peer_cell(record, peer) for peer in Peer]
-        if ours:
-            cells.extend(_our_cells(_best_ns(record), ours.get(record.network)))
-        floor_ms = float(_facts(record)[FLOOR_MS])
-        best_ms = _best_ns(record) / 1e6
-        rows.append((record.network, f"{floor_ms:.3f}", f"{best_ms:.3f}", *cells))
-    header = ("network", "floor", "best peer", *(peer.value for peer in Peer))
-    return Table(
-        header=(*header, "tvm-ios", "best peer / tvm-ios") if ours else header, rows=tuple(rows)
-    )
+    for record in _fast_ones_first(records):
+        standing = standing_of(record)
+        if standing is not None:
+            _, ours, _, ratio = _our_cells(standing)
+            peer = f"{standing.best_peer_ms:.3f} ({standing.best_peer})"
+            rows.append((record.network, str(record.batch_size), peer, ours, ratio))
+    header = ("network", "batch", "best peer, ms", "ours, ms", "best peer / ours")
+    return Table(header=header, rows=tuple(rows))
 
 
 def read_records(folder: Path) -> tuple[BenchmarkRecord, ...]:
@@ -62,14 +77,37 @@ def read_records(folder: Path) -> tuple[BenchmarkRecord, ...]:
     ArtifactError
         If a file is no record.
     """
-    paths = sorted(folder.glob("*.json"))
+    paths = sorted(path for path in folder.glob("*.json") if path.name != SUMMARY)
     if not paths:
         raise PeerError(f"no results in {folder}; run python -m benchmarks.peers.measure first")
     return tuple(BenchmarkRecord.from_json(path.read_text()) for path in paths)
 
 
+def write_all(records: Sequence[BenchmarkRecord], *, folder: Path, long: Path, short: Path) -> None:
+    """Write the summary into ``folder`` and a table between the markers of each Markdown file.
+
+    Raises
+    ------
+    PeerError
+        If we took part in none of the records.
+    ArtifactError
+        If a file cannot be written, or has no markers.
+    """
+    if not any(map(standing_of, records)):
+        raise PeerError(
+            "none of the results has a build of ours; run python -m benchmarks.peers.ours and "
+            "measure again"
+        )
+    tables = [(long, peer_table(records)), (short, short_table(records))]
+    around = [around_table(path, MARKERS) for path, _ in tables]
+    for (path, table), (before, after) in zip(tables, around, strict=True):
+        text = f"{before}{MARKERS[0]}\n{table.as_markdown()}\n{MARKERS[1]}{after}"
+        write_text(path, text)
+    write_text(folder / SUMMARY, summary_json(_fast_ones_first(records)) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 0 when there is one."""
+    """Print the table, or write all of it; 0 when there is one."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers.table",
         description="Print a Markdown table of what measure wrote; latencies in ms, behind them "
@@ -78,12 +116,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--folder", type=Path, default=Path("benchmarks/results/peers"), help="what measure wrote")
-    add("--ours", type=Path, metavar="FOLDER", help="what `tvm-ios bench` wrote")
+    add("--write", action="store_true", help=f"write FOLDER/{SUMMARY} and the tables of both files")
+    add("--long", type=Path, default=Path("benchmarks/README.md"), help="gets the whole table")
+    add("--short", type=Path, default=Path("README.md"), help="gets our best and the best peer")
     options = parser.parse_args(arguments)
     try:
         records = read_records(options.folder)
-        ours = read_records(options.ours) if options.ours else ()
-        print(peer_table(records, {record.network: record for record in ours}).as_markdown())
+        if options.write:
+            write_all(records, folder=options.folder, long=options.long, short=options.short)
+        else:
+            print(peer_table(records).as_markdown())
     except (OSError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -103,20 +145,24 @@ def _peer_cell(record: BenchmarkRecord, peer: Peer) -> str:
     return f"{latency_ns / 1e6:.3f} ({threads})"
 
 
-def _our_cells(best_ns: float, record: BenchmarkRecord | None) -> tuple[str, str]:
-    kept = _facts(record).get(_KEPT) if record else None
-    if record is None or kept is None:
-        return _ABSENT, _ABSENT
-    latency_ns = record.comparison.median_ns(kept)
-    return f"{latency_ns / 1e6:.3f}", f"{best_ns / latency_ns:.2f}"
+def _our_cells(standing: Standing | None) -> tuple[str, str, str, str]:
+    """Sequential order, our best, which that is, and the ratio with its interval."""
+    if standing is None:
+        return (_ABSENT,) * 4
+    sequential = standing.sequential_ms
+    low, high = standing.interval
+    return (
+        _ABSENT if sequential is None else f"{sequential:.3f}",
+        f"{standing.ours_ms:.3f}",
+        standing.ours.removeprefix(f"{Peer.OURS.value} ").rpartition(", ")[0],
+        f"{standing.ratio:.2f} ({low:.2f}-{high:.2f})",
+    )
 
 
-def _best_ns(record: BenchmarkRecord) -> float:
-    return min(map(record.comparison.median_ns, record.comparison.names))
-
-
-def _facts(record: BenchmarkRecord) -> dict[str, str]:
-    return {fact.name: fact.value for fact in record.facts}
+def _fast_ones_first(records: Sequence[BenchmarkRecord]) -> list[BenchmarkRecord]:
+    return sorted(
+        records, key=lambda record: min(map(record.comparison.median_ns, record.comparison.names))
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,29 +71,64 @@ def torch_module(case: Case) -> fx.GraphModule:
 
 
 def _call(graph: fx.Graph, node: Node, values: dict[str, fx.Node]) -> fx.Node:
-    operands = tuple(values[name] for name in node.inputs)
-    window: dict[str, Any] = {
-        "kernel_size": node.kernel,
-        "stride": node.strides,
-        "padding": node.padding,
-    }
+    operands = [values[name] for name in (*node.inputs, node.weight, node.bias) if name]
+    window: dict[str, Any] = {"stride": node.strides, "padding": node.padding}
+    pool: dict[str, Any] = {**window, "kernel_size": node.kernel, "ceil_mode": node.round_up}
     match node.operator:
         case Operator.CONVOLUTION:
+            options = {**window, "groups": node.groups}
+            return graph.call_function(functional.conv2d, (*operands,), options)
+        case Operator.TRANSPOSED_CONVOLUTION:
+            return graph.call_function(functional.conv_transpose2d, (*operands,), window)
+        case Operator.LAYER_NORM:
+            features = node.shape[-1:]
+            operand, weight, bias = operands
             return graph.call_function(
-                functional.conv2d,
-                (*operands, values[node.weight], values[node.bias]),
-                {"stride": node.strides, "padding": node.padding, "groups": node.groups},
+                functional.layer_norm, (operand, features, weight, bias, node.epsilon)
             )
-        case Operator.RELU:
-            return graph.call_function(functional.relu, operands)
-        case Operator.ADD:
-            return graph.call_function(torch.add, operands)
         case Operator.CONCATENATE:
             return graph.call_function(torch.cat, (operands, 1))
+        case Operator.FLATTEN:
+            return graph.call_function(torch.flatten, (*operands, 1))
+        case Operator.RESHAPE:
+            return graph.call_function(torch.reshape, (*operands, node.shape))
         case Operator.MAX_POOL:
-            return graph.call_function(functional.max_pool2d, operands, window)
+            return graph.call_function(functional.max_pool2d, (*operands,), pool)
         case Operator.AVERAGE_POOL:
-            window["count_include_pad"] = True
-            return graph.call_function(functional.avg_pool2d, operands, window)
+            options = {**pool, "count_include_pad": True}
+            return graph.call_function(functional.avg_pool2d, (*operands,), options)
         case Operator.GLOBAL_AVERAGE_POOL:
             return graph.call_function(functional.adaptive_avg_pool2d, (*operands, 1))
+        case Operator.ATTENTION:
+            return graph.call_function(_attention, (*operands, node.tokens, node.heads))
+        case _:
+            return graph.call_function(_PLAIN[node.operator], (*operands,))
+
+
+def _scale_shift(data: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return torch.addcmul(shift, data, scale)
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tokens: int, heads: int
+) -> torch.Tensor:
+    rows, features = query.shape
+    split = (rows // tokens, tokens, heads, features // heads)
+    query, key, value = (each.view(split).transpose(1, 2) for each in (query, key, value))
+    read = functional.scaled_dot_product_attention(query, key, value)
+    return read.transpose(1, 2).reshape(rows, features)
+
+
+_PLAIN: Mapping[Operator, Callable[..., torch.Tensor]] = {
+    Operator.ADD: torch.add,
+    Operator.DENSE: functional.linear,
+    Operator.EMBEDDING: functional.embedding,
+    Operator.GELU: functional.gelu,
+    Operator.HARD_SIGMOID: functional.hardsigmoid,
+    Operator.HARD_SWISH: functional.hardswish,
+    Operator.MULTIPLY: torch.mul,
+    Operator.RELU: functional.relu,
+    Operator.RELU6: functional.relu6,
+    Operator.SCALE_SHIFT: _scale_shift,
+}
+"""Functions that take what the node reads, and then its weight and bias."""

@@ -2,26 +2,32 @@
 
 Thread pools of peers spin for a while after a run, pin threads, and set up OpenMP each in its own
 way. In one process they would disturb each other; in processes of their own only the one whose
-turn it is does anything.
+turn it is does anything. Each may have an interpreter of its own, too: one JSON line on standard
+input is one request, one on standard output its answer.
 """
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
+import json
 import os
+import select
+import subprocess
+import sys
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import read_case, relative_error
-from benchmarks.peers.peer import Contestant, Runner, prepare
+from benchmarks.peers.peer import Contestant, Peer, Runner, prepare
 
-__all__ = ["Prepared", "Worker"]
+__all__ = ["Prepared", "Worker", "serve"]
 
+_ROOT = Path(__file__).resolve().parents[2]
 _WARMUP_NS = 10_000_000
 """Least length of the runs that do not count when a turn begins: they wake the thread pools."""
 
@@ -35,11 +41,6 @@ class Prepared:
     """From import to the end of the first run."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    message: str
-
-
 class Worker:
     """Handle of a contestant's process; it ends with this process at the latest.
 
@@ -49,20 +50,26 @@ class Worker:
         Who runs.
     folder
         The network's folder.
+    python
+        The interpreter that has what the contestant needs.
     """
 
-    def __init__(self, contestant: Contestant, folder: Path) -> None:
+    def __init__(self, contestant: Contestant, folder: Path, python: str = sys.executable) -> None:
         self.contestant = contestant
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, contestant, folder), daemon=True
+        threads = str(contestant.threads)
+        asked = (contestant.peer.value, threads, contestant.build, str(folder.resolve()))
+        self._process = subprocess.Popen(
+            [python, "-m", "benchmarks.peers.worker", *asked],
+            cwd=_ROOT,
+            # For runtimes that are loaded without being told their threads.
+            env=os.environ | {"OMP_NUM_THREADS": threads, "TVM_NUM_THREADS": threads},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        self._process.start()
-        theirs.close()
 
     @property
-    def pid(self) -> int | None:
+    def pid(self) -> int:
         """Of the process."""
         return self._process.pid
 
@@ -74,13 +81,10 @@ class Worker:
         PeerError
             If that fails, or takes longer than ``limit_s``; the process is ended then.
         """
-        if not self._connection.poll(limit_s):
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
             self.close()
             raise PeerError(f"{self.contestant.name}: not ready after {limit_s:.0f} s")
-        answer = self._answer()
-        if not isinstance(answer, Prepared):
-            raise PeerError(f"{self.contestant.name}: answered {answer!r} when asked to load")
-        return answer
+        return Prepared(**self._answer())
 
     def time_ns(self, number: int, *, warm_up: bool) -> int:
         """Nanoseconds of back-to-back runs; ``warm_up`` where another contestant ran before.
@@ -90,59 +94,60 @@ class Worker:
         PeerError
             If a run fails.
         """
-        self._connection.send((number, warm_up))
-        answer = self._answer()
-        if not isinstance(answer, int):
-            raise PeerError(f"{self.contestant.name}: answered {answer!r} when asked to run")
-        return answer
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended; why is told where the answer is read
+            print(json.dumps([number, warm_up]), file=self._process.stdin, flush=True)
+        return int(self._answer()["ns"])
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.join()
-        self._connection.close()
+        self._process.communicate()
 
-    def _answer(self) -> object:
-        try:
-            answer: object = self._connection.recv()
-        except EOFError as error:
-            self._process.join()
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
             raise PeerError(
-                f"{self.contestant.name}: its process ended with {self._process.exitcode}; "
+                f"{self.contestant.name}: its process ended with {self._process.wait()}; "
                 "a negative number is the signal that killed it (-9 is often: out of memory)"
-            ) from error
-        if isinstance(answer, _Failed):
-            raise PeerError(f"{self.contestant.name}: {answer.message}")
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise PeerError(f"{self.contestant.name}: {answer['failed']}")
         return answer
 
 
-def _serve(connection: Connection, contestant: Contestant, folder: Path) -> None:
+def serve(contestant: Contestant, folder: Path) -> None:
+    """Load a network and answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a peer prints is no answer
+
+    def say(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=answers, flush=True)
+
     try:
-        runner = _load(connection, contestant, folder)
+        runner, prepared = _load(contestant, folder)
+        say(prepared)
         gc.freeze()
         gc.disable()
-        while True:
-            number, warm_up = connection.recv()
-            connection.send(_time_ns(runner, number, warm_up=warm_up))
-    except EOFError:
-        return
+        for line in sys.stdin:
+            number, warm_up = json.loads(line)
+            say({"ns": _time_ns(runner, number, warm_up=warm_up)})
     except PeerError as error:
-        connection.send(_Failed(str(error)))
+        say({"failed": str(error)})
     except Exception:  # noqa: BLE001 - whatever a peer raises is told to the parent
-        connection.send(_Failed(traceback.format_exc()))
+        say({"failed": traceback.format_exc()})
 
 
-def _load(connection: Connection, contestant: Contestant, folder: Path) -> Runner:
-    # For OpenMP runtimes that are loaded without being told their threads.
-    os.environ["OMP_NUM_THREADS"] = str(contestant.threads)
+def _load(contestant: Contestant, folder: Path) -> tuple[Runner, dict[str, float]]:
     case = read_case(folder)
     start = time.perf_counter()
     runner = prepare(contestant, case, folder)
     runner.run()
     seconds = time.perf_counter() - start
     error = relative_error(runner.output(), case.reference)
-    connection.send(Prepared(relative_error=error, seconds=seconds))
-    return runner
+    return runner, {"relative_error": error, "seconds": seconds}
 
 
 def _time_ns(runner: Runner, number: int, *, warm_up: bool) -> int:
@@ -155,3 +160,8 @@ def _time_ns(runner: Runner, number: int, *, warm_up: bool) -> int:
     for _ in range(number):
         runner.run()
     return time.perf_counter_ns() - start_ns
+
+
+if __name__ == "__main__":
+    peer, threads, build, folder = sys.argv[1:]
+    serve(Contestant(Peer(peer), int(threads), build), Path(folder))

@@ -20,11 +20,13 @@ from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.driver.tune import tune_race
 from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.passes import ScheduleOperators
+from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.progress import Progress
 
@@ -73,6 +75,18 @@ def test_a_real_network_is_tuned_exported_and_right(
     )
     with greedy.executor() as executor:
         np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+
+
+@pytest.mark.slow
+def test_a_race_has_all_schedules_and_the_one_that_is_kept(net, database: Path) -> None:
+    raced = tune_race(net.mod, net.params, TARGET, database=database, options=QUICK)
+    kept = raced.models[raced.kept.report().kept]
+    assert raced.kept.schedule == kept.schedule
+    assert set(raced.models) >= {Contestant.SEQUENTIAL, Contestant.GREEDY}
+    assert {who.value for who in raced.models} == set(raced.kept.report().comparison.names)
+    for model in raced.models.values():
+        with model.executor() as executor:
+            np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_tuned_model_computes_what_stock_tvm_computes(net, tuned: tvm_ios.CompiledModel) -> None:

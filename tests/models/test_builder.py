@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tvm
 
 from tvm_ios.errors import OptionError
+from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
+
+
+def gelu(values):
+    return values * (1 + np.vectorize(math.erf)(values / math.sqrt(2))) / 2
 
 
 def builder(**options) -> NetworkBuilder:
@@ -17,7 +24,9 @@ def builder(**options) -> NetworkBuilder:
 def test_every_unit_agrees_with_numpy(compare_with_numpy):
     net = builder(batch_size=2)
     value = net.convolution("conv", net.input, 6, kernel=(1, 3), padding=(0, 1))
-    strided = net.convolution("strided", value, 6, kernel=(3, 3), stride=2, activate=False)
+    strided = net.convolution(
+        "strided", value, 6, kernel=(3, 3), stride=2, activation=Activation.NONE
+    )
     pooled = net.pool("max", value, Pooling.MAX, stride=2)
     total = net.combine("sum", [[strided, pooled]])
     separable = net.relu_separable_convolution("separable", [total, strided], 6, kernel=5)
@@ -46,6 +55,45 @@ def test_every_unit_agrees_with_numpy(compare_with_numpy):
         return layers.concat(layers.global_average(joined), layers.global_average(cropped))
 
     compare_with_numpy(net.finish(tail), forward)
+
+
+@pytest.mark.slow
+def test_units_of_later_networks_agree_with_numpy(compare_with_numpy):
+    net = builder(batch_size=2, height=8, width=6)
+    value = net.convolution("swish", net.input, 6, activation=Activation.HARD_SWISH)
+    grouped = net.convolution("six", value, 6, groups=2, activation=Activation.RELU6)
+    means = net.global_average("means", grouped)
+    gates = net.convolution("gates", means, 6, activation=Activation.HARD_SIGMOID)
+    gated = net.scale_shift("normal", net.gate("gate", grouped, gates))
+    pooled = net.pool("pool", gated, Pooling.MAX, stride=2, round_up=True)
+    raised = net.transposed_convolution("raise", pooled, 5)
+    hidden = net.dense("hidden", net.flatten("flat", raised), 7, activation=Activation.GELU)
+
+    def forward(layers, image):
+        value = layers.conv("swish", image)
+        value = value * np.clip(value + 3, 0, 6) / 6
+        grouped = np.clip(layers.conv("six", value, groups=2), 0, 6)
+        gates = np.clip(layers.conv("gates", layers.global_average(grouped)) + 3, 0, 6) / 6
+        scale, shift = (layers.params[f"normal.{kind}"] for kind in ("scale", "shift"))
+        normal = layers.relu(grouped * gates * scale + shift)
+        # Sizes round up: the last windows of 8 and 6 lack their last row and column.
+        padded = np.pad(normal, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=-np.inf)
+        pooled = layers.max_pool(padded)
+        assert pooled.shape == (2, 6, 4, 3)
+        spread = np.einsum("nchw,coij->nohiwj", pooled, layers.params["raise.weight"])
+        raised = spread.reshape(2, 5, 8, 6) + layers.params["raise.bias"][:, None, None]
+        flat = raised.reshape(2, -1)
+        hidden = flat @ layers.params["hidden.weight"].T + layers.params["hidden.bias"]
+        return gelu(hidden)
+
+    compare_with_numpy(net.finish(hidden), forward)
+
+
+def test_gain_is_the_bound_of_weights_and_not_of_biases():
+    net = builder(channels=64, gain=2.0)
+    _, params = net.finish(net.convolution("conv", net.input, 256))
+    assert 0.99 * 2 / 8 < np.abs(params["conv.weight"].numpy()).max() <= 2 / 8
+    assert np.abs(params["conv.bias"].numpy()).max() <= 1 / 8
 
 
 def test_weights_are_uniform_within_one_over_root_fan_in():

@@ -34,7 +34,17 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["tune"]
+__all__ = ["TuneRace", "tune", "tune_race"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRace:
+    """Everything one ``tune`` compiled and raced, for who wants more than the winner."""
+
+    models: Mapping[Contestant, CompiledModel]
+    """Every schedule that differs from those before it."""
+    kept: CompiledModel
+    """What ``tune`` returns, with its report."""
 
 
 def tune(
@@ -113,6 +123,37 @@ def tune(
     >>> mod, params = squeezenet(image_size=64)
     >>> compiled = tvm_ios.tune(mod, params)  # doctest: +SKIP
     >>> print(compiled.report().as_text())  # doctest: +SKIP
+    """
+    return tune_race(
+        mod,
+        params,
+        target,
+        tuning=tuning,
+        tuning_records=tuning_records,
+        time_budget=time_budget,
+        lanes=lanes,
+        database=database,
+        progress=progress,
+        options=options,
+    ).kept
+
+
+def tune_race(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    tuning: str | None = None,
+    tuning_records: str | Path | Sequence[str | Path] | None = None,
+    time_budget: float | None = None,
+    lanes: int | None = None,
+    database: ProfileDatabase | str | Path | None = None,
+    progress: ProgressListener | None = None,
+    options: TuneOptions = DEFAULTS,
+) -> TuneRace:
+    """All schedules of a :func:`tune` that took part in its last race, compiled, and the winner.
+
+    Parameters and errors are those of :func:`tune`.
     """
     require_options(options)
     conversion, build = options.conversion, options.build
@@ -214,7 +255,7 @@ def tune(
             *budget.notes,
         ),
     )
-    return replace(model, tune_report=report)
+    return TuneRace(models=models, kept=replace(model, tune_report=report))
 
 
 def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:

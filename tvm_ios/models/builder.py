@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-import tvm
 from tvm import relay
 
 from tvm_ios.errors import OptionError
+from tvm_ios.models.activation import Activation, activated
+from tvm_ios.models.weights import Network, Weights, named
 
-__all__ = ["Network", "NetworkBuilder", "Pooling", "Tensor"]
+__all__ = ["KEEPS_SIGNAL", "NetworkBuilder", "Pooling", "Tensor", "Vector"]
 
-Network = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
-"""A module whose ``main`` takes the image and the weights, and the weights by name."""
+KEEPS_SIGNAL = math.sqrt(6)
+"""A gain with which rectified layers keep the size of their signal (He et al., ICCV 2015)."""
+_UNIT_VARIANCE = math.sqrt(3)
+"""Bound of a uniform distribution around 0 whose variance is 1."""
 
 
 class Pooling(Enum):
@@ -41,6 +43,14 @@ class Tensor:
     width: int
 
 
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A float32 value of the network under construction, (images, features)."""
+
+    expr: relay.Expr
+    features: int
+
+
 class NetworkBuilder:
     """Emits units in program order; each public method but :meth:`finish` emits one unit.
 
@@ -52,6 +62,9 @@ class NetworkBuilder:
         Shape of one image.
     seed
         Seeds the weights; equal seeds and equal calls give equal weights.
+    gain
+        Largest weight times the root of the inputs of an output. With 1 the signal shrinks layer by
+        layer, as in the published benchmark; :data:`KEEPS_SIGNAL` keeps it.
 
     Raises
     ------
@@ -60,22 +73,28 @@ class NetworkBuilder:
     """
 
     def __init__(
-        self, *, batch_size: int, channels: int, height: int, width: int, seed: int
+        self,
+        *,
+        batch_size: int,
+        channels: int,
+        height: int,
+        width: int,
+        seed: int,
+        gain: float = 1.0,
     ) -> None:
         if min(batch_size, channels, height, width) < 1:
             raise OptionError(
                 f"network input {batch_size}x{channels}x{height}x{width} is empty; "
                 "batch size, channels, height and width must all be at least 1"
             )
-        self._random = np.random.default_rng(seed)
-        self._variables = [relay.var("data", shape=(batch_size, channels, height, width))]
-        self._params: dict[str, tvm.nd.NDArray] = {}
-        self.input = Tensor(self._variables[0], channels, height, width)
+        data = relay.var("data", shape=(batch_size, channels, height, width))
+        self._weights = Weights(data, seed)
+        self._gain = gain
+        self.input = Tensor(data, channels, height, width)
 
-    def finish(self, output: Tensor) -> Network:
+    def finish(self, output: Tensor | Vector) -> Network:
         """The module that computes ``output``, type-checked, and its weights."""
-        module = tvm.IRModule.from_expr(relay.Function(self._variables, output.expr))
-        return relay.transform.InferType()(module), self._params
+        return self._weights.network(output.expr)
 
     def convolution(
         self,
@@ -86,19 +105,76 @@ class NetworkBuilder:
         kernel: tuple[int, int] = (1, 1),
         stride: int = 1,
         padding: tuple[int, int] = (0, 0),
-        activate: bool = True,
+        groups: int = 1,
+        activation: Activation = Activation.RELU,
     ) -> Tensor:
-        """Convolution and bias, then a rectifier if ``activate``."""
+        """Convolution and bias, then the activation."""
         output = self._convolve(
-            unit, operand, out_channels, kernel=kernel, stride=stride, padding=padding
+            unit,
+            operand,
+            out_channels,
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+            groups=groups,
         )
-        return self._relu(unit, output) if activate else output
+        return self._activate(unit, output, activation)
+
+    def transposed_convolution(self, unit: str, operand: Tensor, out_channels: int) -> Tensor:
+        """Transposed 2x2 convolution of stride 2 and bias: doubles height and width."""
+        bound = self._gain / math.sqrt(operand.channels)
+        weight = self._weights.draw(f"{unit}.weight", (operand.channels, out_channels, 2, 2), bound)
+        bias = self._bias(unit, out_channels, operand.channels)
+        call = relay.nn.conv2d_transpose(
+            operand.expr, weight, strides=(2, 2), channels=out_channels, kernel_size=(2, 2)
+        )
+        biased = named(unit, relay.nn.bias_add(named(unit, call), bias))
+        return Tensor(biased, out_channels, 2 * operand.height, 2 * operand.width)
+
+    def scale_shift(self, unit: str, operand: Tensor) -> Tensor:
+        """Batch normalisation with its statistics folded in, then a rectifier.
+
+        Each channel is scaled by a weight and shifted by another one.
+        """
+        shape = (operand.channels, 1, 1)
+        scale = self._weights.draw(f"{unit}.scale", shape, _UNIT_VARIANCE)
+        shift = self._weights.draw(f"{unit}.shift", shape, 1.0)
+        scaled = named(unit, relay.multiply(operand.expr, scale))
+        shifted = named(unit, relay.add(scaled, shift))
+        normal = Tensor(shifted, operand.channels, operand.height, operand.width)
+        return self._activate(unit, normal, Activation.RELU)
+
+    def gate(self, unit: str, operand: Tensor, gates: Tensor) -> Tensor:
+        """Scale each channel of each image by its gate; gates have one row and one column."""
+        gated = named(unit, relay.multiply(operand.expr, gates.expr))
+        return Tensor(gated, operand.channels, operand.height, operand.width)
+
+    def flatten(self, unit: str, operand: Tensor) -> Vector:
+        """All channels, rows and columns of an image as one vector."""
+        features = operand.channels * operand.height * operand.width
+        return Vector(named(unit, relay.nn.batch_flatten(operand.expr)), features)
+
+    def dense(
+        self,
+        unit: str,
+        operand: Vector,
+        out_features: int,
+        *,
+        activation: Activation = Activation.NONE,
+    ) -> Vector:
+        """Product with a matrix of weights and bias, then the activation."""
+        bound = self._gain / math.sqrt(operand.features)
+        weight = self._weights.draw(f"{unit}.weight", (out_features, operand.features), bound)
+        bias = self._bias(unit, out_features, operand.features)
+        product = named(unit, relay.nn.dense(operand.expr, weight))
+        biased = named(unit, relay.nn.bias_add(product, bias))
+        return Vector(activated(unit, biased, activation), out_features)
 
     def relu_convolution(
         self, unit: str, operand: Tensor, out_channels: int, *, stride: int = 1
     ) -> Tensor:
         """The paper's ReluConv: a rectifier, then a 1x1 convolution and bias."""
-        activated = self._relu(unit, operand)
+        activated = self._activate(unit, operand, Activation.RELU)
         return self._convolve(unit, activated, out_channels, stride=stride)
 
     def relu_separable_convolution(
@@ -111,7 +187,7 @@ class NetworkBuilder:
         stride: int = 1,
     ) -> Tensor:
         """The paper's ReluSepConv over a sum: rectifier, depthwise kxk, pointwise 1x1."""
-        activated = self._relu(unit, self._sum(unit, operands))
+        activated = self._activate(unit, self._sum(unit, operands), Activation.RELU)
         depthwise = self._convolve(
             unit,
             activated,
@@ -133,15 +209,20 @@ class NetworkBuilder:
         kernel: int = 3,
         stride: int = 1,
         padding: int = 0,
+        round_up: bool = False,
     ) -> Tensor:
-        """Square pooling window; sizes round down."""
+        """Square pooling window; sizes round down, or up, the last window cut off at the edge."""
         height, width = (
-            self._extent(unit, size, kernel, stride, padding)
+            self._extent(unit, size, kernel, stride, padding, round_up=round_up)
             for size in (operand.height, operand.width)
         )
         if pooling is Pooling.MAX:
             call = relay.nn.max_pool2d(
-                operand.expr, (kernel, kernel), (stride, stride), padding=(padding, padding)
+                operand.expr,
+                (kernel, kernel),
+                (stride, stride),
+                padding=(padding, padding),
+                ceil_mode=round_up,
             )
         else:
             call = relay.nn.avg_pool2d(
@@ -149,18 +230,19 @@ class NetworkBuilder:
                 (kernel, kernel),
                 (stride, stride),
                 padding=(padding, padding),
+                ceil_mode=round_up,
                 count_include_pad=True,
             )
-        return Tensor(_named(unit, call), operand.channels, height, width)
+        return Tensor(named(unit, call), operand.channels, height, width)
 
     def global_average(self, unit: str, operand: Tensor) -> Tensor:
         """Mean over height and width."""
         call = relay.nn.global_avg_pool2d(operand.expr)
-        return Tensor(_named(unit, call), operand.channels, 1, 1)
+        return Tensor(named(unit, call), operand.channels, 1, 1)
 
     def relu(self, unit: str, operand: Tensor) -> Tensor:
         """A rectifier that is a unit of its own."""
-        return self._relu(unit, operand)
+        return self._activate(unit, operand, Activation.RELU)
 
     def combine(self, unit: str, terms: Sequence[Sequence[Tensor]]) -> Tensor:
         """Sum the tensors of each term, then concatenate the terms along the channels."""
@@ -169,18 +251,18 @@ class NetworkBuilder:
             return summed[0]
         call = relay.concatenate([term.expr for term in summed], axis=1)
         channels = sum(term.channels for term in summed)
-        return Tensor(_named(unit, call), channels, summed[0].height, summed[0].width)
+        return Tensor(named(unit, call), channels, summed[0].height, summed[0].width)
 
     def _sum(self, unit: str, tensors: Sequence[Tensor]) -> Tensor:
         total, *others = tensors
         for other in others:
             call = relay.add(total.expr, other.expr)
-            total = Tensor(_named(unit, call), total.channels, total.height, total.width)
+            total = Tensor(named(unit, call), total.channels, total.height, total.width)
         return total
 
-    def _relu(self, unit: str, operand: Tensor) -> Tensor:
-        call = _named(unit, relay.nn.relu(operand.expr))
-        return Tensor(call, operand.channels, operand.height, operand.width)
+    def _activate(self, unit: str, operand: Tensor, activation: Activation) -> Tensor:
+        expr = activated(unit, operand.expr, activation)
+        return Tensor(expr, operand.channels, operand.height, operand.width)
 
     def _convolve(
         self,
@@ -197,9 +279,13 @@ class NetworkBuilder:
         height = self._extent(unit, operand.height, kernel[0], stride, padding[0])
         width = self._extent(unit, operand.width, kernel[1], stride, padding[1])
         in_channels = operand.channels // groups
-        bound = 1 / math.sqrt(kernel[0] * kernel[1] * in_channels)
-        weight = self._weight(f"{unit}.{part}weight", (out_channels, in_channels, *kernel), bound)
-        bias = self._weight(f"{unit}.{part}bias", (out_channels,), bound)
+        inputs = kernel[0] * kernel[1] * in_channels
+        weight = self._weights.draw(
+            f"{unit}.{part}weight",
+            (out_channels, in_channels, *kernel),
+            self._gain / math.sqrt(inputs),
+        )
+        bias = self._bias(f"{unit}.{part}".removesuffix("."), out_channels, inputs)
         convolved = relay.nn.conv2d(
             operand.expr,
             weight,
@@ -209,25 +295,27 @@ class NetworkBuilder:
             channels=out_channels,
             kernel_size=kernel,
         )
-        biased = relay.nn.bias_add(_named(unit, convolved), bias)
-        return Tensor(_named(unit, biased), out_channels, height, width)
+        biased = relay.nn.bias_add(named(unit, convolved), bias)
+        return Tensor(named(unit, biased), out_channels, height, width)
 
-    def _weight(self, name: str, shape: tuple[int, ...], bound: float) -> relay.Var:
-        values = self._random.random(shape, dtype=np.float32)
-        self._params[name] = tvm.nd.array((values * 2 - 1) * np.float32(bound))
-        self._variables.append(relay.var(name, shape=shape))
-        return self._variables[-1]
+    def _bias(self, name: str, size: int, inputs: int) -> relay.Var:
+        return self._weights.draw(f"{name}.bias", (size,), 1 / math.sqrt(inputs))
 
-    def _extent(self, unit: str, size: int, kernel: int, stride: int, padding: int) -> int:
-        extent = (size + 2 * padding - kernel) // stride + 1
+    def _extent(
+        self,
+        unit: str,
+        size: int,
+        kernel: int,
+        stride: int,
+        padding: int,
+        *,
+        round_up: bool = False,
+    ) -> int:
+        steps = size + 2 * padding - kernel
+        extent = (-(-steps // stride) if round_up else steps // stride) + 1
         if extent < 1:
             raise OptionError(
                 f"layer {unit!r}: a window of {kernel} with padding {padding} does not fit an "
                 f"input of {size}; choose a larger image"
             )
         return extent
-
-
-def _named(unit: str, call: relay.Call) -> relay.Call:
-    span = relay.Span(relay.SourceName(unit), 0, 0, 0, 0)
-    return relay.Call(call.op, call.args, call.attrs, call.type_args, span)

@@ -8,11 +8,17 @@ from types import MappingProxyType
 from typing import Protocol
 
 from tvm_ios.errors import OptionError
-from tvm_ios.models.builder import Network
+from tvm_ios.models.bert import bert_base
+from tvm_ios.models.densenet import densenet_121
+from tvm_ios.models.googlenet import googlenet
 from tvm_ios.models.inception import inception_v3
+from tvm_ios.models.mobilenet import mobilenet_v2, mobilenet_v3_large
 from tvm_ios.models.nasnet import nasnet_large, nasnet_small
 from tvm_ios.models.randwire import randwire, randwire_small
+from tvm_ios.models.resnet import resnet_50
 from tvm_ios.models.squeezenet import squeezenet
+from tvm_ios.models.unet import unet
+from tvm_ios.models.weights import Network
 
 __all__ = ["MODEL_NAMES", "NetworkFactory", "by_name"]
 
@@ -27,13 +33,20 @@ class NetworkFactory(Protocol):
 
 _FACTORIES: Mapping[str, NetworkFactory] = MappingProxyType(
     {
+        "bert_base": bert_base,
+        "densenet_121": densenet_121,
+        "googlenet": googlenet,
         "inception_v3": inception_v3,
+        "mobilenet_v2": mobilenet_v2,
+        "mobilenet_v3_large": mobilenet_v3_large,
         "nasnet_large": nasnet_large,
         "nasnet_small": nasnet_small,
         "nasnet_small_c44": partial(nasnet_small, filters=44, size=28),
         "randwire": randwire,
         "randwire_small": randwire_small,
+        "resnet_50": resnet_50,
         "squeezenet": squeezenet,
+        "unet": unet,
     }
 )
 

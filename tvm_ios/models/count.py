@@ -27,6 +27,20 @@ from tvm_ios.errors import ModelError
 
 __all__ = ["ModelTotals", "count"]
 
+_PUBLISHED = frozenset(
+    {
+        "add",
+        "concatenate",
+        "nn.avg_pool2d",
+        "nn.bias_add",
+        "nn.conv2d",
+        "nn.global_avg_pool2d",
+        "nn.max_pool2d",
+        "nn.relu",
+    }
+)
+"""Operators of the published networks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTotals:
@@ -35,17 +49,22 @@ class ModelTotals:
     units: int
     """Schedule units of the published IOS."""
     macs: int
-    """Multiply-accumulates of the convolutions, and nothing else."""
-    published_operations: int
-    """What the published IOS counts and prints as GMAC; see :func:`count`."""
+    """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
+    published_operations: int | None
+    """What the published IOS counts and prints as GMAC; see :func:`count`. None of a network with
+    operators that it does not have."""
     parameters: int
     """Elements of all weights and biases."""
 
     def as_text(self) -> str:
         """One line, in the units of the published table."""
+        published = (
+            ""
+            if self.published_operations is None
+            else f" ({self.published_operations / 1e9:.3f} G operations as IOS counts)"
+        )
         return (
-            f"{self.units} units, {self.macs / 1e9:.3f} GMAC "
-            f"({self.published_operations / 1e9:.3f} G operations as IOS counts), "
+            f"{self.units} units, {self.macs / 1e9:.3f} GMAC{published}, "
             f"{self.parameters / 1e6:.3f} M parameters"
         )
 
@@ -68,13 +87,14 @@ def count(module: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray]) -> ModelTo
     Raises
     ------
     ModelError
-        If a call has no unit, or is of an operator the networks do not use.
+        If a call has no unit.
     """
     units = _calls_by_unit(module)
+    published = [_published_operations(calls) for calls in units.values()]
     return ModelTotals(
         units=len(units),
-        macs=sum(_convolution_macs(call) for calls in units.values() for call in calls),
-        published_operations=sum(_published_operations(calls) for calls in units.values()),
+        macs=sum(_macs(call) for calls in units.values() for call in calls),
+        published_operations=None if None in published else sum(filter(None, published)),
         parameters=sum(math.prod(value.shape) for value in params.values()),
     )
 
@@ -96,7 +116,9 @@ def _calls_by_unit(module: tvm.IRModule) -> dict[str, list[relay.Call]]:
     return units
 
 
-def _published_operations(calls: list[relay.Call]) -> int:
+def _published_operations(calls: list[relay.Call]) -> int | None:
+    if any(call.op.name not in _PUBLISHED for call in calls):
+        return None
     total = sum(_operations_of_call(call) for call in calls)
     if all(call.op.name == "add" for call in calls):
         # A sum of v tensors is v - 1 additions, but the published counter counts v.
@@ -107,7 +129,7 @@ def _published_operations(calls: list[relay.Call]) -> int:
 def _operations_of_call(call: relay.Call) -> int:
     match call.op.name:
         case "nn.conv2d":
-            return _convolution_macs(call) + _size(call) + _size(call.args[0])
+            return _macs(call) + _size(call) + _size(call.args[0])
         case "nn.bias_add":
             return 0
         case "nn.relu":
@@ -117,12 +139,8 @@ def _operations_of_call(call: relay.Call) -> int:
             return (window + 1) * _size(call.args[0])
         case "nn.global_avg_pool2d":
             return 2 * _size(call.args[0])
-        case "add" | "concatenate":
+        case _:  # a sum or a concatenation
             return _size(call)
-        case name:
-            raise ModelError(
-                f"operator {name} has no published count; count only networks of tvm_ios.models"
-            )
 
 
 def _activates_convolution(call: relay.Call) -> bool:
@@ -134,11 +152,19 @@ def _activates_convolution(call: relay.Call) -> bool:
     )
 
 
-def _convolution_macs(call: relay.Call) -> int:
-    if call.op.name != "nn.conv2d":
-        return 0
-    _, *window = _shape(call.args[1])
-    return _size(call) * math.prod(window)
+def _macs(call: relay.Call) -> int:
+    match call.op.name:
+        case "nn.conv2d" | "nn.dense":
+            _, *window = _shape(call.args[1])
+            return _size(call) * math.prod(window)
+        case "nn.conv2d_transpose":
+            # Every input element goes to a window of every output channel.
+            _, *window = _shape(call.args[1])
+            return _size(call.args[0]) * math.prod(window)
+        case "nn.batch_matmul":
+            return _size(call) * _shape(call.args[0])[2]
+        case _:
+            return 0
 
 
 def _size(expr: relay.Expr) -> int:

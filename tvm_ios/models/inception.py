@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.models.builder import Network, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.weights import Network
 
 __all__ = ["inception_v3"]
 

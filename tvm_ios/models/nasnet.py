@@ -21,7 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
-from tvm_ios.models.builder import Network, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.activation import Activation
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.weights import Network
 
 __all__ = ["nasnet_large", "nasnet_small"]
 
@@ -72,7 +74,7 @@ def nasnet_large(
         batch_size=batch_size, channels=3, height=image_size, width=image_size, seed=seed
     )
     first = net.convolution(
-        "conv0", net.input, stem_channels, kernel=(3, 3), stride=2, activate=False
+        "conv0", net.input, stem_channels, kernel=(3, 3), stride=2, activation=Activation.NONE
     )
     previous = _Cell(net, "stem0").first_stem(first, filters // 4)
     current = _Cell(net, "stem1").second_stem(previous, first, filters // 2)
@@ -127,7 +129,13 @@ def nasnet_small(
         batch_size=batch_size, channels=3, height=2 * size, width=2 * size, seed=seed
     )
     current = net.convolution(
-        "conv0", net.input, filters, kernel=(3, 3), stride=2, padding=(1, 1), activate=False
+        "conv0",
+        net.input,
+        filters,
+        kernel=(3, 3),
+        stride=2,
+        padding=(1, 1),
+        activation=Activation.NONE,
     )
     previous = current
     for number in range(1, num_cells + 1):

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
-from tvm_ios.models.builder import Network, NetworkBuilder, Tensor
+from tvm_ios.models.activation import Activation
+from tvm_ios.models.builder import NetworkBuilder, Tensor
+from tvm_ios.models.weights import Network
 from tvm_ios.models.wiring import Wiring, watts_strogatz
 
 __all__ = ["randwire", "randwire_small"]
@@ -71,7 +73,7 @@ def randwire(
         stage = _Stage(name=f"stage{index + 1}", channels=channels << index, wiring=wiring)
         value = _random_stage(net, value, stage)
     value = net.relu("relu", value)
-    value = net.convolution("conv2", value, 1280, activate=False)
+    value = net.convolution("conv2", value, 1280, activation=Activation.NONE)
     return net.finish(net.global_average("pool", value))
 
 
@@ -137,7 +139,13 @@ class _Stage:
 
 def _stem(net: NetworkBuilder, channels: int) -> Tensor:
     return net.convolution(
-        "conv1", net.input, channels, kernel=(3, 3), stride=2, padding=(1, 1), activate=False
+        "conv1",
+        net.input,
+        channels,
+        kernel=(3, 3),
+        stride=2,
+        padding=(1, 1),
+        activation=Activation.NONE,
     )
 
 

@@ -1,0 +1,57 @@
+"""Activations of the benchmark networks, in the operators Relay has for them."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+from tvm import relay
+
+from tvm_ios.models.weights import named
+
+__all__ = ["Activation", "activated"]
+
+
+class Activation(Enum):
+    """What follows a convolution or a product of matrices, element by element."""
+
+    NONE = "none"
+    RELU = "relu"
+    RELU6 = "relu6"
+    """A rectifier that ends at 6."""
+    HARD_SIGMOID = "hard_sigmoid"
+    """``relu6(x + 3) / 6``."""
+    HARD_SWISH = "hard_swish"
+    """``x * relu6(x + 3) / 6`` (Howard et al., "Searching for MobileNetV3", ICCV 2019)."""
+    GELU = "gelu"
+    """``x * (1 + erf(x / sqrt(2))) / 2``, exact (Hendrycks and Gimpel, 2016)."""
+
+
+def activated(unit: str, operand: relay.Expr, activation: Activation) -> relay.Expr:
+    """Apply an activation to a float32 tensor; every call is named after the unit."""
+    match activation:
+        case Activation.NONE:
+            return operand
+        case Activation.RELU:
+            return named(unit, relay.nn.relu(operand))
+        case Activation.RELU6:
+            return named(unit, relay.clip(operand, 0.0, 6.0))
+        case Activation.HARD_SIGMOID:
+            return _hard_sigmoid(unit, operand)
+        case Activation.HARD_SWISH:
+            return named(unit, relay.multiply(operand, _hard_sigmoid(unit, operand)))
+        case Activation.GELU:
+            return _gelu(unit, operand)
+
+
+def _hard_sigmoid(unit: str, operand: relay.Expr) -> relay.Expr:
+    shifted = named(unit, relay.add(operand, relay.const(3.0)))
+    clipped = named(unit, relay.clip(shifted, 0.0, 6.0))
+    return named(unit, relay.multiply(clipped, relay.const(1 / 6)))
+
+
+def _gelu(unit: str, operand: relay.Expr) -> relay.Expr:
+    scaled = named(unit, relay.multiply(operand, relay.const(1 / math.sqrt(2))))
+    gate = named(unit, relay.add(named(unit, relay.erf(scaled)), relay.const(1.0)))
+    half = named(unit, relay.multiply(operand, relay.const(0.5)))
+    return named(unit, relay.multiply(half, gate))

@@ -1,0 +1,47 @@
+"""The seeded parameters of a network under construction, and the names of its calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relay
+
+__all__ = ["Network", "Weights", "named"]
+
+Network = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
+"""A module whose ``main`` takes the input and the weights, and the weights by name."""
+
+
+class Weights:
+    """Draws float32 parameters, one after the other; equal seeds and equal calls give equal ones.
+
+    Parameters
+    ----------
+    data
+        Input of the network.
+    seed
+        Of the values.
+    """
+
+    def __init__(self, data: relay.Var, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self._variables = [data]
+        self._params: dict[str, tvm.nd.NDArray] = {}
+
+    def draw(self, name: str, shape: tuple[int, ...], bound: float) -> relay.Var:
+        """A new parameter, uniform between ``-bound`` and ``bound``."""
+        values = self._random.random(shape, dtype=np.float32)
+        self._params[name] = tvm.nd.array((values * 2 - 1) * np.float32(bound))
+        self._variables.append(relay.var(name, shape=shape))
+        return self._variables[-1]
+
+    def network(self, output: relay.Expr) -> Network:
+        """The module that computes ``output``, type-checked, and its parameters."""
+        module = tvm.IRModule.from_expr(relay.Function(self._variables, output))
+        return relay.transform.InferType()(module), self._params
+
+
+def named(unit: str, call: relay.Call) -> relay.Call:
+    """The call with the name of its schedule unit as its span."""
+    span = relay.Span(relay.SourceName(unit), 0, 0, 0, 0)
+    return relay.Call(call.op, call.args, call.attrs, call.type_args, span)
