@@ -13,16 +13,20 @@ import tvm_ios
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
-from tvm_ios.profile.build_choice import build_for_schedule, build_padded_or_not, choose_build
+from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.build_choice import build_fastest, build_for_schedule, choose_build
 from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.progress import PhaseClock
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
+CHANGES = changes_for(CPU)
+TWO_PADDED = ("the output channels of 2 convolutions were padded to whole vectors",)
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 
@@ -81,7 +85,7 @@ def clocked(monkeypatch):
 def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
     clock = PhaseClock(None)
-    chosen = build_padded_or_not(*narrow, TARGET, clock, lanes=1, device=LocalCpu())
+    chosen = build_fastest(*narrow, TARGET, clock, changes=CHANGES, lanes=1, device=LocalCpu())
     assert {"build", "build padded", "check padded"} <= set(clock.phase_s)
     assert chosen.notes[0].startswith(f"padded channels: {100 / padded_ns:.3f}")
     blocks = {
@@ -90,10 +94,11 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
         if len(call.checked_type.shape) == 5
     }
     if padded_ns < 100:
-        assert (chosen.padded, chosen.params, len(chosen.notes)) == (2, None, 2)
+        assert (chosen.candidate.changes, chosen.candidate.params) == (TWO_PADDED, None)
+        assert chosen.notes[1:] == TWO_PADDED
         assert 12 not in blocks
     else:
-        assert (chosen.mod, chosen.params, chosen.padded) == (*narrow, 0)
+        assert chosen.candidate == BuildCandidate(mod=narrow[0], params=narrow[1])
         assert 12 in blocks
 
 
@@ -101,28 +106,32 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
 def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     clocked({"channels as they are": 100, "padded channels": padded_ns})
-    known = {"lanes": 1, "device": LocalCpu(), "database": database}
-    first = build_padded_or_not(*narrow, TARGET, PhaseClock(), **known)
+    known = {"changes": CHANGES, "lanes": 1, "device": LocalCpu(), "database": database}
+    first = build_fastest(*narrow, TARGET, PhaseClock(), **known)
     clock = PhaseClock()
-    again = build_padded_or_not(*narrow, TARGET, clock, **known)
+    again = build_fastest(*narrow, TARGET, clock, **known)
     assert set(clock.phase_s) == {"build"}
-    assert again.padded == first.padded == (2 if padded_ns < 100 else 0)
+    expected = TWO_PADDED if padded_ns < 100 else ()
+    assert again.candidate.changes == first.candidate.changes == expected
     assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
     assert again.notes[0].startswith(f"{first.notes[0]} (raced on 2")
     for changed in ({"lanes": 2}, {"database": None}):
         clock = PhaseClock()
-        build_padded_or_not(*narrow, TARGET, clock, **known | changed)
+        build_fastest(*narrow, TARGET, clock, **known | changed)
         assert "check padded" in clock.phase_s
 
 
 def test_without_narrow_convolutions_nothing_is_timed(narrow):
     mod, params = narrow
     clock = PhaseClock(None)
-    chosen = build_padded_or_not(mod, params, TARGET, clock, lanes=1, device=LocalCpu(), pad=False)
-    assert (chosen.mod, chosen.params, chosen.padded, chosen.notes) == (mod, params, 0, ())
+    here = {"lanes": 1, "device": LocalCpu()}
+    changes = changes_for(CPU, pad_channels=False)
+    chosen = build_fastest(mod, params, TARGET, clock, changes=changes, **here)
+    assert chosen.candidate == BuildCandidate(mod=mod, params=params)
+    assert chosen.notes == ()
     padded_mod, _ = pad_channels(mod, params, TARGET)
-    chosen = build_padded_or_not(padded_mod, None, TARGET, clock, lanes=1, device=LocalCpu())
-    assert (chosen.mod, chosen.padded) == (padded_mod, 0)
+    chosen = build_fastest(padded_mod, None, TARGET, clock, changes=CHANGES, **here)
+    assert chosen.candidate == BuildCandidate(mod=padded_mod, params=None)
     assert "check padded" not in clock.phase_s
 
 

@@ -22,7 +22,8 @@ from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
-from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.profile.build_choice import build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose, race, race_s
@@ -76,8 +77,8 @@ def tune(
         measured. Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
     time_budget
         Seconds of the whole call. Preparing, compiling and pricing single operators are done in
-        any case; tuning of kernels, padded channels, the search and the races take what is left,
-        and the report says what was cut.
+        any case; other layouts, padded channels, tuning of kernels, the search and the races take
+        what is left, and the report says what was cut.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
@@ -144,13 +145,14 @@ def tune(
     if target is None:
         target = device.target
     mod, params = converted_model(mod, params, target, conversion)
-    chosen = build_padded_or_not(
+    changes = changes_for(device.traits, pad_channels=build.pad_channels)
+    chosen = build_fastest(
         mod,
         params,
         target,
         clock,
         lanes=chosen_lanes,
-        pad=build.pad_channels and device.traits.pads_channels and not conversion.changes,
+        changes=() if conversion.changes else changes,
         compare_options=options.compare,
         budget=budget,
         database=opened,
@@ -173,8 +175,8 @@ def tune(
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
                 chosen.built,
-                chosen.mod,
-                chosen.params,
+                chosen.candidate.mod,
+                chosen.candidate.params,
                 request,
                 clock,
                 lanes=chosen_lanes,

@@ -36,8 +36,8 @@ def stock_build(
     *,
     name: str,
 ) -> BuiltModel:
-    """The network as stock TVM builds it: the chosen build, unless that pads or moves operators."""
-    if not chosen.padded and not chosen.built.prepared.sunk:
+    """The network as stock TVM builds it: the chosen build, unless that has another form of it."""
+    if not chosen.candidate.changes and not chosen.built.prepared.sunk:
         return chosen.built
     with clock.phase("build for stock TVM"):
         return build_model(mod, params, target, name=name, sink=False)
