@@ -23,7 +23,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
 from tvm_ios.profile.build_candidates import changes_for
-from tvm_ios.profile.build_choice import build_fastest
+from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose, race, race_s
@@ -153,6 +153,7 @@ def tune(
         clock,
         lanes=chosen_lanes,
         changes=() if conversion.changes else changes,
+        records=None if request is None else request.ansor_records,
         compare_options=options.compare,
         budget=budget,
         database=opened,

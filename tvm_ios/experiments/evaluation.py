@@ -31,7 +31,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_candidates import changes_for
-from tvm_ios.profile.build_choice import build_fastest
+from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose

@@ -14,7 +14,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.build_choice import ChosenBuild
+from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.race import race
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor

@@ -25,7 +25,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.build_candidates import changes_for
-from tvm_ios.profile.build_choice import build_fastest
+from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose

@@ -47,6 +47,9 @@ class ModelChange:
     """Name of what goes in."""
     phase: str
     """Name of what comes out, in the phases of a call."""
+    raced_with_records: bool = False
+    """Whether kernels that were tuned may make the difference: those of one layout never fit the
+    other. Where False, kernels are tuned for what wins without."""
     rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
     """What comes out, parameters bound, with a line on what was done; None where nothing is."""
 
@@ -81,6 +84,7 @@ def changes_for(traits: DeviceTraits, *, pad_channels: bool = True) -> tuple[Mod
                 name=layout,
                 without="layouts as they are",
                 phase=layout,
+                raced_with_records=True,
                 rewrite=partial(_laid_out, layout),
             )
         )

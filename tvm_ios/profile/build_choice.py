@@ -6,140 +6,37 @@ whole networks are timed, and the first build stays unless another one is faster
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_model, build_prepared, lower_schedule
+from tvm_ios.compile.model import BuiltModel, build_prepared, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import require_known_target, traits_for_target
-from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import INDIFFERENT, CompareOptions
 from tvm_ios.measure.comparison import Verdict
 from tvm_ios.profile.build_candidates import (
     BuildCandidate,
-    ModelChange,
     all_candidates,
     changes_for,
 )
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.profile.race import race
-from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.support.progress import PhaseClock
-from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
-    "ChosenBuild",
-    "build_fastest",
     "build_for_schedule",
     "choose_build",
     "known_choices",
 ]
-
-SHARE_OF_BUILDING = 4
-"""A second build, a race and the search after it take so many times as long as the first build."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenBuild:
-    """A model in the form that was chosen, and its build."""
-
-    candidate: BuildCandidate
-    built: BuiltModel
-    notes: tuple[str, ...] = ()
-
-
-def build_fastest(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None,
-    target: Any,
-    clock: PhaseClock,
-    *,
-    changes: Sequence[ModelChange],
-    name: str = "main",
-    lanes: int,
-    device: MeasuringDevice,
-    compare_options: CompareOptions | None = None,
-    budget: TimeBudget | None = None,
-    database: ProfileDatabase | None = None,
-) -> ChosenBuild:
-    """Build a model; where a change of it may help, also with that, and keep the faster one.
-
-    Parameters
-    ----------
-    clock
-        Told of the phases ``build``, and ``build`` and ``check`` of each change that is tried.
-    changes
-        What is tried, such as :func:`~tvm_ios.profile.build_candidates.changes_for` says: each one
-        on what was kept before it. One that TVM cannot make is left out, with a note.
-    budget
-        Of the whole call; what is left of it has to allow as much again as building took, and more.
-    database
-        Where it is kept which build was faster; a build that lost before is not made again.
-    """
-    budget = budget or TimeBudget()
-    chosen_target = resolve_target(target if target is not None else host_target())
-    choices = known_choices(database, chosen_target, lanes, device)
-    best, built = BuildCandidate(mod=mod, params=params), None
-    subject = model_digest(mod, params) if changes else ""
-    notes: list[str] = []
-
-    def build(phase: str, candidate: BuildCandidate, like: BuiltModel | None = None) -> BuiltModel:
-        with clock.phase(phase):
-            return build_model(candidate.mod, candidate.params, chosen_target, name=name, like=like)
-
-    for change in changes:
-        question = f"{change.name} of {subject}"
-        choice = choices.known(question)
-        if choice is not None and choice.kept != change.name:
-            notes += choice.notes
-            continue
-        changed = changed_built = None
-        with _noted(change, notes):
-            changed = change.of(best, chosen_target)
-        if changed is None:
-            continue
-        if choice is None:
-            built = built or build("build", best)
-            if not budget.allows(SHARE_OF_BUILDING * clock.phase_s["build"]):
-                budget.cut(f"a build with {change.name} was not tried")
-                continue
-            with _noted(change, notes):
-                changed_built = build(f"build {change.phase}", changed, like=built)
-            if changed_built is None:
-                continue
-            with clock.phase(f"check {change.phase}"):
-                builds = {change.without: built, change.name: changed_built}
-                choice = choose_build(builds, lanes=lanes, options=compare_options, device=device)
-                choices.keep(question, choice)
-        notes += choice.notes
-        if choice.kept == change.name:
-            best, built, subject = changed, changed_built, question
-    return ChosenBuild(
-        candidate=best,
-        built=built or build("build", best),
-        notes=(*notes, *best.changes),
-    )
-
-
-@contextmanager
-def _noted(change: ModelChange, notes: list[str]) -> Iterator[None]:
-    """What TVM cannot change or compile becomes a note: the model is fine without it."""
-    try:
-        yield
-    except (ModelError, OptionError) as error:
-        notes.append(f"{change.without}, since {change.name} cannot be had: {error}")
 
 
 def known_choices(
