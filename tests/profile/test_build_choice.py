@@ -6,124 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
-from tvm import relay
 
 import tvm_ios
 from tvm_ios.compile.model import build_model
-from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.profile import build_choice
-from tvm_ios.profile.build_choice import build_for_schedule, build_padded_or_not, choose_build
+from tvm_ios.profile.build_choice import build_for_schedule, choose_build
 from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule
-from tvm_ios.support.progress import PhaseClock
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 
-@pytest.fixture(scope="module")
-def narrow():
-    """Two convolutions of 12 channels, which fill no vectors of 8, and one that reads both."""
-    data = relay.var("data", shape=(1, 16, 12, 12))
-    weights = {
-        "a": (12, 16, 3, 3),
-        "b": (12, 16, 1, 1),
-        "c": (16, 24, 1, 1),
-    }
-    variables = {name: relay.var(name, shape=shape) for name, shape in weights.items()}
-    left = relay.nn.conv2d(data, variables["a"], padding=(1, 1), channels=12, kernel_size=(3, 3))
-    right = relay.nn.conv2d(data, variables["b"], channels=12, kernel_size=(1, 1))
-    both = relay.nn.relu(relay.concatenate([left, right], axis=1))
-    output = relay.nn.conv2d(both, variables["c"], channels=16, kernel_size=(1, 1))
-    random = np.random.default_rng(0)
-    params = {
-        name: tvm.nd.array(random.uniform(-1, 1, shape).astype("float32"))
-        for name, shape in weights.items()
-    }
-    function = relay.Function([data, *variables.values()], output)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), params
-
-
-def image():
-    return np.random.default_rng(1).uniform(-1, 1, (1, 16, 12, 12)).astype("float32")
-
-
 def output_of(compiled):
+    data = np.random.default_rng(1).uniform(-1, 1, (1, 16, 12, 12)).astype("float32")
     with compiled.executor() as executor:
-        executor.run(data=image())
+        executor.run(data=data)
         return executor.get_output(0).numpy().copy()
-
-
-@pytest.fixture
-def clocked(monkeypatch):
-    """Says how long the runs of a build take, by its name; nothing is timed."""
-
-    def set_times(ns_of):
-        def race(models, **_options):
-            times = tuple(
-                float(next(ns for name, ns in ns_of.items() if text.startswith(name)))
-                for text in models
-            )
-            row = CompareRound(run_ns=times, ping_pong_ns=0.0, slow=False)
-            return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
-
-        monkeypatch.setattr(build_choice, "race", race)
-
-    return set_times
-
-
-@pytest.mark.parametrize("padded_ns", [100, 90, 110])
-def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_ns):
-    clocked({"channels as they are": 100, "padded channels": padded_ns})
-    clock = PhaseClock(None)
-    chosen = build_padded_or_not(*narrow, TARGET, clock, lanes=1, device=LocalCpu())
-    assert {"build", "build padded", "check padded"} <= set(clock.phase_s)
-    assert chosen.notes[0].startswith(f"padded channels: {100 / padded_ns:.3f}")
-    blocks = {
-        int(call.checked_type.shape[1]) * int(call.checked_type.shape[-1])
-        for call in chosen.built.extraction.calls
-        if len(call.checked_type.shape) == 5
-    }
-    if padded_ns < 100:
-        assert (chosen.padded, chosen.params, len(chosen.notes)) == (2, None, 2)
-        assert 12 not in blocks
-    else:
-        assert (chosen.mod, chosen.params, chosen.padded) == (*narrow, 0)
-        assert 12 in blocks
-
-
-@pytest.mark.parametrize("padded_ns", [100, 90, 110])
-def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
-    database = ProfileDatabase(tmp_path / "prices.sqlite")
-    clocked({"channels as they are": 100, "padded channels": padded_ns})
-    known = {"lanes": 1, "device": LocalCpu(), "database": database}
-    first = build_padded_or_not(*narrow, TARGET, PhaseClock(), **known)
-    clock = PhaseClock()
-    again = build_padded_or_not(*narrow, TARGET, clock, **known)
-    assert set(clock.phase_s) == {"build"}
-    assert again.padded == first.padded == (2 if padded_ns < 100 else 0)
-    assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
-    assert again.notes[0].startswith(f"{first.notes[0]} (raced on 2")
-    for changed in ({"lanes": 2}, {"database": None}):
-        clock = PhaseClock()
-        build_padded_or_not(*narrow, TARGET, clock, **known | changed)
-        assert "check padded" in clock.phase_s
-
-
-def test_without_narrow_convolutions_nothing_is_timed(narrow):
-    mod, params = narrow
-    clock = PhaseClock(None)
-    chosen = build_padded_or_not(mod, params, TARGET, clock, lanes=1, device=LocalCpu(), pad=False)
-    assert (chosen.mod, chosen.params, chosen.padded, chosen.notes) == (mod, params, 0, ())
-    padded_mod, _ = pad_channels(mod, params, TARGET)
-    chosen = build_padded_or_not(padded_mod, None, TARGET, clock, lanes=1, device=LocalCpu())
-    assert (chosen.mod, chosen.padded) == (padded_mod, 0)
-    assert "check padded" not in clock.phase_s
 
 
 def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(narrow, clocked):

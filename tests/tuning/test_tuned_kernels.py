@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from tvm import autotvm
+from tvm import auto_scheduler, autotvm
 from tvm.contrib import graph_executor
 
 import tvm_ios
-from tvm_ios import DeviceOptions, TuneOptions, TuningOptions
+from tvm_ios import Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.relay.context import applied_records_digest
+from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records_in_force import MissingReason
@@ -229,3 +231,39 @@ def test_no_tuning_is_no_request():
     nothing = {"options": TuningOptions(), "pad_merged_kernels": True}
     for device in (DeviceOptions(), DeviceOptions(rpc_tracker="h:1", rpc_key="k")):
         assert TuningRequest.of(None, None, device=device, **nothing) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["layouts as they are", "NCHW"])
+def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatch, kept):
+    mod, _ = converted_model(*fork, TARGET, Conversion(desired_layout="NHWC"))
+    tasks = [one.task for one in extract_tasks(mod, {}, tvm.target.Target(TARGET), cores=1)]
+    log = tmp_path / "ansor.json"
+    auto_scheduler.save_records(
+        str(log),
+        [auto_scheduler.MeasureInput(task, task.compute_dag.get_init_state()) for task in tasks],
+        [auto_scheduler.MeasureResult([1e-3], 0, "", 0.1, 1.0) for _ in tasks],
+    )
+    raced = []
+
+    def choose_layout(builds, **_):
+        raced.append((tuple(builds), bool(applied_records_digest())))
+        return BuildChoice(kept=kept, notes=("raced",), certain=True)
+
+    monkeypatch.setattr("tvm_ios.profile.fastest_build.choose_build", choose_layout)
+    monkeypatch.setattr(
+        "tvm_ios.tuning.tuned_kernels.choose_build",
+        lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
+    )
+    arguments = {"tuning_records": [log]}
+    report = tune((mod, None), tmp_path, **arguments).report()
+    assert raced == [(("layouts as they are", "NCHW"), True)]
+    applied = [kernel.found is RecordFormat.AUTO_SCHEDULER for kernel in report.records.kernels]
+    if kept == "NCHW":
+        assert not any(applied)  # they are for the other layout
+    elif report.kept not in UNTUNED:
+        assert all(applied)
+    again = tune((mod, None), tmp_path, **arguments).report()
+    assert len(raced) == 1
+    assert any(note.startswith("raced (raced on 2") for note in again.notes)
+    assert any("laid out as NCHW" in note for note in again.notes) == (kept == "NCHW")

@@ -62,6 +62,7 @@ __all__ = [
     "CompiledModel",
     "ModelKernels",
     "build_model",
+    "build_prepared",
     "lower_partitioned",
     "lower_schedule",
     "widest_stage",
@@ -269,6 +270,20 @@ def build_model(
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
         require_known_target(prepared.target)
+    return build_prepared(prepared, name=name, like=like)
+
+
+def build_prepared(
+    prepared: PreparedModule, *, name: str = "main", like: BuiltModel | None = None
+) -> BuiltModel:
+    """Compile the kernels of a prepared model; arguments as in :func:`build_model`.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be compiled, or nothing of it can be scheduled.
+    """
+    with cached_libinfo():
         known = None if like is None else like.kernels.staged.lowered
         staged = build(prepared.module, prepared.target, prepared.params, known=known)
     return BuiltModel(prepared, ModelKernels(staged), name)

@@ -7,6 +7,7 @@ import tvm
 from tvm_ios.devices.gpu import GpuDevice, require_streams
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.traits import CPU, GPU, DeviceTraits
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -18,6 +19,7 @@ __all__ = [
     "local_device",
     "require_cudnn",
     "require_known_target",
+    "traits_for_target",
 ]
 
 TVM_GUESS = "sm_50"
@@ -42,6 +44,11 @@ def require_known_target(target: tvm.target.Target) -> None:
             f"target is {str(target)!r}, and there is no GPU here to take the architecture from; "
             "name it, such as 'cuda -arch=sm_90' for an H100"
         )
+
+
+def traits_for_target(target: tvm.target.Target) -> DeviceTraits:
+    """Traits of the devices that a target is for."""
+    return GPU if is_gpu_target(target) else CPU
 
 
 def require_cudnn(

@@ -45,6 +45,9 @@ class DeviceTraits:
     other."""
     pads_channels: bool
     """Whether output channels are padded to whole vectors where that is faster."""
+    kernel_layout: str | None
+    """Layout of the convolutions that TVM's kernels are fast in, tried beside a model's own; None
+    where a model stays in its own."""
     tunes_float16: bool
     """Whether TVM's tuners can compile float16 kernels; for a GPU they cannot with CUDA 12.8."""
 
@@ -55,6 +58,7 @@ CPU = DeviceTraits(
     ),
     idle_lanes_help=True,
     pads_channels=True,
+    kernel_layout="NCHW",
     tunes_float16=True,
 )
 GPU = DeviceTraits(
@@ -68,5 +72,6 @@ GPU = DeviceTraits(
     ),
     idle_lanes_help=False,
     pads_channels=False,
+    kernel_layout=None,
     tunes_float16=False,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from tvm_ios.devices.targets import local_device, require_cudnn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
-from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.profile.fastest_build import build_fastest
+from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.prices import open_database
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
@@ -39,12 +41,17 @@ __all__ = ["TuneRace", "tune", "tune_race"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRace:
-    """Everything one ``tune`` compiled and raced, for who wants more than the winner."""
+    """Everything that one ``tune`` raced, for who wants more than the winner."""
 
-    models: Mapping[Contestant, CompiledModel]
+    racers: Mapping[Contestant, Racer]
     """Every schedule that differs from those before it."""
     kept: CompiledModel
     """What ``tune`` returns, with its report."""
+
+    @property
+    def models(self) -> dict[Contestant, CompiledModel]:
+        """All of them compiled; of a race that was known, most are only now."""
+        return {who: racer.compiled() for who, racer in self.racers.items()}
 
 
 def tune(
@@ -82,8 +89,8 @@ def tune(
         measured. Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
     time_budget
         Seconds of the whole call. Preparing, compiling and pricing single operators are done in
-        any case; tuning of kernels, padded channels, the search and the races take what is left,
-        and the report says what was cut.
+        any case; other layouts, padded channels, tuning of kernels, the search and the races take
+        what is left, and the report says what was cut.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
@@ -181,13 +188,15 @@ def tune_race(
     if target is None:
         target = device.target
     mod, params = converted_model(mod, params, target, conversion)
-    chosen = build_padded_or_not(
+    changes = changes_for(device.traits, pad_channels=build.pad_channels)
+    chosen = build_fastest(
         mod,
         params,
         target,
         clock,
         lanes=chosen_lanes,
-        pad=build.pad_channels and device.traits.pads_channels and not conversion.changes,
+        changes=() if conversion.changes else changes,
+        records=None if request is None else request.ansor_records,
         compare_options=options.compare,
         budget=budget,
         database=opened,
@@ -210,8 +219,8 @@ def tune_race(
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
                 chosen.built,
-                chosen.mod,
-                chosen.params,
+                chosen.candidate.mod,
+                chosen.candidate.params,
                 request,
                 clock,
                 lanes=chosen_lanes,
@@ -255,7 +264,7 @@ def tune_race(
             *budget.notes,
         ),
     )
-    return TuneRace(models=models, kept=replace(model, tune_report=report))
+    return TuneRace(racers=racers, kept=replace(model, tune_report=report))
 
 
 def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:

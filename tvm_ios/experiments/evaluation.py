@@ -30,7 +30,8 @@ from tvm_ios.experiments.stock_contestants import (
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose
@@ -168,8 +169,16 @@ def evaluate(
     TimeBudget(time_budget)
     opened = open_database(database)
     clock = PhaseClock(progress)
-    chosen = build_padded_or_not(
-        mod, params, target, clock, name=name, lanes=lanes, device=device, compare_options=options
+    chosen = build_fastest(
+        mod,
+        params,
+        target,
+        clock,
+        changes=changes_for(device.traits),
+        name=name,
+        lanes=lanes,
+        device=device,
+        compare_options=options,
     )
     built = chosen.built
     plain = stock_build(chosen, mod, params, target, clock, name=name)

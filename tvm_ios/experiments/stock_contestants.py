@@ -14,7 +14,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.build_choice import ChosenBuild
+from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.race import race
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
@@ -36,8 +36,8 @@ def stock_build(
     *,
     name: str,
 ) -> BuiltModel:
-    """The network as stock TVM builds it: the chosen build, unless that pads or moves operators."""
-    if not chosen.padded and not chosen.built.prepared.sunk:
+    """The network as stock TVM builds it: the chosen build, unless that has another form of it."""
+    if not chosen.candidate.changes and not chosen.built.prepared.sunk:
         return chosen.built
     with clock.phase("build for stock TVM"):
         return build_model(mod, params, target, name=name, sink=False)

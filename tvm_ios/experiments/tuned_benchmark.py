@@ -24,7 +24,8 @@ from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
-from tvm_ios.profile.build_choice import build_padded_or_not
+from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.race import choose
@@ -95,8 +96,16 @@ def evaluate_tuned(
     """Build twice, search twice, and time everything against everything."""
     device = LocalCpu()
     clock = PhaseClock(progress)
-    chosen = build_padded_or_not(
-        mod, params, None, clock, name=name, lanes=lanes, device=device, compare_options=options
+    chosen = build_fastest(
+        mod,
+        params,
+        None,
+        clock,
+        changes=changes_for(device.traits),
+        name=name,
+        lanes=lanes,
+        device=device,
+        compare_options=options,
     )
     untuned = chosen.built
     plain = stock_build(chosen, mod, params, None, clock, name=name)
@@ -122,8 +131,8 @@ def evaluate_tuned(
         tuned = stack.enter_context(
             tuned_kernels(
                 untuned,
-                chosen.mod,
-                chosen.params,
+                chosen.candidate.mod,
+                chosen.candidate.params,
                 request,
                 clock,
                 lanes=lanes,

@@ -26,7 +26,7 @@ from tvm_ios.relay.fold import fold_moved_constants
 from tvm_ios.relay.primitive import call_attribute
 from tvm_ios.runtime.base.device import is_gpu_target
 
-__all__ = ["convert", "require_float32_kernels"]
+__all__ = ["convert", "count_other_layouts", "require_float32_kernels"]
 
 HALF = "float16"
 LAID_OUT = (
@@ -39,6 +39,7 @@ LAID_OUT = (
     "qnn.conv2d",
 )
 """Operators that ask for a layout; all else follows."""
+CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 MULTIPLIED = ("nn.batch_matmul", "nn.conv2d", "nn.dense")
 """Operators that are computed in float16; what is safe with it follows."""
 CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
@@ -85,13 +86,29 @@ def convert(
             if conversion.mixed_precision:
                 with _accumulating_in(conversion.mixed_precision_acc_type):
                     converted = _run(converted, relay.transform.ToMixedPrecision(HALF))
-        except tvm.TVMError as error:
+        except (tvm.TVMError, ValueError) as error:  # rules of TVM in Python raise the latter
             raise OptionError(
                 f"TVM cannot convert this model to {conversion.as_text()}: {reason_of(error)}; "
-                "leave these options out, or convert the model where it was made"
+                "leave it as it is, or convert it where it was made"
             ) from error
     _require_right_kernels(converted, target)
     return fold_moved_constants(converted)
+
+
+def count_other_layouts(module: tvm.IRModule, layout: str) -> int:
+    """How many convolutions of ``main`` have data in a plain layout other than this one."""
+    layouts: list[str] = []
+
+    def visit(expression: relay.Expr) -> None:
+        if (
+            isinstance(expression, relay.Call)
+            and isinstance(expression.op, tvm.ir.Op)
+            and expression.op.name in CONVOLUTIONS
+        ):
+            layouts.append(str(call_attribute(expression, "data_layout")))
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return sum(found.isalpha() and found != layout for found in layouts)  # NCHW16c is not plain
 
 
 def _run(module: tvm.IRModule, *passes: Any) -> tvm.IRModule:

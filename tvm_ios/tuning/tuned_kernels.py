@@ -120,6 +120,21 @@ class TuningRequest:
             pad_merged_kernels=pad_merged_kernels,
         )
 
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """Logs that are applied, whether they exist or not."""
+        return self.records or (default_records_path(str(self.backend)),)
+
+    @contextmanager
+    def ansor_records(self) -> Iterator[None]:
+        """What logs hold for auto_scheduler before anything is tuned is in force inside.
+
+        Only these may be records of NHWC kernels: AutoTVM has no template for them on a CPU.
+        """
+        application = _variants([log for log in self.logs if log.exists()]).get(ANSOR, nullcontext)
+        with application():
+            yield
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedKernels:
@@ -242,9 +257,7 @@ def tuned_kernels(
 
 def _mended_logs(request: TuningRequest) -> tuple[list[Path], list[str]]:
     """The logs of a request, rid of lines that cannot be read, and what was done to them."""
-    logs = list(request.records)
-    if not logs and request.backend is not None:
-        logs = [default_records_path(request.backend)]
+    logs = list(request.logs)
     moved = {log: mend_records(log) for log in logs}
     notes = [
         f"{count} unreadable lines of {log} were moved to {log}.rejected"

@@ -1,0 +1,93 @@
+"""Forms of a model: what changes make of it computes the same, behind the same inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_ios.devices.traits import CPU, GPU
+from tvm_ios.errors import OptionError
+from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
+from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.prepare import prepare
+
+TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
+LAYOUT, PADDING = changes_for(CPU)
+
+
+@pytest.fixture
+def as_it_is(in_nhwc):
+    mod, params = in_nhwc
+    return BuildCandidate(mod=mod, params=params)
+
+
+def output_of(candidate):
+    with tvm_pipeline():
+        library = relay.build(candidate.mod, TARGET, params=candidate.params)
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    module.run(data=np.random.default_rng(1).uniform(-1, 1, (1, 12, 12, 16)).astype("float32"))
+    return module.get_output(0).numpy()
+
+
+def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
+    assert changes_for(GPU) == ()
+    assert [change.name for change in changes_for(CPU)] == ["NCHW", "padded channels"]
+    assert [change.name for change in changes_for(CPU, pad_channels=False)] == ["NCHW"]
+
+
+def test_convolutions_are_laid_out_behind_the_same_inputs_and_outputs(as_it_is):
+    changed = LAYOUT.of(as_it_is, TARGET)
+    told = "3 convolutions were laid out as NCHW; inputs and outputs keep their layout"
+    assert (changed.changes, changed.params) == ((told,), None)
+    typed = relay.transform.InferType()(as_it_is.mod)["main"]
+    main = changed.mod["main"]
+    assert [parameter.name_hint for parameter in main.params] == ["data"]
+    tvm.ir.assert_structural_equal(main.params[0].checked_type, typed.params[0].checked_type)
+    tvm.ir.assert_structural_equal(main.ret_type or main.body.checked_type, typed.body.checked_type)
+    assert LAYOUT.of(changed, TARGET) is None
+
+
+def test_a_prepared_model_stays_in_its_layout(as_it_is):
+    prepared = prepare(as_it_is.mod, as_it_is.params, TARGET)
+    assert LAYOUT.of(BuildCandidate(mod=prepared.module, params=None), TARGET) is None
+
+
+@pytest.mark.slow
+def test_each_form_of_a_model_computes_the_same(as_it_is):
+    forms = list(all_candidates(as_it_is, (LAYOUT, PADDING), TARGET))
+    laid_out, padded = forms[1:]
+    assert padded.changes[0] == laid_out.changes[0]
+    assert padded.changes[1].startswith("the output channels of 2 convolutions were padded")
+    expected = output_of(as_it_is)
+    for form in (laid_out, padded):
+        np.testing.assert_allclose(output_of(form), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_tvm_cannot_change_is_no_form(as_it_is):
+    def refuse(*_):
+        raise OptionError("no")
+
+    refused = replace(LAYOUT, rewrite=refuse)
+    assert list(all_candidates(as_it_is, (refused, PADDING), TARGET)) == [as_it_is]
+
+
+def test_tvm_refuses_a_layout_that_a_rule_of_its_own_does_not_know(as_it_is, monkeypatch):
+    def unknown(*_):
+        raise ValueError("Layout NCHW is not yet supported.")
+
+    operator = relay.op.get("nn.conv2d")
+    before = operator.get_attr("FTVMConvertOpLayout")
+    operator.reset_attr("FTVMConvertOpLayout")
+    operator.set_attr("FTVMConvertOpLayout", unknown)
+    try:
+        with pytest.raises(OptionError, match="cannot convert this model.*not yet supported"):
+            LAYOUT.of(as_it_is, TARGET)
+    finally:
+        operator.reset_attr("FTVMConvertOpLayout")
+        operator.set_attr("FTVMConvertOpLayout", before)

@@ -1,0 +1,135 @@
+"""Forms of a model in which it may be built and scheduled: as it is, or changed for its device.
+
+A change computes what the model computes and leaves its inputs and outputs as they are. Whether it
+makes the model faster is settled by :mod:`tvm_ios.profile.build_choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.conversion import Conversion
+from tvm_ios.devices.traits import DeviceTraits
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.relay.conversion import count_other_layouts
+from tvm_ios.relay.extract import is_prepared
+from tvm_ios.relay.inputs import check_module
+from tvm_ios.relay.prepare import converted_model
+
+__all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildCandidate:
+    """A model in one of its forms, before it is built."""
+
+    mod: tvm.IRModule
+    params: Mapping[str, Any] | None
+    """Parameters of ``mod``; bound, and so None, where it was changed."""
+    changes: tuple[str, ...] = ()
+    """What was changed of the model, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChange:
+    """A change of models that some are faster with."""
+
+    name: str
+    """Name of what comes out, in reports and in the profile database."""
+    without: str
+    """Name of what goes in."""
+    phase: str
+    """Name of what comes out, in the phases of a call."""
+    raced_with_records: bool = False
+    """Whether kernels that were tuned may make the difference: those of one layout never fit the
+    other. Where False, kernels are tuned for what wins without."""
+    rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
+    """What comes out, parameters bound, with a line on what was done; None where nothing is."""
+
+    def of(self, candidate: BuildCandidate, target: tvm.target.Target) -> BuildCandidate | None:
+        """The candidate, changed; None where there is nothing to change.
+
+        Raises
+        ------
+        ModelError, OptionError
+            If TVM cannot do it.
+        """
+        found = self.rewrite(candidate, target)
+        if found is None:
+            return None
+        mod, told = found
+        return BuildCandidate(mod=mod, params=None, changes=(*candidate.changes, told))
+
+
+def changes_for(traits: DeviceTraits, *, pad_channels: bool = True) -> tuple[ModelChange, ...]:
+    """Changes that may help on a device, in the order in which they are made.
+
+    Parameters
+    ----------
+    pad_channels
+        False leaves channels as they are.
+    """
+    layout = traits.kernel_layout
+    changes = []
+    if layout is not None:
+        changes.append(
+            ModelChange(
+                name=layout,
+                without="layouts as they are",
+                phase=layout,
+                raced_with_records=True,
+                rewrite=partial(_laid_out, layout),
+            )
+        )
+    if pad_channels and traits.pads_channels:
+        changes.append(PADDING)  # after layouts: only convolutions of NCHW data are padded
+    return tuple(changes)
+
+
+def all_candidates(
+    candidate: BuildCandidate, changes: Sequence[ModelChange], target: tvm.target.Target
+) -> Iterator[BuildCandidate]:
+    """The candidate, and what comes out of any of the changes that TVM can make, in order."""
+    yield candidate
+    for position, change in enumerate(changes, start=1):
+        changed = None
+        with suppress(ModelError, OptionError):
+            changed = change.of(candidate, target)
+        if changed is not None:
+            yield from all_candidates(changed, changes[position:], target)
+
+
+def _laid_out(
+    layout: str, candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    typed = check_module(candidate.mod)
+    if is_prepared(typed):
+        return None
+    others = count_other_layouts(typed, layout)
+    if not others:
+        return None
+    conversion = Conversion(desired_layout=layout)
+    mod, _ = converted_model(candidate.mod, candidate.params, target, conversion)
+    changed = others - count_other_layouts(mod, layout)
+    told = f"{changed} convolutions were laid out as {layout}; inputs and outputs keep their layout"
+    return (mod, told) if changed else None
+
+
+def _padded(
+    candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    mod, padded = pad_channels(candidate.mod, candidate.params, target)
+    told = f"the output channels of {padded} convolutions were padded to whole vectors"
+    return (mod, told) if padded else None
+
+
+PADDING = ModelChange(
+    name="padded channels", without="channels as they are", phase="padded", rewrite=_padded
+)
