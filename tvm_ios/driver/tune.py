@@ -57,8 +57,8 @@ def tune(
     """Find and compile the fastest inter-operator schedule of a model on this machine.
 
     AutoTVM and auto_scheduler ``ApplyHistoryBest`` contexts around the call are honoured, and so is
-    a ``PassContext``. The IOS schedule is timed against the greedy and the sequential one; what
-    does not beat sequential order beyond the noise is not returned.
+    a ``PassContext``. The IOS schedule, and a list made from it, are timed against the greedy and
+    the sequential one; what does not beat sequential order beyond the noise is not returned.
 
     Parameters
     ----------
@@ -230,6 +230,7 @@ def tune(
 UNTUNED = {
     Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
     Contestant.IOS: Contestant.UNTUNED_IOS,
+    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
 }
 """What schedules are called whose kernels are not the tuned ones that most others run."""
 
@@ -265,7 +266,8 @@ class _Step:
         ):
             prices = KernelPrices(runner, database=self.database, options=self.options.measure)
             limits = {Contestant.IOS.value: self.options.search}
-            found = find_schedules(prices, limits, self.clock, budget=self.budget)
+            lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
+            found = find_schedules(prices, limits, self.clock, lists=lists, budget=self.budget)
         with self.clock.phase("lower"):
             models = {
                 Contestant(name): lower_schedule(built, schedule, lanes=self.lanes)

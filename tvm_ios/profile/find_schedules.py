@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from tvm_ios.compile.model import lower_schedule
+from tvm_ios.compile.model import hand_over_of, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.measure.compare import CompareOptions
@@ -20,6 +21,7 @@ from tvm_ios.profile.race import race, race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
+from tvm_ios.search.list_schedule import list_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
 from tvm_ios.support.progress import PhaseClock
@@ -28,6 +30,7 @@ from tvm_ios.support.time_budget import TimeBudget
 __all__ = [
     "FoundSchedules",
     "find_schedules",
+    "list_from",
     "resumable",
     "search_schedule",
     "settle_splits",
@@ -43,7 +46,7 @@ class FoundSchedules:
     """Schedules of one build, found with measured prices."""
 
     schedules: Mapping[str, InterOpSchedule]
-    """Schedules by contestant: sequential and greedy order, then one of each search."""
+    """Schedules by contestant: sequential and greedy order, one of each search, then lists."""
     searches: Mapping[str, SearchResult]
     """Results of the searches, by name."""
     sequential_ns: int
@@ -61,7 +64,9 @@ class FoundSchedules:
         first, *others = self.schedules
         in_order = self.schedules[first].stages
         return {first: self.schedules[first]} | {
-            name: self.schedules[name] for name in others if self.schedules[name].stages != in_order
+            name: self.schedules[name]
+            for name in others
+            if self.schedules[name].stages != in_order or self.schedules[name].num_home_lanes > 1
         }
 
 
@@ -70,6 +75,7 @@ def find_schedules(
     limits: Mapping[str, SearchOptions],
     clock: PhaseClock | None = None,
     *,
+    lists: Mapping[str, str] = MappingProxyType({}),
     time_budget: float | None = None,
     budget: TimeBudget | None = None,
 ) -> FoundSchedules:
@@ -85,6 +91,8 @@ def find_schedules(
         A search for each entry, by contestant.
     clock
         Told how far the searches are.
+    lists
+        A list for each entry, by contestant: made from the schedule of the search named there.
     time_budget
         Seconds for each of the searches, after which the best schedule so far is taken.
     budget
@@ -104,6 +112,14 @@ def find_schedules(
         Contestant.GREEDY.value: greedy_schedule(prices.graph),
         **{name: found.schedule for name, found in searches.items()},
     }
+    for name, begun in lists.items():
+        # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
+        # stage of the search has groups, which is known to pay.
+        helps, lanes = prices.runner.idle_lanes_help, prices.runner.lanes
+        lanes = lanes if helps else min(lanes, widest_stage(schedules[begun]))
+        listed = list_from(prices, schedules[begun], lanes=lanes)
+        if listed.num_home_lanes > 1:
+            schedules[name] = listed
     return FoundSchedules(
         schedules={name: prices.annotate(schedule) for name, schedule in schedules.items()},
         searches=searches,
@@ -151,6 +167,20 @@ def settle_splits(prices: KernelPrices) -> None:
     prices.choices.keep(
         question if quiet else f"{question}, {BUSY}",
         BuildChoice(kept=kept, notes=(), certain=True, operators=prices.unsplit),
+    )
+
+
+def list_from(prices: KernelPrices, start: InterOpSchedule, *, lanes: int) -> InterOpSchedule:
+    """A list made from a schedule, with prices of single operators and of its merges.
+
+    The operators must have been priced, as :func:`settle_splits` does.
+    """
+    return list_schedule(
+        prices.graph,
+        prices.operator_times(start),
+        lanes=lanes,
+        hand_over=hand_over_of(prices.runner.built.prepared.target),
+        start=start,
     )
 
 

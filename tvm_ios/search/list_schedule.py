@@ -1,0 +1,281 @@
+"""List scheduling: a schedule without stages, of operators on lanes; the step after IOS.
+
+Merged convolutions stay merged and are one task. Lists are drawn around upward ranks and around the
+order of the schedule to start from, simulated, and the best of them improved by moving tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.plan.lanes import CORES, HandOver
+from tvm_ios.search.baselines import make_schedule
+from tvm_ios.search.list_decoder import (
+    ListDecoder,
+    ListProblem,
+    ListTask,
+    Source,
+    Timeline,
+    make_list_decoder,
+)
+from tvm_ios.support.whole_number import require_whole_fields
+
+__all__ = ["ListOptions", "OperatorTimes", "list_problem", "list_schedule"]
+
+_FLOAT_BYTES = 4
+_CHAINS = 16
+"""Lists that are improved, each by itself."""
+_STEPS_APART = 200
+"""Steps until the worst quarter of them goes on from the best."""
+_WARMTH = 0.005
+"""How much longer a list may become in a step, on average at the beginning, as a share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """Effort of list scheduling.
+
+    Raises
+    ------
+    OptionError
+        If a field is no whole number of its least value or more.
+    """
+
+    draws: int = 2000
+    """Lists drawn at random; 0 leaves the start and upward ranks."""
+    moves: int = 24_000
+    """Lists made of the best ones by moving tasks."""
+    seed: int = 0
+    """Equal seeds give equal schedules, with the same NumPy."""
+
+    def __post_init__(self) -> None:
+        require_whole_fields(self, draws=0, moves=0, seed=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTimes:
+    """What is known of single operators, in nanoseconds."""
+
+    alone_ns: Sequence[int]
+    """Time of each operator on one lane; 0 where it needs no kernel."""
+    helped_ns: Sequence[int]
+    """Time of each with all lanes; that on one lane where idle lanes leave it alone."""
+    merged_ns: Mapping[Stage, int] = field(default_factory=dict)
+    """Time of the merge stages of the schedule to start from."""
+    priced_by: str = ""
+    """Where the times come from, if they were not measured where the schedule is to run."""
+
+
+def list_schedule(
+    graph: OperatorGraph,
+    times: OperatorTimes,
+    *,
+    lanes: int,
+    hand_over: HandOver = CORES,
+    start: InterOpSchedule,
+    options: ListOptions | None = None,
+) -> InterOpSchedule:
+    """The best list found: one task a stage in the order of their starts, each with its lane.
+
+    The simulated time is never above that of the order of ``start``, whose merges are kept.
+
+    Parameters
+    ----------
+    graph
+        The graph of ``start``.
+    lanes
+        Lanes, or streams, to put operators on.
+    hand_over
+        Time it takes from one lane to another.
+    start
+        Schedule to start from; sequential order where there is none better.
+    """
+    chosen = options or ListOptions()
+    start.require_graph(graph)
+    members, problem = list_problem(graph, times, lanes=lanes, hand_over=hand_over, start=start)
+    decoder = make_list_decoder(problem)
+    keys = _best_keys(problem, decoder, chosen)
+    timeline = decoder.timeline(keys)
+    stages, homes = _in_order(graph, members, timeline)
+    latency_ns = max(timeline.ends_ns, default=0)
+    listed = replace(
+        make_schedule(graph, stages, "list", latency_ns, times.priced_by), home_lanes=homes
+    )
+    verify_schedule(listed, graph)
+    return listed
+
+
+def list_problem(
+    graph: OperatorGraph,
+    times: OperatorTimes,
+    *,
+    lanes: int,
+    hand_over: HandOver,
+    start: InterOpSchedule,
+) -> tuple[tuple[tuple[int, ...], ...], ListProblem]:
+    """Operators of each task, and the tasks, in the order of ``start``.
+
+    What needs no kernel is no task: whoever reads it reads what it reads.
+    """
+    ordered = []
+    for number, stage in enumerate(start.stages):
+        if stage.is_merge:
+            ordered.append((number, 0, 0, stage.operators))
+            continue
+        for group in stage.groups:
+            # At one place of the groups the longest come first, as where lanes choose by stages.
+            rows = [(number, at, -times.alone_ns[i], (i,)) for at, i in enumerate(group)]
+            ordered += [row for row in rows if row[2]]
+    members = tuple(row[3] for row in sorted(ordered))
+    task_of = {index: number for number, row in enumerate(members) for index in row}
+    read_bytes = _bytes_read(graph, task_of)
+    merged_ns = {stage.operators: time_ns for stage, time_ns in times.merged_ns.items()}
+    tasks = []
+    for row in members:
+        alone_ns = times.alone_ns[row[0]] if len(row) == 1 else merged_ns[row]
+        # Members of a merge read the very same tensor.
+        size_of = {task: size for index in row for task, size in read_bytes[index].items()}
+        tasks.append(
+            ListTask(
+                alone_ns=alone_ns,
+                helped_ns=times.helped_ns[row[0]] if len(row) == 1 else alone_ns,
+                sources=tuple(
+                    Source(task, size_of[task] * hand_over.fetch_ns_per_kb // 1000)
+                    for task in sorted(size_of)
+                ),
+            )
+        )
+    return members, ListProblem(tasks=tuple(tasks), lanes=lanes, signal_ns=hand_over.signal_ns)
+
+
+def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[int, int]]:
+    """For each operator the bytes it reads of each task, through what needs no kernel."""
+    read: list[dict[int, int]] = []
+    for operator in graph.operators:
+        sizes: dict[int, int] = {}
+        for index in operator.predecessors:
+            whole = _FLOAT_BYTES * graph.operators[index].output_elements
+            behind = {task_of[index]: whole} if index in task_of else read[index]
+            for task, size in behind.items():
+                sizes[task] = sizes.get(task, 0) + min(whole, size)
+        read.append(sizes)
+    return read
+
+
+def _best_keys(
+    problem: ListProblem, decoder: ListDecoder, options: ListOptions
+) -> NDArray[np.float64]:
+    """Keys of the shortest list found; of equal ones that which was found first."""
+    draw = np.random.default_rng(options.seed)
+    if not problem.tasks:
+        return np.zeros(0)
+    keys = _drawn_keys(problem, draw, options.draws)
+    lengths = decoder.lengths_ns(keys)
+    first = np.argsort(lengths, kind="stable")[:_CHAINS]
+    lengths = lengths[first]
+    keys = np.stack([_as_positions(decoder.timeline(row)) for row in keys[first]])
+    best: NDArray[np.float64] = keys[0]
+    best_ns = lengths[0]
+    steps = options.moves // len(keys)
+    for step in range(steps):
+        # Annealing: a longer list is taken now and then, ever less so.
+        allowed_ns = _WARMTH * best_ns * (1 - step / steps) * draw.exponential(size=len(keys))
+        moved = _with_tasks_moved(keys, draw)
+        moved_ns = decoder.lengths_ns(moved)
+        taken = moved_ns <= lengths + allowed_ns
+        keys, lengths = (
+            np.where(taken[:, np.newaxis], moved, keys),
+            np.where(taken, moved_ns, lengths),
+        )
+        if lengths.min() < best_ns:
+            best, best_ns = keys[lengths.argmin()].copy(), lengths.min()
+        if step % _STEPS_APART == _STEPS_APART - 1:
+            ranked = np.argsort(lengths, kind="stable")
+            share = len(keys) // 4
+            keys[ranked[len(keys) - share :]] = keys[ranked[:share]]
+            lengths[ranked[len(keys) - share :]] = lengths[ranked[:share]]
+    return best
+
+
+def _drawn_keys(problem: ListProblem, draw: np.random.Generator, draws: int) -> NDArray[np.float64]:
+    """The order to start from, upward ranks, and what is drawn: half around each."""
+    count = len(problem.tasks)
+    in_order = -np.arange(count, dtype=np.float64)
+    scales = draw.uniform(0.0, count / 4, (draws // 2, 1))
+    moved = in_order + scales * draw.normal(size=(draws // 2, count))
+    varied = _varied_ranks(problem, draw, draws - draws // 2)
+    return np.concatenate([in_order[np.newaxis], problem.upward_ranks()[np.newaxis], varied, moved])
+
+
+def _with_tasks_moved(keys: NDArray[np.float64], draw: np.random.Generator) -> NDArray[np.float64]:
+    """Each list with about one to four tasks moved, by about 1 to 32 places."""
+    rows, count = keys.shape
+    moving = draw.random(keys.shape) < draw.integers(1, 5, (rows, 1)) / count
+    scales = 2.0 ** draw.integers(0, 6, (rows, 1))
+    return np.where(moving, keys + scales * draw.normal(size=keys.shape), keys)
+
+
+def _varied_ranks(
+    problem: ListProblem, draw: np.random.Generator, count: int
+) -> NDArray[np.float64]:
+    """Upward ranks, a row for each of ``count`` draws in which tasks cost up to twice as much."""
+    costs_ns = np.array([task.alone_ns for task in problem.tasks], np.float64)
+    varied = (costs_ns * draw.uniform(0.0, 2.0, (count, len(costs_ns)))).T
+    ranks = np.zeros_like(varied)
+    for number in range(len(problem.tasks) - 1, -1, -1):
+        ranks[number] += varied[number]
+        for source in problem.tasks[number].sources:
+            way_ns = ranks[number] + problem.signal_ns + source.fetch_ns
+            np.maximum(ranks[source.task], way_ns, out=ranks[source.task])
+    return ranks.T
+
+
+def _as_positions(timeline: Timeline) -> NDArray[np.float64]:
+    """Keys that place tasks as a timeline did, one apart."""
+    keys = np.zeros(len(timeline.order))
+    keys[list(timeline.order)] = -np.arange(len(timeline.order))
+    return keys
+
+
+def _in_order(
+    graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
+) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
+    """A stage for each task as they start, and the lane of each operator.
+
+    What needs no kernel follows the last task that it reads, on that one's lane.
+    """
+    place_of_task = {task: place for place, task in enumerate(timeline.order)}
+    begun = sorted(
+        range(len(members)), key=lambda task: (timeline.starts_ns[task], place_of_task[task])
+    )
+    homes = [0] * len(graph)
+    ordered: dict[int, tuple[int, int]] = {}
+    """For each operator the place of its task among those, and 0; behind it what needs no kernel,
+    by its number."""
+    for place, task in enumerate(begun):
+        for index in members[task]:
+            ordered[index] = (place, 0)
+            homes[index] = timeline.homes[task]
+    for index, operator in enumerate(graph.operators):
+        if index not in ordered:
+            last = max(operator.predecessors, key=ordered.__getitem__, default=None)
+            ordered[index] = (-1 if last is None else ordered[last][0], 1 + index)
+            homes[index] = 0 if last is None else homes[last]
+    together: dict[tuple[int, int], list[int]] = {}
+    for index in sorted(ordered, key=lambda index: (ordered[index], index)):
+        together.setdefault(ordered[index], []).append(index)
+    stages = tuple(
+        Stage(
+            tuple((index,) for index in row),
+            Strategy.MERGE if len(row) > 1 else Strategy.CONCURRENT,
+        )
+        for row in together.values()
+    )
+    return stages, tuple(homes)
