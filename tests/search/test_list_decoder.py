@@ -56,8 +56,10 @@ def without_costs(problem):
 
 
 def every_order(problem):
-    """Keys of all orders of the tasks."""
-    return np.array(list(permutations(range(len(problem.tasks)))), np.float64)
+    """Lists of all orders of the tasks, with whatever help."""
+    count = len(problem.tasks)
+    rows = product(permutations(range(count)), product((-1, 1), repeat=count))
+    return np.array(list(rows), np.float64)
 
 
 def shortest_ns(problem):
@@ -75,18 +77,24 @@ def shortest_ns(problem):
             free, ends = [0] * problem.lanes, {}
             for number in order:
                 task, lane = problem.tasks[number], choice[number] % problem.lanes
-                begin, fetch = 0, 0
                 everywhere = choice[number] >= problem.lanes
-                for source in task.sources:
-                    here = choice[source.task] % problem.lanes == lane
-                    far = not here or (everywhere and problem.lanes > 1)
-                    begin = max(begin, ends[source.task] + (problem.signal_ns if far else 0))
-                    fetch += 0 if here or everywhere else source.fetch_ns
-                if everywhere:
-                    ends[number] = max(begin, *free) + task.helped_ns
-                    free = [ends[number]] * problem.lanes
-                else:
-                    free[lane] = ends[number] = max(begin, free[lane]) + fetch + task.alone_ns
+                used = range(problem.lanes) if everywhere else [lane]
+                begin, fetch = max(free[other] for other in used), dict.fromkeys(used, 0)
+                for source, other in product(task.sources, used):
+                    home, spread = (
+                        choice[source.task] % problem.lanes,
+                        choice[source.task] >= problem.lanes,
+                    )
+                    signal = 0 if home == other else problem.signal_ns
+                    begin = max(begin, ends[source.task] + signal)
+                    if spread:
+                        fetch[other] += source.fetch_ns * (problem.lanes - 1) // problem.lanes
+                    elif home != other:
+                        fetch[other] += source.fetch_ns
+                own = task.helped_ns if everywhere else task.alone_ns
+                ends[number] = begin + max(fetch.values()) + own
+                for other in used:
+                    free[other] = ends[number]
             length = max(ends.values(), default=0)
             best_ns = length if best_ns is None else min(best_ns, length)
     return best_ns
@@ -94,7 +102,7 @@ def shortest_ns(problem):
 
 @given(problem=problems(), seed=st.integers(0, 2**32))
 def test_both_decoders_agree(problem, seed):
-    keys = np.random.default_rng(seed).integers(0, 8, (5, len(problem.tasks))).astype(np.float64)
+    keys = np.random.default_rng(seed).integers(-4, 4, (5, 2, len(problem.tasks))).astype(float)
     python, native = (decoder(problem) for decoder in DECODERS)
     assert python.lengths_ns(keys).tolist() == native.lengths_ns(keys).tolist()
     for row in keys:
@@ -103,7 +111,7 @@ def test_both_decoders_agree(problem, seed):
 
 @given(problem=problems(), seed=st.integers(0, 2**32))
 def test_timelines_are_legal(problem, seed):
-    keys = np.random.default_rng(seed).normal(size=len(problem.tasks))
+    keys = np.random.default_rng(seed).normal(size=(2, len(problem.tasks)))
     decoder = make_list_decoder(problem)
     timeline = decoder.timeline(keys)
     assert decoder.lengths_ns(keys[np.newaxis]).tolist() == [max(timeline.ends_ns, default=0)]
@@ -113,15 +121,24 @@ def test_timelines_are_legal(problem, seed):
     for number, task in enumerate(problem.tasks):
         start_ns, end_ns = timeline.starts_ns[number], timeline.ends_ns[number]
         home = timeline.homes[number]
-        fetch_ns = 0
-        for source in task.sources:
-            here = timeline.homes[source.task] == home
-            assert start_ns >= timeline.ends_ns[source.task] + (0 if here else problem.signal_ns)
-            fetch_ns += 0 if here else source.fetch_ns
-        alone = end_ns - start_ns == fetch_ns + task.alone_ns
-        assert alone or end_ns - start_ns == task.helped_ns
-        for lane in [home] if alone else range(problem.lanes):
+        together = timeline.helped[number]
+        lanes = range(problem.lanes) if together else [home]
+        fetches_ns = []
+        for lane in lanes:
             busy[lane].append((start_ns, end_ns))
+            fetch_ns = 0
+            for source in task.sources:
+                here = timeline.homes[source.task] == lane
+                known_ns = timeline.ends_ns[source.task] + (0 if here else problem.signal_ns)
+                assert start_ns >= known_ns
+                if timeline.helped[source.task]:
+                    fetch_ns += source.fetch_ns * (problem.lanes - 1) // problem.lanes
+                elif not here:
+                    fetch_ns += source.fetch_ns
+            fetches_ns.append(fetch_ns)
+        assert not together or keys[1, number] > 0
+        own_ns = task.helped_ns if together else task.alone_ns
+        assert end_ns - start_ns == max(fetches_ns) + own_ns
     for spans in busy:
         spans.sort()
         assert all(after[0] >= before[1] for before, after in pairwise(spans))
@@ -156,7 +173,7 @@ def test_a_fork_of_two_by_hand(make):
         lanes=2,
         signal_ns=2,
     )
-    timeline = make(fork).timeline(np.array([0.0, 2.0, 1.0]))
+    timeline = make(fork).timeline(np.array([[0, 2, 1], [1, 1, 1]], float))
     assert timeline.order == (0, 1, 2)
     assert timeline.homes == (0, 0, 1)
     assert timeline.starts_ns == (0, 10, 12)
@@ -167,9 +184,15 @@ def test_a_fork_of_two_by_hand(make):
 
 @pytest.mark.parametrize("make", DECODERS)
 def test_idle_lanes_help_where_that_is_sooner(make):
+    """What the first wrote lies on both lanes, half of it on each."""
     tasks = (
         ListTask(alone_ns=100, helped_ns=55, sources=()),
-        ListTask(alone_ns=100, helped_ns=55, sources=(Source(0, 0),)),
+        ListTask(alone_ns=100, helped_ns=55, sources=(Source(0, 8),)),
     )
-    together = make(ListProblem(tasks=tasks, lanes=2, signal_ns=1))
-    assert together.timeline(np.zeros(2)).ends_ns == (55, 111)
+    decoder = make(ListProblem(tasks=tasks, lanes=2, signal_ns=1))
+    together, apart, late = (
+        decoder.timeline(np.array([[0, 0], row], float)) for row in ([1, 1], [-1, -1], [-1, 1])
+    )
+    assert (together.ends_ns, together.helped) == ((55, 55 + 1 + 4 + 55), (True, True))
+    assert (apart.ends_ns, apart.helped) == ((100, 200), (False, False))
+    assert (late.ends_ns, late.helped) == ((100, 100 + 1 + 8 + 55), (False, True))

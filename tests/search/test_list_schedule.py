@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -58,7 +58,8 @@ def order_ns(graph, times, start, lanes):
     """Simulated time of the order of a schedule."""
     _, problem = list_problem(graph, times, lanes=lanes, hand_over=CORES, start=start)
     keys = -np.arange(len(problem.tasks), dtype=np.float64)
-    return make_list_decoder(problem).lengths_ns(keys[np.newaxis])[0]
+    lists = np.stack([np.stack([keys, np.full_like(keys, sign)]) for sign in (-1, 1)])
+    return make_list_decoder(problem).lengths_ns(lists).min()
 
 
 @given(case=cases(), lanes=st.integers(1, 4), start=st.sampled_from(["sequential", "greedy"]))
@@ -81,7 +82,9 @@ def test_few_tasks_get_the_best_of_all_lists(case):
     graph, times = case
     start = sequential_schedule(graph)
     _, problem = list_problem(graph, times, lanes=2, hand_over=STREAMS, start=start)
-    every = np.array(list(permutations(range(len(problem.tasks)))), np.float64)
+    count = len(problem.tasks)
+    rows = product(permutations(range(count)), product((-1, 1), repeat=count))
+    every = np.array(list(rows), np.float64)
     best_ns = make_list_decoder(problem).lengths_ns(every).min()
     effort = ListOptions(draws=400, moves=800)
     listed = list_schedule(graph, times, lanes=2, hand_over=STREAMS, start=start, options=effort)

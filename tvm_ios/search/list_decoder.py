@@ -1,7 +1,9 @@
 """Simulated list schedules: tasks placed on lanes one by one, in C where there is a compiler.
 
-A list is a key for each task. Of all tasks whose sources are placed the one with the highest key is
-placed next, on the lane where it is done first (HEFT; Topcuoglu et al., 2002).
+A list is a key for each task, and whether idle lanes may help with it. Of all tasks whose sources
+are placed the one with the highest key is placed next, on the lane where it is done first (HEFT;
+Topcuoglu et al., 2002). One that may be helped runs on all lanes together where that is sooner:
+each of them fetches all that it reads, and what it writes lies on all of them.
 """
 
 from __future__ import annotations
@@ -102,17 +104,26 @@ class Timeline:
     """When each task is done."""
     homes: tuple[int, ...]
     """The lane of each task."""
+    helped: tuple[bool, ...]
+    """Whether all lanes run it together."""
 
 
 class ListDecoder(Protocol):
     """Simulates lists of one problem."""
 
-    def lengths_ns(self, keys: NDArray[np.float64]) -> NDArray[np.int64]:
-        """When each list is done; ``keys`` has a row for each list, a column for each task."""
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
+        """When each list is done.
+
+        Parameters
+        ----------
+        lists
+            Of the shape (lists, 2, tasks): first the keys, then what is above 0 for the tasks that
+            may be helped.
+        """
         ...
 
-    def timeline(self, keys: NDArray[np.float64]) -> Timeline:
-        """All of one list, given the key of each task."""
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
+        """All of one list, of the shape (2, tasks)."""
         ...
 
 
@@ -126,15 +137,15 @@ class PythonListDecoder:
             for source in task.sources:
                 self._readers[source.task].append(number)
 
-    def lengths_ns(self, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
         """When each list is done."""
-        return np.array([self._place(row.tolist())[0] for row in keys], np.int64)
+        return np.array([self._place(*row.tolist())[0] for row in lists], np.int64)
 
-    def timeline(self, keys: NDArray[np.float64]) -> Timeline:
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
         """All of one list."""
-        return self._place(keys.tolist())[1]
+        return self._place(*row.tolist())[1]
 
-    def _place(self, keys: list[float]) -> tuple[int, Timeline]:
+    def _place(self, keys: list[float], may_help: list[float]) -> tuple[int, Timeline]:
         problem = self._problem
         tasks, lanes = problem.tasks, range(problem.lanes)
         free_ns = [0] * problem.lanes
@@ -142,23 +153,29 @@ class PythonListDecoder:
         waiting = [len(task.sources) for task in tasks]
         ready = [(-keys[number], number) for number in range(len(tasks)) if not waiting[number]]
         heapq.heapify(ready)
+        helped = [False] * len(tasks)
         order = []
         while ready:
             number = heapq.heappop(ready)[1]
             task = tasks[number]
             begins_ns, fetches_ns = list(free_ns), [0] * problem.lanes
             for source in task.sources:
+                part_ns = source.fetch_ns * (problem.lanes - 1) // problem.lanes
                 for lane in lanes:
                     here = homes[source.task] == lane
                     ready_ns = ends_ns[source.task] + (0 if here else problem.signal_ns)
                     begins_ns[lane] = max(begins_ns[lane], ready_ns)
-                    fetches_ns[lane] += 0 if here else source.fetch_ns
+                    whole_ns = 0 if here else source.fetch_ns
+                    fetches_ns[lane] += part_ns if helped[source.task] else whole_ns
             alone_ns = [begins_ns[lane] + fetches_ns[lane] + task.alone_ns for lane in lanes]
             home = min(lanes, key=lambda lane: (alone_ns[lane], lane))
             start_ns, end_ns = begins_ns[home], alone_ns[home]
             all_ready_ns = max(begins_ns)
-            together_ns = all_ready_ns + task.helped_ns
-            if task.helped_ns < task.alone_ns and together_ns < end_ns:
+            together_ns = all_ready_ns + max(fetches_ns) + task.helped_ns
+            helped[number] = (
+                may_help[number] > 0 and task.helped_ns < task.alone_ns and together_ns < end_ns
+            )
+            if helped[number]:
                 start_ns, end_ns = all_ready_ns, together_ns
                 free_ns = [end_ns] * problem.lanes
             free_ns[home] = ends_ns[number] = end_ns
@@ -173,6 +190,7 @@ class PythonListDecoder:
             starts_ns=tuple(starts_ns),
             ends_ns=tuple(ends_ns),
             homes=tuple(homes),
+            helped=tuple(helped),
         )
 
 
@@ -218,24 +236,26 @@ class NativeListDecoder:
             len(problem.tasks), problem.lanes, problem.signal_ns, *pointers
         )
 
-    def lengths_ns(self, keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
         """When each list is done."""
-        rows = np.ascontiguousarray(keys, np.float64)
+        rows = np.ascontiguousarray(lists, np.float64)
         lengths = np.zeros(len(rows), np.int64)
         self._call("lengths", c_int64(len(rows)), _pointer(rows), _pointer(lengths))
         return lengths
 
-    def timeline(self, keys: NDArray[np.float64]) -> Timeline:
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
         """All of one list."""
-        row = np.ascontiguousarray(keys, np.float64)
-        order, homes = (np.zeros(self._num_tasks, np.int32) for _ in range(2))
+        order, homes, helped = (np.zeros(self._num_tasks, np.int32) for _ in range(3))
         starts, ends = (np.zeros(self._num_tasks, np.int64) for _ in range(2))
-        self._call("timeline", *[_pointer(array) for array in (row, order, starts, ends, homes)])
+        keys = np.ascontiguousarray(row, np.float64)
+        arrays = (keys, order, starts, ends, homes, helped)
+        self._call("timeline", *[_pointer(array) for array in arrays])
         return Timeline(
             order=tuple(order.tolist()),
             starts_ns=tuple(starts.tolist()),
             ends_ns=tuple(ends.tolist()),
             homes=tuple(homes.tolist()),
+            helped=tuple(map(bool, helped.tolist())),
         )
 
     def _call(self, name: str, *arguments: object) -> None:

@@ -84,7 +84,8 @@ def list_schedule(
 ) -> InterOpSchedule:
     """The best list found: one task a stage in the order of their starts, each with its lane.
 
-    The simulated time is never above that of the order of ``start``, whose merges are kept.
+    The simulated time is never above that of the order of ``start``, whose merges are kept. What
+    idle lanes help with is chosen anew: where the simulation has them idle.
 
     Parameters
     ----------
@@ -101,12 +102,15 @@ def list_schedule(
     start.require_graph(graph)
     members, problem = list_problem(graph, times, lanes=lanes, hand_over=hand_over, start=start)
     decoder = make_list_decoder(problem)
-    keys = _best_keys(problem, decoder, chosen)
-    timeline = decoder.timeline(keys)
+    timeline = decoder.timeline(_best_list(problem, decoder, chosen))
     stages, homes = _in_order(graph, members, timeline)
     latency_ns = max(timeline.ends_ns, default=0)
+    rows = zip(members, timeline.helped, strict=True)
+    helped = {index for row, together in rows if together for index in row}
     listed = replace(
-        make_schedule(graph, stages, "list", latency_ns, times.priced_by), home_lanes=homes
+        make_schedule(graph, stages, "list", latency_ns, times.priced_by),
+        home_lanes=homes,
+        unsplit=tuple(index for index in range(len(graph)) if index not in helped),
     )
     verify_schedule(listed, graph)
     return listed
@@ -169,57 +173,66 @@ def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[i
     return read
 
 
-def _best_keys(
+def _best_list(
     problem: ListProblem, decoder: ListDecoder, options: ListOptions
 ) -> NDArray[np.float64]:
-    """Keys of the shortest list found; of equal ones that which was found first."""
-    draw = np.random.default_rng(options.seed)
+    """The shortest list found, as decoders take it; of equal ones that which was found first."""
     if not problem.tasks:
-        return np.zeros(0)
-    keys = _drawn_keys(problem, draw, options.draws)
-    lengths = decoder.lengths_ns(keys)
+        return np.zeros((2, 0))
+    draw = np.random.default_rng(options.seed)
+    lists = _drawn_lists(problem, draw, options.draws)
+    lengths = decoder.lengths_ns(lists)
     first = np.argsort(lengths, kind="stable")[:_CHAINS]
-    lengths = lengths[first]
-    keys = np.stack([_as_positions(decoder.timeline(row)) for row in keys[first]])
-    best: NDArray[np.float64] = keys[0]
+    lists, lengths = lists[first], lengths[first]
+    for row in lists:
+        row[0] = _as_positions(decoder.timeline(row))
+    best: NDArray[np.float64] = lists[0].copy()
     best_ns = lengths[0]
-    steps = options.moves // len(keys)
+    steps = options.moves // len(lists)
     for step in range(steps):
         # Annealing: a longer list is taken now and then, ever less so.
-        allowed_ns = _WARMTH * best_ns * (1 - step / steps) * draw.exponential(size=len(keys))
-        moved = _with_tasks_moved(keys, draw)
-        moved_ns = decoder.lengths_ns(moved)
-        taken = moved_ns <= lengths + allowed_ns
-        keys, lengths = (
-            np.where(taken[:, np.newaxis], moved, keys),
-            np.where(taken, moved_ns, lengths),
-        )
+        allowed_ns = _WARMTH * best_ns * (1 - step / steps) * draw.exponential(size=len(lists))
+        changed = _with_tasks_changed(lists, draw)
+        changed_ns = decoder.lengths_ns(changed)
+        taken = changed_ns <= lengths + allowed_ns
+        lists[taken], lengths[taken] = changed[taken], changed_ns[taken]
         if lengths.min() < best_ns:
-            best, best_ns = keys[lengths.argmin()].copy(), lengths.min()
+            best, best_ns = lists[lengths.argmin()].copy(), lengths.min()
         if step % _STEPS_APART == _STEPS_APART - 1:
             ranked = np.argsort(lengths, kind="stable")
-            share = len(keys) // 4
-            keys[ranked[len(keys) - share :]] = keys[ranked[:share]]
-            lengths[ranked[len(keys) - share :]] = lengths[ranked[:share]]
+            share = len(lists) // 4
+            worst, leading = ranked[len(lists) - share :], ranked[:share]
+            lists[worst], lengths[worst] = lists[leading], lengths[leading]
     return best
 
 
-def _drawn_keys(problem: ListProblem, draw: np.random.Generator, draws: int) -> NDArray[np.float64]:
-    """The order to start from, upward ranks, and what is drawn: half around each."""
+def _drawn_lists(
+    problem: ListProblem, draw: np.random.Generator, draws: int
+) -> NDArray[np.float64]:
+    """The order to start from and upward ranks, with help and without, and what is drawn.
+
+    Of the draws half are around each, and half have all tasks helped.
+    """
     count = len(problem.tasks)
     in_order = -np.arange(count, dtype=np.float64)
     scales = draw.uniform(0.0, count / 4, (draws // 2, 1))
     moved = in_order + scales * draw.normal(size=(draws // 2, count))
     varied = _varied_ranks(problem, draw, draws - draws // 2)
-    return np.concatenate([in_order[np.newaxis], problem.upward_ranks()[np.newaxis], varied, moved])
+    basic = np.stack([in_order, in_order, problem.upward_ranks(), problem.upward_ranks()])
+    keys = np.concatenate([basic, varied, moved])
+    helped = np.ones_like(keys)
+    helped[::2] = -1
+    return np.stack([keys, helped], axis=1)
 
 
-def _with_tasks_moved(keys: NDArray[np.float64], draw: np.random.Generator) -> NDArray[np.float64]:
-    """Each list with about one to four tasks moved, by about 1 to 32 places."""
-    rows, count = keys.shape
-    moving = draw.random(keys.shape) < draw.integers(1, 5, (rows, 1)) / count
-    scales = 2.0 ** draw.integers(0, 6, (rows, 1))
-    return np.where(moving, keys + scales * draw.normal(size=keys.shape), keys)
+def _with_tasks_changed(
+    lists: NDArray[np.float64], draw: np.random.Generator
+) -> NDArray[np.float64]:
+    """Each list with about one to four tasks moved, by about 1 to 32 places, or helped or not."""
+    rows, _, count = lists.shape
+    changing = draw.random(lists.shape) < draw.integers(1, 5, (rows, 1, 1)) / count
+    moved = lists[:, 0] + 2.0 ** draw.integers(0, 6, (rows, 1)) * draw.normal(size=(rows, count))
+    return np.where(changing, np.stack([moved, -lists[:, 1]], axis=1), lists)
 
 
 def _varied_ranks(

@@ -2,8 +2,9 @@
  * the same orders, so that both give the same answers.
  *
  * Of all tasks whose sources are placed the one with the highest key is placed next, on the lane
- * where it is done first (HEFT; Topcuoglu et al., 2002). A task that idle lanes help with runs on all
- * lanes together where that is sooner.
+ * where it is done first (HEFT; Topcuoglu et al., 2002). A task that the list has helped runs on all
+ * lanes together where that is sooner: each of them fetches all that it reads, and what it writes
+ * lies on all of them.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,14 +20,14 @@ typedef struct {
 } list_problem;
 
 typedef struct {
-  int32_t *first_reader, *readers, *waiting, *heap, *lanes;
+  int32_t *first_reader, *readers, *waiting, *heap, *lanes, *spread;
   int64_t *ends, *free_ns, *begins, *fetches;
   void *memory;
 } workspace;
 
 static int make_workspace(const list_problem *p, workspace *w) {
   size_t n = (size_t)p->num_tasks, edges = (size_t)p->first[n], lanes = (size_t)p->num_lanes;
-  size_t wide = n + 3 * lanes, narrow = (n + 1) + edges + 3 * n;
+  size_t wide = n + 3 * lanes, narrow = (n + 1) + edges + 4 * n;
   w->memory = malloc(wide * sizeof(int64_t) + narrow * sizeof(int32_t));
   if (!w->memory) return 0;
   w->ends = w->memory;
@@ -38,6 +39,7 @@ static int make_workspace(const list_problem *p, workspace *w) {
   w->waiting = w->readers + edges;
   w->heap = w->waiting + n;
   w->lanes = w->heap + n;
+  w->spread = w->lanes + n;
   for (size_t i = 0; i <= n; ++i) w->first_reader[i] = 0;
   for (size_t edge = 0; edge < edges; ++edge) ++w->first_reader[p->sources[edge] + 1];
   for (size_t i = 0; i < n; ++i) {
@@ -81,9 +83,10 @@ static int32_t pop(int32_t *heap, int32_t *size, const double *keys) {
   return top;
 }
 
-/* Place all tasks; the outputs may be NULL. Returns when the last one is done. */
+/* Place all tasks; `keys` has one for each, then what is above 0 for those that may be helped. The
+ * outputs may be NULL. Returns when the last one is done. */
 static int64_t decode(const list_problem *p, workspace *w, const double *keys, int32_t *order,
-                      int64_t *starts, int64_t *ends, int32_t *homes) {
+                      int64_t *starts, int64_t *ends, int32_t *homes, int32_t *helped) {
   int32_t size = 0;
   int64_t makespan = 0;
   for (int32_t lane = 0; lane < p->num_lanes; ++lane) w->free_ns[lane] = 0;
@@ -93,18 +96,19 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
   }
   for (int32_t step = 0; step < p->num_tasks; ++step) {
     int32_t task = pop(w->heap, &size, keys), home = 0;
-    int64_t end = INT64_MAX, all_ready = 0;
+    int64_t end = INT64_MAX, all_ready = 0, all_fetched = 0;
     for (int32_t lane = 0; lane < p->num_lanes; ++lane) {
       w->begins[lane] = w->free_ns[lane];
       w->fetches[lane] = 0;
     }
     for (int32_t edge = p->first[task]; edge < p->first[task + 1]; ++edge) {
       int32_t source = p->sources[edge];
+      int64_t part = p->fetch_ns[edge] * (p->num_lanes - 1) / p->num_lanes;
       for (int32_t lane = 0; lane < p->num_lanes; ++lane) {
         int here = w->lanes[source] == lane;
         int64_t ready = w->ends[source] + (here ? 0 : p->signal_ns);
         if (ready > w->begins[lane]) w->begins[lane] = ready;
-        if (!here) w->fetches[lane] += p->fetch_ns[edge];
+        w->fetches[lane] += w->spread[source] ? part : here ? 0 : p->fetch_ns[edge];
       }
     }
     for (int32_t lane = 0; lane < p->num_lanes; ++lane) {
@@ -114,10 +118,13 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
         home = lane;
       }
       if (w->begins[lane] > all_ready) all_ready = w->begins[lane];
+      if (w->fetches[lane] > all_fetched) all_fetched = w->fetches[lane];
     }
     int64_t start = w->begins[home];
-    int64_t together = all_ready + p->helped_ns[task];
-    if (p->helped_ns[task] < p->alone_ns[task] && together < end) {
+    int64_t together = all_ready + all_fetched + p->helped_ns[task];
+    w->spread[task] = keys[p->num_tasks + task] > 0 &&
+                      p->helped_ns[task] < p->alone_ns[task] && together < end;
+    if (w->spread[task]) {
       start = all_ready;
       end = together;
       for (int32_t lane = 0; lane < p->num_lanes; ++lane) w->free_ns[lane] = end;
@@ -130,30 +137,32 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
     if (starts) starts[task] = start;
     if (ends) ends[task] = end;
     if (homes) homes[task] = home;
+    if (helped) helped[task] = w->spread[task];
     for (int32_t i = w->first_reader[task]; i < w->first_reader[task + 1]; ++i)
       if (!--w->waiting[w->readers[i]]) push(w->heap, &size, keys, w->readers[i]);
   }
   return makespan;
 }
 
-/* When each of `count` lists is done; `keys` has a row of num_tasks for each. Returns 0 if memory
- * runs out. */
+/* When each of `count` lists is done; `keys` has 2 * num_tasks for each. Returns 0 if memory runs
+ * out. */
 int tvm_ios_list_lengths(const list_problem *p, int64_t count, const double *keys,
                          int64_t *lengths) {
   workspace w;
   if (!make_workspace(p, &w)) return 0;
   for (int64_t i = 0; i < count; ++i)
-    lengths[i] = decode(p, &w, keys + i * p->num_tasks, NULL, NULL, NULL, NULL);
+    lengths[i] = decode(p, &w, keys + 2 * i * p->num_tasks, NULL, NULL, NULL, NULL, NULL);
   free(w.memory);
   return 1;
 }
 
-/* The order in which one list places its tasks, when each starts and ends, and its lane. */
+/* The order in which one list places its tasks, when each starts and ends, its lane, and whether
+ * the other lanes help. */
 int tvm_ios_list_timeline(const list_problem *p, const double *keys, int32_t *order,
-                          int64_t *starts, int64_t *ends, int32_t *homes) {
+                          int64_t *starts, int64_t *ends, int32_t *homes, int32_t *helped) {
   workspace w;
   if (!make_workspace(p, &w)) return 0;
-  decode(p, &w, keys, order, starts, ends, homes);
+  decode(p, &w, keys, order, starts, ends, homes, helped);
   free(w.memory);
   return 1;
 }
