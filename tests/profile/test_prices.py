@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
@@ -136,6 +136,23 @@ def test_operators_are_priced_alone_and_schedules_told(prices: KernelPrices) -> 
     assert (schedule.stages, schedule.scheduler) == (plain.stages, plain.scheduler)
     for index, cost in enumerate(schedule.operator_ns):
         assert cost > 0 or prices.runner.needs_no_kernel(index)
+
+
+def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelPrices) -> None:
+    prices.price_operators()
+    start = greedy_schedule(prices.graph)
+    measured = prices.counters.priced
+    listed = find_schedules.list_from(prices, start, lanes=LANES)
+    assert prices.counters.priced == measured
+    times = prices.operator_times(start)
+    assert times.alone_ns == prices.operator_ns
+    assert all(times.helped_ns[index] == times.alone_ns[index] for index in prices.unsplit)
+    annotated = prices.annotate(listed)
+    assert annotated.unsplit == listed.unsplit
+    assert set(prices.unsplit) <= set(listed.unsplit)
+    assert annotated.operator_ns == prices.operator_ns
+    assert annotated.home_lanes == listed.home_lanes
+    assert lower_schedule(prices.runner.built, annotated, lanes=LANES).plan.lanes == LANES
 
 
 @pytest.mark.skipif(LANES < 2, reason="needs two cores: with one lane nobody helps")

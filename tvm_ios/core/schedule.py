@@ -129,7 +129,13 @@ class InterOpSchedule:
             priced_by = data.optional_field("priced_by")
             operator_ns = data.optional_field("operator_ns")
             unsplit = data.optional_field("unsplit")
-            home_lanes = data.optional_field("home_lanes")
+            homes = data.optional_field("home_lanes")
+            home_lanes = () if homes is None else homes.wholes()
+            if homes is not None and len(home_lanes) != len(names):
+                raise ScheduleError(
+                    f"not a schedule: home_lanes has {len(home_lanes)} entries for {len(names)} "
+                    "operators; give each a lane, or leave it out"
+                )
             return cls(
                 graph_name=data.field("graph_name").text(),
                 graph_fingerprint=data.field("graph_fingerprint").text(),
@@ -147,7 +153,7 @@ class InterOpSchedule:
                 operator_ns=() if operator_ns is None else operator_ns.wholes(),
                 unsplit=() if unsplit is None else unsplit.wholes(last),
                 libraries=_read_libraries(data, last),
-                home_lanes=() if home_lanes is None else home_lanes.wholes(),
+                home_lanes=home_lanes,
             )
         except UnreadableValueError as error:
             raise ScheduleError(
@@ -179,8 +185,9 @@ class InterOpSchedule:
             groups = " | ".join(
                 " -> ".join(self.operator_names[index] for index in group) for group in stage.groups
             )
-            lane = f" on lane {self.home_lanes[stage.operators[0]]}" if self.home_lanes else ""
-            lines.append(f"  stage {number} {stage.strategy.value}{lane}: {groups}")
+            homes = {self.home_lanes[index] for index in stage.operators} if lanes else ()
+            on = "".join(f" on lane {lane}" for lane in sorted(homes))
+            lines.append(f"  stage {number} {stage.strategy.value}{on}: {groups}")
         return "\n".join(lines)
 
     def require_graph(self, graph: OperatorGraph) -> None:

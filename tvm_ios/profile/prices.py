@@ -156,11 +156,14 @@ class KernelPrices:
         self._measured.save()
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
-        """The schedule with what was found of single operators."""
+        """The schedule with what was found of single operators.
+
+        A list has chosen itself which of them are split.
+        """
         return replace(
             schedule,
             operator_ns=self.operator_ns,
-            unsplit=self.unsplit,
+            unsplit=schedule.unsplit if schedule.home_lanes else self.unsplit,
             libraries=self._libraries_of(schedule) if self._chose_libraries else None,
         )
 
