@@ -165,6 +165,29 @@ def test_what_needs_no_kernel_hides_nobody():
     assert listed.latency_ns == 1000 + CORES.signal_ns + CORES.fetch_ns_per_kb + 5000
 
 
+def test_operators_with_no_way_round_are_one_group():
+    """A chain ends where others read, where more is read, and at a barrier."""
+    graph = OperatorGraph(
+        "g",
+        (
+            op("a"),
+            op("b", 0),
+            op("c", 1),
+            op("d", 2),
+            op("other", 2),
+            op("join", 3, 4),
+            op("wall", 5, schedulable=False),
+            op("tail", 6),
+        ),
+    )
+    times = OperatorTimes(alone_ns=(1000,) * 8, helped_ns=(1000,) * 8)
+    listed = list_schedule(graph, times, lanes=1, start=sequential_schedule(graph), options=FEW)
+    groups = [stage.groups for stage in listed.stages]
+    assert groups[0] == ((0, 1, 2),)
+    assert groups[3:] == [((5,),), ((6,),), ((7,),)]
+    assert sorted(groups[1:3]) == [((3,),), ((4,),)]
+
+
 def test_another_graph_and_bad_options_are_refused():
     graph = OperatorGraph("g", (op("a"), op("b", 0)))
     times = OperatorTimes(alone_ns=(1, 1), helped_ns=(1, 1))

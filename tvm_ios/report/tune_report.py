@@ -74,7 +74,7 @@ class TuneReport:
     """Seconds by phase, in order."""
     notes: tuple[str, ...]
     list_lanes: int = 0
-    """Lanes of the schedule that was kept where it is a list, whose stages are single tasks."""
+    """Lanes of the schedule that was kept, where it is a list."""
     tuning: str = ""
     """The task table of kernel tuning; empty without any."""
     records: RecordsInForce | None = None
@@ -157,7 +157,7 @@ class TuneReport:
 
     def _form(self) -> str:
         if self.list_lanes:
-            return f"as a list of {self.stages} tasks on {self.list_lanes} lanes"
+            return f"as a list on {self.list_lanes} lanes"
         return f"in {self.stages} stages, {self.concurrent_stages} of them concurrent"
 
     def _padding(self) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ def list_schedule(
     start: InterOpSchedule,
     options: ListOptions | None = None,
 ) -> InterOpSchedule:
-    """The best list found: one task a stage in the order of their starts, each with its lane.
+    """The best list found: a run of operators or a merge a stage, in the order of their starts.
 
     The simulated time is never above that of the order of ``start``, whose merges are kept. What
     idle lanes help with is chosen anew: where the simulation has them idle.
@@ -260,35 +260,66 @@ def _as_positions(timeline: Timeline) -> NDArray[np.float64]:
 def _in_order(
     graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
 ) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
-    """A stage for each task as they start, and the lane of each operator.
+    """A stage for each run of tasks as they start, and the lane of each operator.
 
-    What needs no kernel follows the last task that it reads, on that one's lane.
+    What needs no kernel follows the last run that it reads, on that one's lane.
     """
-    place_of_task = {task: place for place, task in enumerate(timeline.order)}
-    begun = sorted(
-        range(len(members)), key=lambda task: (timeline.starts_ns[task], place_of_task[task])
-    )
+    runs = _runs(graph, members, timeline)
     homes = [0] * len(graph)
-    ordered: dict[int, tuple[int, int]] = {}
-    """For each operator the place of its task among those, and 0; behind it what needs no kernel,
-    by its number."""
-    for place, task in enumerate(begun):
-        for index in members[task]:
-            ordered[index] = (place, 0)
-            homes[index] = timeline.homes[task]
+    place_of: dict[int, int] = {}
+    behind: list[list[int]] = [[] for _ in range(len(runs) + 1)]
+    """Before the first run, and behind each, what needs no kernel, ascending."""
+    for place, run in enumerate(runs):
+        for task in run:
+            for index in members[task]:
+                place_of[index], homes[index] = place, timeline.homes[task]
     for index, operator in enumerate(graph.operators):
-        if index not in ordered:
-            last = max(operator.predecessors, key=ordered.__getitem__, default=None)
-            ordered[index] = (-1 if last is None else ordered[last][0], 1 + index)
+        if index not in place_of:
+            last = max(operator.predecessors, key=place_of.__getitem__, default=None)
+            place_of[index] = -1 if last is None else place_of[last]
             homes[index] = 0 if last is None else homes[last]
-    together: dict[tuple[int, int], list[int]] = {}
-    for index in sorted(ordered, key=lambda index: (ordered[index], index)):
-        together.setdefault(ordered[index], []).append(index)
-    stages = tuple(
-        Stage(
-            tuple((index,) for index in row),
-            Strategy.MERGE if len(row) > 1 else Strategy.CONCURRENT,
+            behind[place_of[index] + 1].append(index)
+    stages = [Stage(((index,),)) for index in behind[0]]
+    for run, views in zip(runs, behind[1:], strict=True):
+        merge = members[run[0]] if len(members[run[0]]) > 1 else ()
+        stages.append(
+            Stage(tuple((index,) for index in merge), Strategy.MERGE)
+            if merge
+            else Stage((tuple(members[task][0] for task in run),))
         )
-        for row in together.values()
-    )
-    return stages, tuple(homes)
+        stages += [Stage(((index,),)) for index in views]
+    return tuple(stages), tuple(homes)
+
+
+def _runs(
+    graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
+) -> list[list[int]]:
+    """Tasks in the order they start; those that follow each other with no way round are together.
+
+    Lanes complete fewer groups for that, and nobody waits longer: whoever joins is the only reader
+    of the one before, reads nothing that the first does not, and is next on the lane.
+    """
+    placed = {task: place for place, task in enumerate(timeline.order)}
+    readers = graph.successor_masks()
+    runs: list[list[int]] = []
+    last_on: dict[int, list[int]] = {}
+    for task in sorted(placed, key=lambda task: (timeline.starts_ns[task], placed[task])):
+        home = timeline.homes[task]
+        run = last_on.get(home)
+        if run is not None and not timeline.helped[task]:
+            inside = {index for other in run for index in members[other]}
+            first, operator = (graph.operators[members[other][0]] for other in (run[0], task))
+            known = inside.union(first.predecessors)
+            if (
+                len(members[task]) == len(members[run[0]]) == 1
+                and first.schedulable
+                and operator.schedulable
+                and readers[members[run[-1]][0]] == 1 << members[task][0]
+                and known.issuperset(operator.predecessors)
+            ):
+                run.append(task)
+                continue
+        runs.append([task])
+        # A task that all lanes run together begins and ends a run on each of them.
+        last_on = {} if timeline.helped[task] else last_on | {home: runs[-1]}
+    return runs

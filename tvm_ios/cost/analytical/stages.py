@@ -153,12 +153,17 @@ class StagePrices:
         """For each operator the kernels that its readers wait for: those behind views as well."""
         rows = []
         count = 0
-        for stage in schedule.stages:
-            operators = stage.operators
-            home = schedule.home_lanes[operators[0]]
-            kernels = (
-                self._merged_kernels(operators) if stage.is_merge else self._launched[operators[0]]
+        tasks = [
+            operators
+            for stage in schedule.stages
+            for operators in (
+                [stage.operators] if stage.is_merge else [(i,) for g in stage.groups for i in g]
             )
+        ]
+        for operators in tasks:
+            home = schedule.home_lanes[operators[0]]
+            merged = len(operators) > 1
+            kernels = self._merged_kernels(operators) if merged else self._launched[operators[0]]
             reads = {i for o in operators for i in self.graph.operators[o].predecessors}
             before = frozenset(each for i in reads - set(operators) for each in done[i])
             first = len(streams[home])
