@@ -18,7 +18,8 @@ from tvm_ios.host import default_lanes
 from tvm_ios.passes import PrepareModule, ScheduleOperators
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.list_schedule import ListOptions, OperatorTimes, list_schedule
+from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+from tvm_ios.search.list_search import ListOptions
 
 LANES = min(2, default_lanes())
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times

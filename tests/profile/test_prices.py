@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,39 @@ def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelP
     assert annotated.operator_ns == prices.operator_ns
     assert annotated.home_lanes == listed.home_lanes
     assert lower_schedule(prices.runner.built, annotated, lanes=LANES).plan.lanes == LANES
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: a list has one lane")
+def test_of_a_few_lists_the_fastest_is_kept(prices: KernelPrices, monkeypatch) -> None:
+    prices.price_operators()
+    start = sequential_schedule(prices.graph)
+    raced = {}
+
+    def race(models, **_options):
+        raced.update(models)
+        run_ns = tuple(100.0 - number for number in range(len(models)))
+        row = CompareRound(run_ns=run_ns, ping_pong_ns=50.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(find_schedules, "race", race)
+    made = iter(range(100))
+
+    def list_from(prices, start, *, lanes, seed):
+        """As many lists as there are lanes to rotate, each twice."""
+        del seed
+        turn = next(made) // 2
+        homes = tuple((index + turn) % lanes for index in range(len(prices.graph)))
+        return replace(start, home_lanes=homes, latency_ns=10 - turn)
+
+    monkeypatch.setattr(find_schedules, "list_from", list_from)
+    kept = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(4))
+    assert len(raced) == 2
+    assert kept == raced["list 1"].schedule
+    assert kept.home_lanes[0] == 1
+    raced.clear()
+    only = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(1))
+    assert only.latency_ns == 8
+    assert raced == {}
 
 
 @pytest.mark.skipif(LANES < 2, reason="needs two cores: with one lane nobody helps")

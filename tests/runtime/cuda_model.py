@@ -74,7 +74,8 @@ def _list(graph, lanes):
     """A list for streams; an operator takes as long as it has bytes."""
     from tvm_ios.plan.lanes import STREAMS
     from tvm_ios.search.baselines import sequential_schedule
-    from tvm_ios.search.list_schedule import ListOptions, OperatorTimes, list_schedule
+    from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+    from tvm_ios.search.list_search import ListOptions
 
     times_ns = [operator.memory_bytes for operator in graph.operators]
     return list_schedule(

@@ -17,7 +17,8 @@ from tvm_ios.errors import OptionError, ScheduleError
 from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
 from tvm_ios.search.list_decoder import make_list_decoder
-from tvm_ios.search.list_schedule import ListOptions, OperatorTimes, list_problem, list_schedule
+from tvm_ios.search.list_schedule import OperatorTimes, list_problem, list_schedule
+from tvm_ios.search.list_search import ListOptions
 
 FEW = ListOptions(draws=40, moves=160)
 CONV = Convolution(

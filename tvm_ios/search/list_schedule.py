@@ -1,7 +1,7 @@
 """List scheduling: a schedule without stages, of operators on lanes; the step after IOS.
 
-Merged convolutions stay merged and are one task. Lists are drawn around upward ranks and around the
-order of the schedule to start from, simulated, and the best of them improved by moving tasks.
+Merged convolutions stay merged and are one task. The order of the schedule to start from is the
+first of the lists that ``list_search.py`` looks at.
 """
 
 from __future__ import annotations
@@ -9,54 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.plan.lanes import CORES, HandOver
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.search.list_decoder import (
-    ListDecoder,
     ListProblem,
     ListTask,
     Source,
     Timeline,
     make_list_decoder,
 )
-from tvm_ios.support.whole_number import require_whole_fields
+from tvm_ios.search.list_search import ListOptions, best_list
 
-__all__ = ["ListOptions", "OperatorTimes", "list_problem", "list_schedule"]
+__all__ = ["OperatorTimes", "list_problem", "list_schedule"]
 
 _FLOAT_BYTES = 4
-_CHAINS = 16
-"""Lists that are improved, each by itself."""
-_STEPS_APART = 200
-"""Steps until the worst quarter of them goes on from the best."""
-_WARMTH = 0.005
-"""How much longer a list may become in a step, on average at the beginning, as a share."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
-    """Effort of list scheduling.
-
-    Raises
-    ------
-    OptionError
-        If a field is no whole number of its least value or more.
-    """
-
-    draws: int = 2000
-    """Lists drawn at random; 0 leaves the start and upward ranks."""
-    moves: int = 24_000
-    """Lists made of the best ones by moving tasks."""
-    seed: int = 0
-    """Equal seeds give equal schedules, with the same NumPy."""
-
-    def __post_init__(self) -> None:
-        require_whole_fields(self, draws=0, moves=0, seed=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +71,7 @@ def list_schedule(
     start.require_graph(graph)
     members, problem = list_problem(graph, times, lanes=lanes, hand_over=hand_over, start=start)
     decoder = make_list_decoder(problem)
-    timeline = decoder.timeline(_best_list(problem, decoder, chosen))
+    timeline = decoder.timeline(best_list(problem, decoder, chosen))
     stages, homes = _in_order(graph, members, timeline)
     latency_ns = max(timeline.ends_ns, default=0)
     rows = zip(members, timeline.helped, strict=True)
@@ -171,90 +140,6 @@ def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[i
                 sizes[task] = sizes.get(task, 0) + min(whole, size)
         read.append(sizes)
     return read
-
-
-def _best_list(
-    problem: ListProblem, decoder: ListDecoder, options: ListOptions
-) -> NDArray[np.float64]:
-    """The shortest list found, as decoders take it; of equal ones that which was found first."""
-    if not problem.tasks:
-        return np.zeros((2, 0))
-    draw = np.random.default_rng(options.seed)
-    lists = _drawn_lists(problem, draw, options.draws)
-    lengths = decoder.lengths_ns(lists)
-    first = np.argsort(lengths, kind="stable")[:_CHAINS]
-    lists, lengths = lists[first], lengths[first]
-    for row in lists:
-        row[0] = _as_positions(decoder.timeline(row))
-    best: NDArray[np.float64] = lists[0].copy()
-    best_ns = lengths[0]
-    steps = options.moves // len(lists)
-    for step in range(steps):
-        # Annealing: a longer list is taken now and then, ever less so.
-        allowed_ns = _WARMTH * best_ns * (1 - step / steps) * draw.exponential(size=len(lists))
-        changed = _with_tasks_changed(lists, draw)
-        changed_ns = decoder.lengths_ns(changed)
-        taken = changed_ns <= lengths + allowed_ns
-        lists[taken], lengths[taken] = changed[taken], changed_ns[taken]
-        if lengths.min() < best_ns:
-            best, best_ns = lists[lengths.argmin()].copy(), lengths.min()
-        if step % _STEPS_APART == _STEPS_APART - 1:
-            ranked = np.argsort(lengths, kind="stable")
-            share = len(lists) // 4
-            worst, leading = ranked[len(lists) - share :], ranked[:share]
-            lists[worst], lengths[worst] = lists[leading], lengths[leading]
-    return best
-
-
-def _drawn_lists(
-    problem: ListProblem, draw: np.random.Generator, draws: int
-) -> NDArray[np.float64]:
-    """The order to start from and upward ranks, with help and without, and what is drawn.
-
-    Of the draws half are around each, and half have all tasks helped.
-    """
-    count = len(problem.tasks)
-    in_order = -np.arange(count, dtype=np.float64)
-    scales = draw.uniform(0.0, count / 4, (draws // 2, 1))
-    moved = in_order + scales * draw.normal(size=(draws // 2, count))
-    varied = _varied_ranks(problem, draw, draws - draws // 2)
-    basic = np.stack([in_order, in_order, problem.upward_ranks(), problem.upward_ranks()])
-    keys = np.concatenate([basic, varied, moved])
-    helped = np.ones_like(keys)
-    helped[::2] = -1
-    return np.stack([keys, helped], axis=1)
-
-
-def _with_tasks_changed(
-    lists: NDArray[np.float64], draw: np.random.Generator
-) -> NDArray[np.float64]:
-    """Each list with about one to four tasks moved, by about 1 to 32 places, or helped or not."""
-    rows, _, count = lists.shape
-    changing = draw.random(lists.shape) < draw.integers(1, 5, (rows, 1, 1)) / count
-    moved = lists[:, 0] + 2.0 ** draw.integers(0, 6, (rows, 1)) * draw.normal(size=(rows, count))
-    return np.where(changing, np.stack([moved, -lists[:, 1]], axis=1), lists)
-
-
-def _varied_ranks(
-    problem: ListProblem, draw: np.random.Generator, count: int
-) -> NDArray[np.float64]:
-    """Upward ranks, a row for each of ``count`` draws in which tasks cost up to twice as much."""
-    costs_ns = np.array([task.alone_ns for task in problem.tasks], np.float64)
-    varied = (costs_ns * draw.uniform(0.0, 2.0, (count, len(costs_ns)))).T
-    ranks = np.zeros_like(varied)
-    for number in range(len(problem.tasks) - 1, -1, -1):
-        ranks[number] += varied[number]
-        for source in problem.tasks[number].sources:
-            way_ns = ranks[number] + problem.signal_ns + source.fetch_ns
-            np.maximum(ranks[source.task], way_ns, out=ranks[source.task])
-    return ranks.T
-
-
-def _as_positions(timeline: Timeline) -> NDArray[np.float64]:
-    """Keys that place tasks as a timeline did, one apart."""
-    keys = np.zeros(len(timeline.order))
-    keys[list(timeline.order)] = -np.arange(len(timeline.order))
-    return keys
 
 
 def _in_order(
