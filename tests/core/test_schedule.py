@@ -59,6 +59,7 @@ def schedules(draw):
         operator_ns=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
         unsplit=tuple(index for index in range(len(names)) if draw(st.booleans())),
         libraries=draw(st.none() | st.just(()) | st.just(_by(range(len(names)), ()))),
+        home_lanes=tuple(draw(COUNTS) for _ in names) if draw(st.booleans()) else (),
     )
 
 
@@ -152,7 +153,11 @@ def _places(data, path=()):
             yield from _places(value, (*path, key))
 
 
-STORED = json.loads(replace(SCHEDULE, priced_by="a model", libraries=_by((1,), (2,))).to_json())
+STORED = json.loads(
+    replace(
+        SCHEDULE, priced_by="a model", libraries=_by((1,), (2,)), home_lanes=(0, 1, 1)
+    ).to_json()
+)
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -195,6 +200,22 @@ def test_text_names_stages_and_groups():
         "  stage 0 concurrent: stem\n"
         "  stage 1 merge: left | right"
     )
+
+
+def test_text_of_a_list_has_its_lanes():
+    listed = replace(SCHEDULE, scheduler="list", home_lanes=(0, 1, 1))
+    assert listed.num_home_lanes == 2
+    assert listed.as_text() == (
+        "schedule list of net: 3 operators in 2 stages on 2 lanes, predicted 1.2345 ms\n"
+        "  stage 0 concurrent on lane 0: stem\n"
+        "  stage 1 merge on lane 1: left | right"
+    )
+
+
+def test_lanes_of_some_operators_are_refused():
+    data = json.loads(SCHEDULE.to_json()) | {"home_lanes": [0, 1]}
+    with pytest.raises(ScheduleError, match="home_lanes has 2 entries for 3 operators"):
+        InterOpSchedule.from_json(json.dumps(data))
 
 
 def test_text_says_whose_prediction_it_is():

@@ -145,6 +145,25 @@ def test_what_was_measured_of_operators(change, message):
         verify_schedule(replace(good, **change), GRAPH)
 
 
+@pytest.mark.parametrize(
+    ("stages", "homes", "message"),
+    [
+        (GOOD, (0, 1, 1, 0, 0), "rule 9 .*has 5 entries from 0 on for 6 operators"),
+        (GOOD, (0, 1, 1, 0, 0, -1), "rule 9 .*has 6 entries from -1 on"),
+        (GOOD, (0, 1, 0, 0, 0, 0), r"stage 1 .*rule 9 .*2 groups on lanes \[0, 1\]"),
+        (
+            (GOOD[0], Stage(((1,), (2,))), *GOOD[2:]),
+            (0, 1, 1, 0, 0, 0),
+            r"stage 1 .*rule 9 .*2 groups on lanes \[1\]",
+        ),
+    ],
+)
+def test_home_lanes(stages, homes, message):
+    verify_schedule(replace(schedule_of(*GOOD), home_lanes=(0, 1, 1, 0, 0, 7)), GRAPH)
+    with pytest.raises(ScheduleError, match=message):
+        verify_schedule(replace(schedule_of(*stages), home_lanes=homes), GRAPH)
+
+
 def test_kernels_of_different_sizes_merge_only_where_they_may_be_padded():
     wide = replace(CONV, kernel=(3, 3), padding=(1, 1, 1, 1))
     operators = list(GRAPH.operators)

@@ -11,11 +11,17 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios import Conversion, TuneOptions
+from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators
 from tvm_ios.errors import OptionError, ScheduleError
+from tvm_ios.host import default_lanes
 from tvm_ios.passes import PrepareModule, ScheduleOperators
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.plan.verify import verify_plan
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+from tvm_ios.search.list_search import ListOptions
 
+LANES = min(2, default_lanes())
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
@@ -39,6 +45,58 @@ def test_operators_that_are_not_split_compute_the_same(net, plain: tvm_ios.Compi
     assert not any(launch.split for launch in compiled.plan.launches)
     with compiled.executor() as executor:
         np.testing.assert_array_equal(net.run(executor), net.expected)
+
+
+def lists(graph, count, lanes):
+    """Lists by random times."""
+    for seed in range(count):
+        chooser = np.random.default_rng(seed)
+        alone_ns = chooser.integers(1000, 9000, len(graph))
+        times = OperatorTimes(
+            alone_ns=alone_ns.tolist(), helped_ns=(alone_ns // chooser.integers(1, 3)).tolist()
+        )
+        yield list_schedule(
+            graph,
+            times,
+            lanes=lanes,
+            start=sequential_schedule(graph),
+            options=ListOptions(draws=20, moves=0, seed=seed),
+        )
+
+
+def test_lists_are_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
+    """They are planned on the same kernels, and run on as many lanes as there are cores."""
+    built = build_model(net.mod, net.params, TARGET)
+    seen = set()
+    for schedule in lists(plain.graph, 8, LANES):
+        model = lower_schedule(built, schedule, lanes=LANES)
+        verify_plan(model.plan)
+        homes = {launch.operator: -1 for launch in model.plan.launches}
+        for group in model.plan.groups:
+            homes |= {model.plan.launches[n].operator: group.lane for n in group.launches}
+        named = dict(zip(schedule.operator_names, schedule.home_lanes, strict=True))
+        assert homes == {name: named[name] for name in homes}
+        seen.add(model.plan.groups)
+        with model.executor() as executor:
+            for _ in range(5):
+                np.testing.assert_array_equal(net.run(executor), net.expected)
+    assert len(seen) > 1
+
+
+@pytest.mark.slow
+def test_a_list_is_stored_partitioned_exported_and_run(net, plain, tmp_path) -> None:
+    (schedule,) = lists(plain.graph, 1, 2)
+    assert InterOpSchedule.from_json(schedule.to_json()) == schedule
+    model = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, lanes=LANES)
+    again = tvm_ios.compile_schedule(model.module, target=TARGET, lanes=LANES)
+    assert again.schedule == schedule
+    assert again.plan.groups == model.plan.groups
+    model.export_library(tmp_path / "list.so")
+    with again.executor() as executor, tvm_ios.load(tmp_path / "list.so") as loaded:
+        np.testing.assert_array_equal(net.run(executor), net.expected)
+        np.testing.assert_array_equal(net.run(loaded), net.expected)
+    one = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, lanes=1)
+    assert {group.lane for group in one.plan.groups} == {0}
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from tvm_ios.errors import DatabaseError, OptionError
 from tvm_ios.experiments.evaluation import (
     GREEDY,
     IOS,
+    IOS_LIST,
     IOS_STRATEGIES,
     SEQUENTIAL,
     Evaluation,
@@ -70,11 +71,13 @@ def expected(found: Evaluation, image: np.ndarray) -> np.ndarray:
 @pytest.mark.slow
 def test_all_contestants_are_there(found: Evaluation) -> None:
     ours = {SEQUENTIAL, GREEDY, *IOS_STRATEGIES}
+    if IOS_LIST in found.models:  # none where one lane is as good
+        ours.add(IOS_LIST)
     assert set(found.models) == ours
     assert set(found.searches) == set(IOS_STRATEGIES)
     assert set(found.comparison.names) == ours | {STOCK_ONE, STOCK_ALL, STOCK_LANES}
     assert len(found.comparison.rounds) >= COMPARE.rounds
-    assert found.kept in {SEQUENTIAL, GREEDY, IOS}
+    assert found.kept in {SEQUENTIAL, GREEDY, IOS, IOS_LIST}
     assert found.best_stock in {STOCK_ONE, STOCK_ALL}
 
 
@@ -83,10 +86,13 @@ def test_schedules_are_right_and_keep_to_their_strategies(found: Evaluation) -> 
     for name, model in found.models.items():
         verify_schedule(model.schedule, model.graph)
         used = {stage.strategy for stage in model.schedule.stages if len(stage.groups) > 1}
-        assert used <= IOS_STRATEGIES.get(name, {Strategy.CONCURRENT})
+        begun = IOS if name == IOS_LIST else name
+        assert used <= IOS_STRATEGIES.get(begun, {Strategy.CONCURRENT})
         assert len(model.schedule.operator_ns) == len(model.graph)
-    unsplit = {model.schedule.unsplit for model in found.models.values()}
-    assert len(unsplit) == 1
+    unsplit = {name: model.schedule.unsplit for name, model in found.models.items()}
+    of_list = unsplit.pop(IOS_LIST, unsplit[IOS])
+    assert len(set(unsplit.values())) == 1
+    assert set(of_list) >= set(unsplit[IOS])
     assert all(len(stage.groups) == 1 for stage in found.models[SEQUENTIAL].schedule.stages)
 
 

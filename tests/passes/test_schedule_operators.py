@@ -54,6 +54,16 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+def test_a_list_needs_prices_of_operators_only(case, prices):
+    after = scheduled(case, scheduler="list", cost_model=prices, lanes=2)
+    schedule = read_schedule(after)
+    assert (schedule.scheduler, schedule.num_home_lanes) == ("list", 2)
+    assert all(len(stage.groups) == 1 for stage in schedule.stages)
+    assert all(len(stage.operators) == 1 for stage in prices.asked)
+    assert len(prices.asked) == len(schedule.operator_names)
+    np.testing.assert_array_equal(case.run(after), case.expected())
+
+
 @pytest.mark.slow
 def test_ios_merges_what_pays(case, merging_prices):
     after = scheduled(case, cost_model=merging_prices)

@@ -147,6 +147,48 @@ def test_lanes_exist_and_costs_and_splits_arrive(random_graph, seed, lanes):
         assert launch.split == placements[launch.operator_index].split
 
 
+def listed(placements: list[Placement], chooser: random.Random, lanes: int) -> list[Placement]:
+    """The placements as a list: operators one after another, each with a lane."""
+    order = sorted(range(len(placements)), key=lambda i: (placements[i].stage, i))
+    stage_of = {index: stage for stage, index in enumerate(order)}
+    return [
+        replace(placement, stage=stage_of[index], group=0, lane=chooser.randrange(lanes))
+        for index, placement in enumerate(placements)
+    ]
+
+
+@given(seed=st.integers(0, 10**9), lanes=st.integers(1, 4))
+def test_a_list_keeps_its_lanes_and_waits_for_data_only(random_graph, seed, lanes):
+    chooser = random.Random(seed)
+    graph, placements = random_graph(chooser)
+    placements = listed(placements, chooser, lanes)
+    plan = lower_plan(graph, placements, lanes=lanes)
+    verify_plan(plan)
+    for group in plan.groups:
+        for launch in group.launches:
+            assert group.lane == placements[plan.launches[launch].operator_index].lane
+    for number, group in enumerate(plan.groups):
+        for dependency in group.dependencies:
+            fewer = tuple(d for d in group.dependencies if d != dependency)
+            groups = list(plan.groups)
+            groups[number] = replace(group, dependencies=fewer)
+            with pytest.raises(PlanError, match="rule [45]"):
+                verify_plan(replace(plan, groups=tuple(groups)))
+    expected = expected_contents(graph, placements)
+    for _ in range(3):
+        run_on_model(plan, expected, chooser)
+
+
+@given(seed=st.integers(0, 10**9))
+def test_a_list_for_more_lanes_than_there_are_chooses_anew(random_graph, seed):
+    chooser = random.Random(seed)
+    graph, placements = random_graph(chooser)
+    placements = [replace(each, lane=3) for each in listed(placements, chooser, 4)]
+    plan = lower_plan(graph, placements, lanes=2)
+    verify_plan(plan)
+    assert all(group.lane < 2 for group in plan.groups)
+
+
 def test_the_dearest_group_has_a_lane_of_its_own():
     placements = [
         Placement(stage=0, group=group, cost_ns=cost) for group, cost in enumerate((10, 9, 90))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
@@ -147,6 +148,56 @@ def test_operators_are_priced_alone_and_schedules_told(prices: KernelPrices) -> 
     assert (schedule.stages, schedule.scheduler) == (plain.stages, plain.scheduler)
     for index, cost in enumerate(schedule.operator_ns):
         assert cost > 0 or prices.runner.needs_no_kernel(index)
+
+
+def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelPrices) -> None:
+    prices.price_operators()
+    start = greedy_schedule(prices.graph)
+    measured = prices.counters.priced
+    listed = find_schedules.list_from(prices, start, lanes=LANES)
+    assert prices.counters.priced == measured
+    times = prices.operator_times(start)
+    assert times.alone_ns == prices.operator_ns
+    assert all(times.helped_ns[index] == times.alone_ns[index] for index in prices.unsplit)
+    annotated = prices.annotate(listed)
+    assert annotated.unsplit == listed.unsplit
+    assert set(prices.unsplit) <= set(listed.unsplit)
+    assert annotated.operator_ns == prices.operator_ns
+    assert annotated.home_lanes == listed.home_lanes
+    assert lower_schedule(prices.runner.built, annotated, lanes=LANES).plan.lanes == LANES
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: a list has one lane")
+def test_of_a_few_lists_the_fastest_is_kept(prices: KernelPrices, monkeypatch) -> None:
+    prices.price_operators()
+    start = sequential_schedule(prices.graph)
+    raced = {}
+
+    def race(models, **_options):
+        raced.update(models)
+        run_ns = tuple(100.0 - number for number in range(len(models)))
+        row = CompareRound(run_ns=run_ns, ping_pong_ns=50.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(find_schedules, "race", race)
+    made = iter(range(100))
+
+    def list_from(prices, start, *, lanes, seed):
+        """As many lists as there are lanes to rotate, each twice."""
+        del seed
+        turn = next(made) // 2
+        homes = tuple((index + turn) % lanes for index in range(len(prices.graph)))
+        return replace(start, home_lanes=homes, latency_ns=10 - turn)
+
+    monkeypatch.setattr(find_schedules, "list_from", list_from)
+    kept = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(4))
+    assert len(raced) == 2
+    assert kept == raced["list 1"].schedule
+    assert kept.home_lanes[0] == 1
+    raced.clear()
+    only = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(1))
+    assert only.latency_ns == 8
+    assert raced == {}
 
 
 @pytest.mark.skipif(LANES < 2, reason="needs two cores: with one lane nobody helps")

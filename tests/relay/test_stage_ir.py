@@ -16,7 +16,7 @@ from tvm_ios.relay.stage_ir import (
     read_schedule,
     with_attributes,
 )
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,18 @@ def test_what_is_known_of_prices_travels_along(nets):
     for libraries in ((), (LibraryOperators("cudnn", ()),), None):
         changed_schedule = replace(schedule, libraries=libraries)
         assert read_schedule(rewrite(extraction.module, changed_schedule)) == changed_schedule
+
+
+def test_lanes_of_a_list_travel_along(nets):
+    extraction = nets.extraction()
+    homes = tuple(index % 2 for index in range(len(extraction.graph)))
+    schedule = replace(sequential_schedule(extraction.graph), scheduler="list", home_lanes=homes)
+    module = rewrite(extraction.module, schedule)
+    assert read_schedule(module) == schedule
+    text = module.astext(show_meta_data=True)
+    assert read_schedule(tvm.relay.fromtext(text)) == schedule
+    with pytest.raises(ModelError, match="'x' in the attribute 'tvm_ios_home_lanes'"):
+        read_schedule(changed(module, "main", tvm_ios_home_lanes="x"))
 
 
 def test_modules_of_before_name_cudnn_by_itself(nets):

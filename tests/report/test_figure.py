@@ -24,6 +24,13 @@ def svg_of(tmp_path, graph, schedule, **options) -> str:
     return path.read_text()
 
 
+def test_a_list_tells_its_lanes(tmp_path, graph):
+    homes = tuple(index % 3 for index in range(len(graph)))
+    svg = svg_of(tmp_path, graph, replace(sequential_schedule(graph), home_lanes=homes))
+    assert "a list on 3 lanes" in svg
+    assert "lane 2" in svg
+
+
 @pytest.mark.slow
 def test_a_png_is_written(tmp_path, graph, schedule):
     path = tmp_path / "schedule.png"

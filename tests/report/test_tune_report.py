@@ -73,6 +73,13 @@ def test_the_page_tells_every_fact(report: TuneReport) -> None:
     assert lines[-2:] == ["note: one thing", "note: another"]
 
 
+def test_a_list_has_tasks_on_lanes(report: TuneReport) -> None:
+    listed = replace(report, kept=Contestant.IOS_LIST, list_lanes=2)
+    lines = listed.as_text().splitlines()
+    assert lines[0].startswith("kept ios + list: ")
+    assert "9 operators as a list on 2 lanes, 1 merged" in lines
+
+
 def test_kernels_padded_with_zeros_are_told_in_a_line(report: TuneReport) -> None:
     assert "NaN" not in report.as_text()
     lines = replace(report, padded_merged_stages=1, padded_kernels=2).as_text().splitlines()

@@ -35,9 +35,9 @@ from tvm_ios.plan.plan import launches_before
 from tvm_ios.plan.stream_order import StepKind
 
 
-def streams(folder, lanes):
+def streams(folder, lanes, listed=False):
     """One run on streams, twice."""
-    model = Model(folder, lanes)
+    model = Model(folder, lanes, listed=listed)
     with model.module(cuda_graph=False) as module:
         name, value = model.data()
         module.set_input(name, value)

@@ -64,7 +64,28 @@ def build(model, folder):
         names = built.operator_names
         plan = lower_plan(built.graph, placements, lanes=lanes, operator_names=names)
         (folder / f"plan{lanes}.json").write_text(plan.to_json())
+        listed = placements_for(built.extraction, _list(built.extraction.graph, lanes))
+        plan = lower_plan(built.graph, listed, lanes=lanes, operator_names=names)
+        (folder / f"list{lanes}.json").write_text(plan.to_json())
     return {}
+
+
+def _list(graph, lanes):
+    """A list for streams; an operator takes as long as it has bytes."""
+    from tvm_ios.plan.lanes import STREAMS
+    from tvm_ios.search.baselines import sequential_schedule
+    from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+    from tvm_ios.search.list_search import ListOptions
+
+    times_ns = [operator.memory_bytes for operator in graph.operators]
+    return list_schedule(
+        graph,
+        OperatorTimes(alone_ns=times_ns, helped_ns=times_ns),
+        lanes=lanes,
+        hand_over=STREAMS,
+        start=sequential_schedule(graph),
+        options=ListOptions(draws=200, moves=800),
+    )
 
 
 def network(model):
@@ -107,9 +128,10 @@ def network(model):
 class Model:
     """What :func:`build` wrote."""
 
-    def __init__(self, folder, lanes=2):
+    def __init__(self, folder, lanes=2, *, listed=False):
         folder = Path(folder)
-        self.plan = ExecutionPlan.from_json((folder / f"plan{lanes}.json").read_text())
+        stored = folder / f"{'list' if listed else 'plan'}{lanes}.json"
+        self.plan = ExecutionPlan.from_json(stored.read_text())
         self.library = KernelLibrary(folder / "kernels.so", shared_runtime())
         self.params = tvm.runtime.load_param_dict((folder / "params").read_bytes())
         self.cudnn = json.loads((folder / "cudnn.json").read_text())

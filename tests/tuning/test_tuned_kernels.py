@@ -26,7 +26,11 @@ from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 QUICK = TuningOptions(trials=2, number=1, repeat=1, min_repeat_ms=0)
-UNTUNED = (Contestant.UNTUNED_GREEDY, Contestant.UNTUNED_IOS)
+UNTUNED = (
+    Contestant.UNTUNED_GREEDY,
+    Contestant.UNTUNED_IOS,
+    Contestant.UNTUNED_IOS_LIST,
+)
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
 

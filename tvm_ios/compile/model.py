@@ -25,7 +25,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
-from tvm_ios.plan.lanes import CORES, STREAMS
+from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.plan import ExecutionPlan
@@ -63,6 +63,7 @@ __all__ = [
     "ModelKernels",
     "build_model",
     "build_prepared",
+    "hand_over_of",
     "lower_partitioned",
     "lower_schedule",
     "widest_stage",
@@ -338,7 +339,7 @@ def lower_partitioned(
 ) -> CompiledModel:
     """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
 
-    Without ``lanes`` there are as many as the widest stage has groups.
+    Without ``lanes`` there are as many as the widest stage has groups, or a list has lanes.
 
     Raises
     ------
@@ -370,7 +371,6 @@ def _plan(
     libraries: Sequence[OperatorLibrary],
 ) -> ExecutionPlan:
     names = staged.operator_names
-    on_gpu = is_gpu_target(staged.target)
     _require_libraries_of(staged.target, schedule)
     if libraries:
         chosen = None
@@ -386,7 +386,7 @@ def _plan(
         placements,
         lanes=lanes,
         operator_names=names,
-        hand_over=STREAMS if on_gpu else CORES,
+        hand_over=hand_over_of(staged.target),
     )
     verify_plan(plan)
     return plan
@@ -424,6 +424,13 @@ def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
     return None
 
 
+def hand_over_of(target: tvm.target.Target) -> HandOver:
+    """Time from one lane to another where code for this target runs."""
+    return STREAMS if is_gpu_target(target) else CORES
+
+
 def widest_stage(schedule: InterOpSchedule) -> int:
-    """The most groups in a stage: streams that a GPU can use."""
+    """The lanes of a list, or else the most groups in a stage: streams that a GPU can use."""
+    if schedule.home_lanes:
+        return schedule.num_home_lanes
     return max((len(stage.groups) for stage in schedule.stages), default=1)

@@ -77,6 +77,9 @@ class InterOpSchedule:
     libraries: tuple[LibraryOperators, ...] | None = None
     """Operators that libraries are to compute, each by one library; None where nobody has
     chosen."""
+    home_lanes: tuple[int, ...] = ()
+    """Lane of each operator, where a list was scheduled: nothing then waits for a stage, only for
+    data, and lanes take what is ready in the order of the stages. Empty where stages count."""
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
@@ -92,6 +95,7 @@ class InterOpSchedule:
                 "operator_ns": list(self.operator_ns),
                 "unsplit": list(self.unsplit),
                 **({} if self.libraries is None else {"libraries": _libraries_data(self)}),
+                **({"home_lanes": list(self.home_lanes)} if self.home_lanes else {}),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -125,6 +129,13 @@ class InterOpSchedule:
             priced_by = data.optional_field("priced_by")
             operator_ns = data.optional_field("operator_ns")
             unsplit = data.optional_field("unsplit")
+            homes = data.optional_field("home_lanes")
+            home_lanes = () if homes is None else homes.wholes()
+            if homes is not None and len(home_lanes) != len(names):
+                raise ScheduleError(
+                    f"not a schedule: home_lanes has {len(home_lanes)} entries for {len(names)} "
+                    "operators; give each a lane, or leave it out"
+                )
             return cls(
                 graph_name=data.field("graph_name").text(),
                 graph_fingerprint=data.field("graph_fingerprint").text(),
@@ -142,29 +153,41 @@ class InterOpSchedule:
                 operator_ns=() if operator_ns is None else operator_ns.wholes(),
                 unsplit=() if unsplit is None else unsplit.wholes(last),
                 libraries=_read_libraries(data, last),
+                home_lanes=home_lanes,
             )
         except UnreadableValueError as error:
             raise ScheduleError(
                 f"not a schedule: {error}; expected the JSON that InterOpSchedule.to_json writes"
             ) from error
 
+    @property
+    def num_home_lanes(self) -> int:
+        """Lanes that the operators are on; 0 where they have none of their own."""
+        return max(self.home_lanes, default=-1) + 1
+
     def by_library(self, library: str) -> tuple[int, ...]:
         """Operators that the library of this name is to compute."""
         return next((row.operators for row in self.libraries or () if row.library == library), ())
 
     def as_text(self) -> str:
-        """One line a stage: strategy, then the groups with their operators by name."""
+        """One line a stage: strategy, then the groups with their operators by name.
+
+        With home lanes, a line has the lane of its stage as well.
+        """
         latency = "" if self.latency_ns is None else f", predicted {self.latency_ns / 1e6:.4f} ms"
         source = f" by the {self.priced_by}" if self.priced_by else ""
+        lanes = f" on {self.num_home_lanes} lanes" if self.home_lanes else ""
         lines = [
             f"schedule {self.scheduler} of {self.graph_name}: {len(self.operator_names)} operators "
-            f"in {len(self.stages)} stages{latency}{source}"
+            f"in {len(self.stages)} stages{lanes}{latency}{source}"
         ]
         for number, stage in enumerate(self.stages):
             groups = " | ".join(
                 " -> ".join(self.operator_names[index] for index in group) for group in stage.groups
             )
-            lines.append(f"  stage {number} {stage.strategy.value}: {groups}")
+            homes = {self.home_lanes[index] for index in stage.operators} if lanes else ()
+            on = "".join(f" on lane {lane}" for lane in sorted(homes))
+            lines.append(f"  stage {number} {stage.strategy.value}{on}: {groups}")
         return "\n".join(lines)
 
     def require_graph(self, graph: OperatorGraph) -> None:

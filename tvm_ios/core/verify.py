@@ -56,6 +56,8 @@ def verify_schedule(
     8. What is marked as unsplit, or for a library, is an operator of the graph, each once, and no
        operator is marked for two libraries; operator costs, where there are any, are one for each
        operator.
+    9. Home lanes, where there are any, are one for each operator, and a stage has one group then,
+       or is a merge, with all its operators on one lane.
 
     Parameters
     ----------
@@ -90,6 +92,7 @@ def verify_schedule(
             f"operator_ns has {len(schedule.operator_ns)} entries for {len(graph)} operators; "
             "leave it empty or measure again"
         )
+    _require_home_lanes(schedule, graph)
     rows = schedule.libraries or ()
     for field, indices in (
         ("unsplit", schedule.unsplit),
@@ -233,6 +236,25 @@ def _require_barriers_alone(graph: OperatorGraph, number: int, stage: Stage) -> 
                     f"{_operator(graph, index)} is a barrier and shares its stage with "
                     f"{len(operators) - 1} operators"
                 )
+
+
+def _require_home_lanes(schedule: InterOpSchedule, graph: OperatorGraph) -> None:
+    homes = schedule.home_lanes
+    if not homes:
+        return
+    if len(homes) != len(graph) or min(homes) < 0:
+        raise ScheduleError(
+            f"schedule for graph {schedule.graph_name!r} breaks rule 9 (home lanes): home_lanes "
+            f"has {len(homes)} entries from {min(homes)} on for {len(graph)} operators; give each "
+            "operator a lane of 0 or more, or leave it empty"
+        )
+    for number, stage in enumerate(schedule.stages):
+        lanes = sorted({homes[index] for index in stage.operators})
+        if len(lanes) > 1 or not (stage.is_merge or len(stage.groups) == 1):
+            raise ScheduleError(
+                f"stage {number} breaks rule 9 (home lanes): it has {len(stage.groups)} groups on "
+                f"lanes {lanes}; with home lanes a stage is one group, or a merge, on one lane"
+            )
 
 
 def _operator(graph: OperatorGraph, index: int) -> str:

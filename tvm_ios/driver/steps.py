@@ -29,6 +29,7 @@ __all__ = ["UNTUNED", "ScheduledBuild", "Steps"]
 UNTUNED = {
     Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
     Contestant.IOS: Contestant.UNTUNED_IOS,
+    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
 }
 """What schedules are called whose kernels are not the tuned ones that most others run."""
 
@@ -64,7 +65,8 @@ class Steps:
         ):
             prices = KernelPrices(runner, database=self.database, options=self.options.measure)
             limits = {Contestant.IOS.value: self.options.search}
-            found = find_schedules(prices, limits, self.clock, budget=self.budget)
+            lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
+            found = find_schedules(prices, limits, self.clock, lists=lists, budget=self.budget)
         records = applied_records_digest()
         racers = {
             Contestant(name): Racer(

@@ -70,8 +70,8 @@ def tune(
     """Find and compile the fastest inter-operator schedule of a model on this machine.
 
     AutoTVM and auto_scheduler ``ApplyHistoryBest`` contexts around the call are honoured, and so is
-    a ``PassContext``. The IOS schedule is timed against the greedy and the sequential one; what
-    does not beat sequential order beyond the noise is not returned.
+    a ``PassContext``. The IOS schedule, and a list made from it, are timed against the greedy and
+    the sequential one; what does not beat sequential order beyond the noise is not returned.
 
     Parameters
     ----------

@@ -16,13 +16,16 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.compile.model import hand_over_of
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.protocol import CostModel
+from tvm_ios.cost.protocol import CostModel, DescribedModel
+from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
-from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.find_schedules import find_schedules, list_from, settle_splits
 from tvm_ios.profile.prices import measured_cost_model
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
@@ -30,6 +33,7 @@ from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
+from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["ScheduleOperators", "Scheduler"]
@@ -39,6 +43,8 @@ class Scheduler(Enum):
     """Who makes the schedule."""
 
     IOS = "ios"
+    LIST = "list"
+    """A list of operators on lanes: prices of single operators only, and no stages."""
     GREEDY = "greedy"
     SEQUENTIAL = "sequential"
 
@@ -52,12 +58,12 @@ class _Options:
     scheduler: Scheduler | str = Scheduler.IOS
     """The scheduler or its value, such as ``"greedy"``."""
     cost_model: CostModel | None = None
-    """Prices stages for IOS; None measures them on this machine."""
+    """Prices stages for IOS, operators for a list; None measures them on this machine."""
     search: SearchOptions = field(default_factory=SearchOptions)
     """Limits and rules of IOS, such as ``SearchOptions.of(strategies="concurrent")``."""
     lanes: int | None = None
-    """Lanes to measure for, streams on a GPU; as for ``tune`` where omitted. Not read with a cost
-    model."""
+    """Lanes to measure for, or to make a list for, streams on a GPU; as for ``tune`` where omitted.
+    Not read by IOS with a cost model."""
     database: ProfileDatabase | str | Path | None = None
     """Where measured prices are kept; the default file where omitted."""
 
@@ -97,10 +103,33 @@ class ScheduleOperators(_Options):
         if scheduler is Scheduler.GREEDY:
             return greedy_schedule(extraction.graph)
         if self.cost_model is not None:
+            if scheduler is Scheduler.LIST:
+                return self._list(extraction.graph, self.cost_model)
             return search_ios(extraction.graph, self.cost_model, self.search).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
+            if scheduler is Scheduler.LIST:
+                settle_splits(prices)
+                in_order = sequential_schedule(prices.graph)
+                return prices.annotate(list_from(prices, in_order, lanes=prices.runner.lanes))
             found = find_schedules(prices, {scheduler.value: self.search})
             return found.schedules[scheduler.value]
+
+    def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
+        """A list by prices of a model, which knows nothing of help by idle lanes."""
+        target = resolve_target(self.target)
+        singles = [Stage(((index,),)) for index in range(len(graph))]
+        alone_ns = cost_model.price(graph, singles)
+        return list_schedule(
+            graph,
+            OperatorTimes(
+                alone_ns=alone_ns,
+                helped_ns=alone_ns,
+                priced_by=cost_model.description if isinstance(cost_model, DescribedModel) else "",
+            ),
+            lanes=lanes_for_target(self.lanes, target) or DEFAULT_STREAMS,
+            hand_over=hand_over_of(target),
+            start=sequential_schedule(graph),
+        )
 
     def chosen_scheduler(self) -> Scheduler:
         """The scheduler, from its value or itself."""

@@ -125,6 +125,8 @@ class _Layout:
     """Stage and position of each group."""
     members: tuple[tuple[int, ...], ...]
     """Operators of each group."""
+    lanes: tuple[int | None, ...]
+    """Lane that each group calls home; None where lowering is to choose."""
     order: tuple[int, ...]
     """Operator of each launch."""
     access: dict[int, _Access]
@@ -144,6 +146,7 @@ def _lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) ->
     return _Layout(
         keys=keys,
         members=tuple(tuple(by_key[key]) for key in keys),
+        lanes=tuple(placements[by_key[key][0]].lane for key in keys),
         order=tuple(access),
         access=access,
     )
@@ -298,21 +301,26 @@ def _groups(
 ) -> tuple[Group, ...]:
     """The plan's groups: those of the schedule, cut so that nobody waits for more than data."""
     keys, steps, runs = [], [], []
-    for key, members in zip(layout.keys, layout.members, strict=True):
+    given: list[int | None] = []
+    for key, members, lane in zip(layout.keys, layout.members, layout.lanes, strict=True):
         pieces = _cut([layout.access[index].launch for index in members], reads)
         keys += [key] * len(pieces)
+        given += [lane] * len(pieces)
         steps += [(key[0], place) for place in range(len(pieces))]
         runs += pieces
     run_of = [number for number, run in enumerate(runs) for _ in run]
     waits = _data_between(runs, run_of, reads)
-    # Stages of one group run in order, though no data may pass: a sequential schedule is what it
-    # says, never two kernels at once on lanes that happen to be idle.
-    width = Counter(stage for stage, _ in layout.keys)
-    for number in range(1, len(runs)):
-        if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
-            waits[number].setdefault(number - 1, 0)
-    run_ns = [sum(costs_ns[launch] for launch in run) for run in runs]
-    homes = assign_lanes(steps, run_ns, waits, lanes=lanes, hand_over=hand_over)
+    homes = [lane for lane in given if lane is not None]
+    if len(homes) < len(runs):
+        # Stages of one group run in order, though no data may pass: a sequential schedule is what
+        # it says, never two kernels at once on lanes that happen to be idle.
+        width = Counter(stage for stage, _ in layout.keys)
+        for number in range(1, len(runs)):
+            if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
+                waits[number].setdefault(number - 1, 0)
+    if len(homes) < len(runs) or max(homes, default=0) >= lanes:
+        run_ns = [sum(costs_ns[launch] for launch in run) for run in runs]
+        homes = list(assign_lanes(steps, run_ns, waits, lanes=lanes, hand_over=hand_over))
     return tuple(
         Group(
             stage=stage,

@@ -35,6 +35,8 @@ class Placement:
     stage: int
     group: int
     """Position of the group in its stage."""
+    lane: int | None = None
+    """Lane the operator calls home; None leaves the choice to lowering, all or none of them."""
     cost_ns: int = 0
     """Time alone on one lane, in nanoseconds; 0 where nobody measured."""
     split: bool = True

@@ -6,11 +6,12 @@ search asks for the prices of stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from tvm_ios.compile.model import lower_schedule
+from tvm_ios.compile.model import hand_over_of, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.measure.compare import CompareOptions
@@ -20,6 +21,8 @@ from tvm_ios.profile.race import race, race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
+from tvm_ios.search.list_schedule import list_schedule
+from tvm_ios.search.list_search import ListOptions
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
 from tvm_ios.support.progress import PhaseClock
@@ -27,13 +30,16 @@ from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
     "FoundSchedules",
+    "fastest_list",
     "find_schedules",
+    "list_from",
     "resumable",
     "search_schedule",
     "settle_splits",
 ]
 
 SPLIT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
+LIST_SEEDS = range(4)
 CLEARLY_FASTER = 1.02
 BUSY = "while the machine was in its slow mode"
 
@@ -43,7 +49,7 @@ class FoundSchedules:
     """Schedules of one build, found with measured prices."""
 
     schedules: Mapping[str, InterOpSchedule]
-    """Schedules by contestant: sequential and greedy order, then one of each search."""
+    """Schedules by contestant: sequential and greedy order, one of each search, then lists."""
     searches: Mapping[str, SearchResult]
     """Results of the searches, by name."""
     sequential_ns: int
@@ -61,7 +67,9 @@ class FoundSchedules:
         first, *others = self.schedules
         in_order = self.schedules[first].stages
         return {first: self.schedules[first]} | {
-            name: self.schedules[name] for name in others if self.schedules[name].stages != in_order
+            name: self.schedules[name]
+            for name in others
+            if self.schedules[name].stages != in_order or self.schedules[name].home_lanes
         }
 
 
@@ -70,6 +78,7 @@ def find_schedules(
     limits: Mapping[str, SearchOptions],
     clock: PhaseClock | None = None,
     *,
+    lists: Mapping[str, str] = MappingProxyType({}),
     time_budget: float | None = None,
     budget: TimeBudget | None = None,
 ) -> FoundSchedules:
@@ -85,6 +94,8 @@ def find_schedules(
         A search for each entry, by contestant.
     clock
         Told how far the searches are.
+    lists
+        A list for each entry, by contestant: made from the schedule of the search named there.
     time_budget
         Seconds for each of the searches, after which the best schedule so far is taken.
     budget
@@ -104,6 +115,17 @@ def find_schedules(
         Contestant.GREEDY.value: greedy_schedule(prices.graph),
         **{name: found.schedule for name, found in searches.items()},
     }
+    for name, begun in lists.items():
+        # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
+        # stage of the search has groups, which is known to pay.
+        helps, lanes = prices.runner.idle_lanes_help, prices.runner.lanes
+        lanes = lanes if helps else min(lanes, widest_stage(schedules[begun]))
+        hurry = budget is not None and not budget.allows(reserve_s)
+        seeds = range(1) if hurry else LIST_SEEDS
+        with resumable(prices):
+            listed = fastest_list(prices, schedules[begun], lanes=lanes, seeds=seeds)
+        if listed.num_home_lanes > 1:
+            schedules[name] = listed
     return FoundSchedules(
         schedules={name: prices.annotate(schedule) for name, schedule in schedules.items()},
         searches=searches,
@@ -150,6 +172,44 @@ def settle_splits(prices: KernelPrices) -> None:
     prices.choices.keep(
         question if comparison.is_quiet else f"{question}, {BUSY}",
         BuildChoice(kept=kept, notes=(), certain=True, operators=prices.unsplit),
+    )
+
+
+def fastest_list(
+    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
+) -> InterOpSchedule:
+    """The fastest of a few lists made from a schedule, which differ in their seeds only.
+
+    They are about as long as simulated, but on lanes some are 4 % faster than others. Where merges
+    would have to be compiled for each, and on a GPU, the shortest is believed.
+    """
+    lists = [prices.annotate(list_from(prices, start, lanes=lanes, seed=seed)) for seed in seeds]
+    distinct = {(each.stages, each.home_lanes): each for each in lists}
+    merged = any(stage.is_merge for stage in start.stages)
+    if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
+        return min(distinct.values(), key=lambda each: each.latency_ns or 0)
+    models = {
+        f"list {number}": lower_schedule(prices.runner.built, each, lanes=prices.runner.lanes)
+        for number, each in enumerate(distinct.values())
+    }
+    comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
+    return models[min(models, key=comparison.median_ns)].schedule
+
+
+def list_from(
+    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
+) -> InterOpSchedule:
+    """A list made from a schedule, with prices of single operators and of its merges.
+
+    The operators must have been priced, as :func:`settle_splits` does.
+    """
+    return list_schedule(
+        prices.graph,
+        prices.operator_times(start),
+        lanes=lanes,
+        hand_over=hand_over_of(prices.runner.built.prepared.target),
+        start=start,
+        options=ListOptions(seed=seed),
     )
 
 

@@ -36,6 +36,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import PreparedModule
+from tvm_ios.search.list_schedule import OperatorTimes
 
 __all__ = [
     "SLOWEST_HOP_NS",
@@ -155,12 +156,31 @@ class KernelPrices:
         self._measured.save()
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
-        """The schedule with what was found of single operators."""
+        """The schedule with what was found of single operators.
+
+        A list has chosen itself which of them are split.
+        """
         return replace(
             schedule,
             operator_ns=self.operator_ns,
-            unsplit=self.unsplit,
+            unsplit=schedule.unsplit if schedule.home_lanes else self.unsplit,
             libraries=self._libraries_of(schedule) if self._chose_libraries else None,
+        )
+
+    def operator_times(self, schedule: InterOpSchedule) -> OperatorTimes:
+        """What single operators, and the merges of a schedule, take: known since they were priced.
+
+        Raises
+        ------
+        CostError
+            If a merge cannot be run.
+        """
+        merges = [stage for stage in schedule.stages if stage.is_merge]
+        singles = [Stage(((index,),)) for index in range(len(self.graph))]
+        return OperatorTimes(
+            alone_ns=self.operator_ns,
+            helped_ns=self.price(self.graph, singles),
+            merged_ns=dict(zip(merges, self.price(self.graph, merges), strict=True)),
         )
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:

@@ -191,6 +191,9 @@ def _placements(
         Placement(
             stage=stage,
             group=group,
+            lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
+            if schedule.home_lanes
+            else None,
             cost_ns=costs_ns.get(name, 0),
             split=name not in unsplit,
             view=view,

@@ -10,8 +10,9 @@
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
 scheduler, the predicted latency, whose prediction it is unless it was measured, what each operator
 costs alone, which are not split, and, where it was chosen, which a library computes:
-``tvm_ios_libraries``, such as ``cudnn: a, b | other: c``. Relay text keeps attributes of functions
-but loses those of modules, so the module itself has none.
+``tvm_ios_libraries``, such as ``cudnn: a, b | other: c``. A list has the lane of each operator,
+``tvm_ios_home_lanes``. Relay text keeps attributes of functions but loses those of modules, so the
+module itself has none.
 """
 
 from __future__ import annotations
@@ -92,6 +93,11 @@ def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
             {}
             if schedule.libraries is None
             else {"tvm_ios_libraries": _libraries_text(schedule.libraries, schedule.operator_names)}
+        ),
+        **(
+            {"tvm_ios_home_lanes": ", ".join(map(str, schedule.home_lanes))}
+            if schedule.home_lanes
+            else {}
         ),
     }
 
@@ -174,7 +180,6 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
     if sorted(stages) != list(range(len(stages))):
         raise ModelError(f"the stage numbers are {sorted(stages)}; schedule the module again")
     has_latency = bool(_text(attributes, "tvm_ios_latency_ns", "main"))
-    operator_ns = _text(attributes, "tvm_ios_operator_ns", "main")
     return InterOpSchedule(
         graph_name=_text(attributes, "tvm_ios_graph", "main"),
         graph_fingerprint=_text(attributes, "tvm_ios_fingerprint", "main"),
@@ -183,11 +188,12 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
         latency_ns=_whole(attributes, "tvm_ios_latency_ns", "main") if has_latency else None,
         priced_by=_optional_text(attributes, "tvm_ios_priced_by"),
-        operator_ns=tuple(
-            _number(text, "tvm_ios_operator_ns", "main") for text in _split(operator_ns, ", ")
-        ),
+        operator_ns=_numbers(attributes, "tvm_ios_operator_ns", "main"),
         unsplit=_indices(_text(attributes, "tvm_ios_unsplit", "main"), "unsplit", index_of),
         libraries=_libraries(attributes, index_of),
+        home_lanes=_numbers(attributes, "tvm_ios_home_lanes", "main")
+        if "tvm_ios_home_lanes" in attributes
+        else (),
     )
 
 
@@ -305,6 +311,11 @@ def _number(text: str, name: str, where: str) -> int:
             "schedule the module again"
         )
     return int(text)
+
+
+def _numbers(attributes: tvm.ir.Attrs, name: str, where: str) -> tuple[int, ...]:
+    listed = _split(_text(attributes, name, where), ", ")
+    return tuple(_number(text, name, where) for text in listed)
 
 
 def _strategy(function: relay.Function, where: str) -> Strategy:

@@ -112,6 +112,8 @@ class _Painter:
         facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
         if merged:
             facts.append(f"{merged} merged")
+        if schedule.home_lanes:
+            facts.append(f"a list on {schedule.num_home_lanes} lanes")
         if schedule.latency_ns is not None:
             facts.append(f"predicted {schedule.latency_ns / 1e6:.3f} ms")
         self._axes.text(0, -_TITLE, graph.name, size=14, weight="bold", color=INK, va="top")
@@ -143,6 +145,8 @@ class _Painter:
                 text.append("merge")
             elif len(stage.groups) > 1:
                 text.append("concurrent")
+            if schedule.home_lanes:
+                text.append(f"lane {schedule.home_lanes[stage.operators[0]]}")
             if latency is not None:
                 text.append(_duration(latency))
             middle = band.top + band.height / 2

@@ -26,9 +26,12 @@ class Contestant(Enum):
     SEQUENTIAL = "sequential"
     GREEDY = "greedy"
     IOS = "ios"
+    IOS_LIST = "ios + list"
+    """A list made from the IOS schedule: no stages, operators on lanes."""
     UNTUNED_GREEDY = "greedy, untuned kernels"
     """Where kernels were tuned: what the same call would have found without that."""
     UNTUNED_IOS = "ios, untuned kernels"
+    UNTUNED_IOS_LIST = "ios + list, untuned kernels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,8 @@ class TuneReport:
     phase_s: Mapping[str, float]
     """Seconds by phase, in order."""
     notes: tuple[str, ...]
+    list_lanes: int = 0
+    """Lanes of the schedule that was kept, where it is a list."""
     tuning: str = ""
     """The task table of kernel tuning; empty without any."""
     records: RecordsInForce | None = None
@@ -121,6 +126,7 @@ class TuneReport:
             arena_bytes=model.plan.arena_bytes,
             phase_s=dict(phase_s),
             notes=notes,
+            list_lanes=model.schedule.num_home_lanes,
             tuning=tuning,
             records=model.records,
         )
@@ -137,8 +143,7 @@ class TuneReport:
             f"kept {self.kept.value}: {self.reason}",
             self.coverage,
             *([] if self.records is None else [self.records.as_text()]),
-            f"{self.operators} operators in {self.stages} stages, {self.concurrent_stages} of them "
-            f"concurrent, {self.merged_stages} merged",
+            f"{self.operators} operators {self._form()}, {self.merged_stages} merged",
             *self._padding(),
             f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
             f"{self.stages_priced} of {self.stages_possible} possible stages priced "
@@ -149,6 +154,11 @@ class TuneReport:
             f"time: {phases}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _form(self) -> str:
+        if self.list_lanes:
+            return f"as a list on {self.list_lanes} lanes"
+        return f"in {self.stages} stages, {self.concurrent_stages} of them concurrent"
 
     def _padding(self) -> tuple[str, ...]:
         """What zeros in merged kernels do to inf and NaN, where there are any."""

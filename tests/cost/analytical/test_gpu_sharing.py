@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.cost.analytical.gpu_kernel import KernelTime
-from tvm_ios.cost.analytical.gpu_sharing import LaunchedKernel, kernels_in_order, share_gpu
+from tvm_ios.cost.analytical.gpu_sharing import (
+    LaunchedKernel,
+    kernels_in_order,
+    share_gpu,
+    share_gpu_in_order,
+)
 
 
 def kernel(busy_ns, *rates, wait_ns=0.0):
@@ -41,6 +46,17 @@ def test_the_scarcest_resource_decides():
 def test_waiting_takes_nothing_from_others():
     groups = [[kernel(10, 1, wait_ns=10)], [kernel(10, 1)]]
     assert share_gpu(groups, 0) == [[(10, 20)], [(0, 10)]]
+
+
+def test_kernels_of_other_groups_are_awaited():
+    """The second group waits for the first kernel of the first one, and for an event."""
+    groups = [[kernel(10, 0.5), kernel(30, 0.5)], [kernel(20, 0.5, wait_ns=1)]]
+    after = [[(), ()], [((0, 0),)]]
+    issued = [[0.0, 0.0], [0.0]]
+    spans = share_gpu_in_order(groups, issued, after, event_ns=3)
+    assert spans == [[(0, 10), (10, 40)], [(14, 34)]]
+    late = share_gpu_in_order(groups, [[0.0, 0.0], [50.0]], after, event_ns=3)
+    assert late[1] == [(51, 71)]
 
 
 def test_the_next_kernel_of_a_group_follows():

@@ -194,3 +194,47 @@ def test_only_the_graph_of_a_schedule_is_simulated():
     other = OperatorGraph("other", branches().operators[:2])
     with pytest.raises(ScheduleError, match="does not fit graph 'other'"):
         AnalyticalGpuCost("v100").simulate(other, sequential_schedule(branches()))
+
+
+def listed(graph, stages, homes):
+    return replace(make_schedule(graph, tuple(stages), "list"), home_lanes=tuple(homes))
+
+
+def test_a_list_on_one_stream_takes_what_its_operators_do_in_a_row():
+    graph = branches(view=False)
+    model = AnalyticalGpuCost("V100")
+    order = [Stage(((index,),)) for index in range(4)]
+    run = model.simulate(graph, listed(graph, order, (0, 0, 0, 0)))
+    (whole,) = model.price(graph, [Stage(((0, 1, 2, 3),))])
+    assert run.latency_ns == pytest.approx(whole, abs=2)
+    assert len(run.stage_ns) == 1
+
+
+def test_a_list_waits_for_data_and_events_only():
+    graph = branches(view=False)
+    model = AnalyticalGpuCost("V100")
+    order = [Stage(((index,),)) for index in range(4)]
+    run = model.simulate(graph, listed(graph, order, (0, 0, 1, 0)))
+    spans = {row.operator: row for row in run.operators}
+    assert {name: row.group for name, row in spans.items()} == {
+        "stem": 0,
+        "wide": 0,
+        "narrow": 1,
+        "concat": 0,
+    }
+    late = spans["narrow"].start_ns - spans["wide"].start_ns
+    assert abs(late - model.gpu.event_ns) <= 1
+    assert spans["concat"].start_ns > max(spans["wide"].end_ns, spans["narrow"].end_ns)
+    assert run.latency_ns == spans["concat"].end_ns
+    staged = (order[0], CONCURRENT, order[3])
+    assert run.latency_ns < sum(model.price(graph, staged))
+
+
+def test_a_list_sees_through_views_and_keeps_merges():
+    graph = branches()
+    model = AnalyticalGpuCost("V100")
+    order = (Stage(((0,),)), MERGE, Stage(((3,),)))
+    run = model.simulate(graph, listed(graph, order, (0, 1, 1, 0)))
+    assert [row.operator for row in run.operators if row.group == 1] == ["wide+narrow"]
+    merged = next(row for row in run.operators if row.group == 1)
+    assert merged.start_ns >= next(r for r in run.operators if r.operator == "stem").end_ns

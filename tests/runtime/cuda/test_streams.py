@@ -51,3 +51,18 @@ def test_networks_are_in_order(cuda_stand_in, model, lanes):
     check_run(seen, lanes)
     assert set(seen["calls"]) <= IN_A_RUN
     assert (seen["waits"] == 2) == (lanes == 1)
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+def test_a_list_is_in_order_on_its_streams(cuda_stand_in, lanes):
+    seen = cuda_stand_in.run("streams", "small", lanes=lanes, listed=True)
+    check_run(seen, lanes)
+    assert seen["streams"] == lanes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["squeezenet", "nasnet_small"])
+def test_lists_of_networks_are_in_order(cuda_stand_in, model):
+    seen = cuda_stand_in.run("streams", model, lanes=4, listed=True)
+    check_run(seen, 4)
+    assert set(seen["calls"]) <= IN_A_RUN

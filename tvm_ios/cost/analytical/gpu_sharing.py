@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tvm_ios.cost.analytical.gpu_kernel import RESOURCES, KernelTime
 
-__all__ = ["LaunchedKernel", "kernels_in_order", "share_gpu"]
+__all__ = ["LaunchedKernel", "kernels_in_order", "share_gpu", "share_gpu_in_order"]
 
 _NOTHING = 1e-6
 """Nanoseconds below which a remainder is rounding."""
@@ -68,20 +68,53 @@ def share_gpu(
     issue_ns
         Between two launches of the host, which takes the groups in turn; 0 in a CUDA graph.
     """
-    issued = _issue_times(groups, issue_ns)
+    nobody: list[list[tuple[tuple[int, int], ...]]] = [[()] * len(kernels) for kernels in groups]
+    return share_gpu_in_order(groups, _issue_times(groups, issue_ns), nobody, event_ns=0.0)
+
+
+def share_gpu_in_order(
+    groups: Sequence[Sequence[LaunchedKernel]],
+    issued: Sequence[Sequence[float]],
+    after: Sequence[Sequence[Sequence[tuple[int, int]]]],
+    *,
+    event_ns: float,
+) -> list[list[tuple[float, float]]]:
+    """As :func:`share_gpu`, where kernels wait for kernels of other groups.
+
+    Parameters
+    ----------
+    issued
+        When the host issues each kernel of each group.
+    after
+        For each kernel the group and position of each kernel that must be done before.
+    event_ns
+        Time from the end of the last of these until the kernel may start its launch.
+    """
     spans: list[list[tuple[float, float]]] = [[] for _ in groups]
     wakes = [0.0] * len(groups)
     """When the wait of the next kernel is over."""
     left = [0.0] * len(groups)
     starts = [0.0] * len(groups)
-    waiting = []
-    for group, kernels in enumerate(groups):
-        if kernels:
-            wakes[group] = issued[group][0] + kernels[0].wait_ns
-            waiting.append(group)
+    waiting: list[int] = []
+    blocked = [group for group, kernels in enumerate(groups) if kernels]
+    """Groups whose next kernel waits for kernels that are not done."""
+
+    def admit() -> None:
+        """Let those go on that nothing blocks any more."""
+        for group in list(blocked):
+            number = len(spans[group])
+            before = after[group][number]
+            if all(place < len(spans[other]) for other, place in before):
+                blocked.remove(group)
+                waiting.append(group)
+                begin = max([0.0, *(spans[other][place][1] for other, place in before)])
+                begin = max(now, begin + event_ns if before else 0.0, issued[group][number])
+                wakes[group] = begin + groups[group][number].wait_ns
+
     busy: list[int] = []
     now = 0.0
     speeds: list[float] = []
+    admit()
     while waiting or busy:
         step = min(
             [wakes[group] - now for group in waiting]
@@ -93,11 +126,10 @@ def share_gpu(
         for group in [group for group in busy if left[group] <= _NOTHING]:
             busy.remove(group)
             spans[group].append((starts[group], now))
-            number = len(spans[group])
-            if number < len(groups[group]):
-                begin = max(now, issued[group][number])
-                wakes[group] = begin + groups[group][number].wait_ns
-                waiting.append(group)
+            if len(spans[group]) < len(groups[group]):
+                blocked.append(group)
+        if blocked:
+            admit()
         for group in [group for group in waiting if wakes[group] <= now + _NOTHING]:
             waiting.remove(group)
             busy.append(group)

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.graph import Convolution, OperatorGraph, bits_of
-from tvm_ios.core.schedule import Stage
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.analytical.gpu import GPU
 from tvm_ios.cost.analytical.gpu_kernel import RESOURCES, Kernels, kernel_time
-from tvm_ios.cost.analytical.gpu_sharing import LaunchedKernel, kernels_in_order, share_gpu
+from tvm_ios.cost.analytical.gpu_sharing import (
+    LaunchedKernel,
+    kernels_in_order,
+    share_gpu,
+    share_gpu_in_order,
+)
 from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work
 from tvm_ios.errors import CostError
 
@@ -135,6 +140,53 @@ class StagePrices:
                 now = busy[done - 1][1] if count else now
                 found.append(OperatorSpan(operators, group, start, now))
         return found
+
+    def list_spans(self, schedule: InterOpSchedule) -> list[OperatorSpan]:
+        """When every operator of a list is busy, in nanoseconds since it began; lanes are groups.
+
+        A stream waits for an event where an operator reads what another stream wrote.
+        """
+        streams: list[list[LaunchedKernel]] = [[] for _ in range(schedule.num_home_lanes)]
+        issued: list[list[float]] = [[] for _ in streams]
+        after: list[list[list[tuple[int, int]]]] = [[] for _ in streams]
+        done: dict[int, frozenset[tuple[int, int]]] = {}
+        """For each operator the kernels that its readers wait for: those behind views as well."""
+        rows = []
+        count = 0
+        tasks = [
+            operators
+            for stage in schedule.stages
+            for operators in (
+                [stage.operators] if stage.is_merge else [(i,) for g in stage.groups for i in g]
+            )
+        ]
+        for operators in tasks:
+            home = schedule.home_lanes[operators[0]]
+            merged = len(operators) > 1
+            kernels = self._merged_kernels(operators) if merged else self._launched[operators[0]]
+            reads = {i for o in operators for i in self.graph.operators[o].predecessors}
+            before = frozenset(each for i in reads - set(operators) for each in done[i])
+            first = len(streams[home])
+            for place, kernel in enumerate(kernels):
+                streams[home].append(kernel)
+                issued[home].append(count * self._issue_ns)
+                # A stream keeps its order, so events are of other streams only.
+                others = [each for each in before if each[0] != home]
+                after[home].append([] if place else others)
+                count += 1
+            last = frozenset({(home, len(streams[home]) - 1)}) if kernels else before
+            done |= dict.fromkeys(operators, last)
+            rows.append((operators, home, first, len(streams[home])))
+        busy = share_gpu_in_order(streams, issued, after, event_ns=self._join_ns)
+        return [
+            OperatorSpan(
+                operators,
+                home,
+                busy[home][first][0] if first < end else 0.0,
+                busy[home][end - 1][1] if first < end else 0.0,
+            )
+            for operators, home, first, end in rows
+        ]
 
     def _bound_ns(self, groups: Sequence[_Group]) -> int:
         if not groups:

@@ -92,6 +92,8 @@ class AnalyticalGpuCost:
     def simulate(self, graph: OperatorGraph, schedule: InterOpSchedule) -> SimulatedRun:
         """When every operator of a schedule would run; stages take what they are priced at.
 
+        A list runs as one stage whose groups are its streams.
+
         A merge that makes a concatenation needless is that much shorter here, and the concatenation
         as long as ever: the search adds up stages, so the gain is credited where it is decided.
 
@@ -104,6 +106,8 @@ class AnalyticalGpuCost:
         """
         schedule.require_graph(graph)
         prices = self._prices_of(graph)
+        if schedule.home_lanes:
+            return self._simulate_list(graph, schedule, prices)
         stage_ns = tuple(prices.price(stage) for stage in schedule.stages)
         runs = []
         begin_ns = 0
@@ -125,6 +129,28 @@ class AnalyticalGpuCost:
             priced_by=self.description,
             stage_ns=stage_ns,
             operators=tuple(runs),
+        )
+
+    def _simulate_list(
+        self, graph: OperatorGraph, schedule: InterOpSchedule, prices: StagePrices
+    ) -> SimulatedRun:
+        spans = prices.list_spans(schedule)
+        runs = [
+            SimulatedOperator(
+                operator="+".join(graph.operators[index].name for index in span.operators),
+                stage=0,
+                group=span.group,
+                start_ns=round(span.start_ns),
+                end_ns=round(span.end_ns),
+            )
+            for span in spans
+        ]
+        return SimulatedRun(
+            graph_name=graph.name,
+            scheduler=schedule.scheduler,
+            priced_by=self.description,
+            stage_ns=(max((run.end_ns for run in runs), default=0),),
+            operators=tuple(sorted(runs, key=lambda run: run.group)),
         )
 
     def _prices_of(self, graph: OperatorGraph) -> StagePrices:

@@ -1,0 +1,292 @@
+"""Simulated list schedules: tasks placed on lanes one by one, in C where there is a compiler.
+
+A list is a key for each task, and whether idle lanes may help with it. Of all tasks whose sources
+are placed the one with the highest key is placed next, on the lane where it is done first (HEFT;
+Topcuoglu et al., 2002). One that may be helped runs on all lanes together where that is sooner:
+each of them fetches all that it reads, and what it writes lies on all of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import logging
+from ctypes import POINTER, c_double, c_int, c_int32, c_int64
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_ios.errors import HostError, SearchError
+from tvm_ios.support.c_compiler import compile_shared
+
+__all__ = [
+    "ListDecoder",
+    "ListProblem",
+    "ListTask",
+    "NativeListDecoder",
+    "PythonListDecoder",
+    "Source",
+    "Timeline",
+    "make_list_decoder",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A task that another one reads."""
+
+    task: int
+    """Its number, which is below that of its reader."""
+    fetch_ns: int
+    """Time the reader takes longer if that task ran on another lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTask:
+    """What runs as a whole: an operator, or the kernel of a merge."""
+
+    alone_ns: int
+    """Time on one lane."""
+    helped_ns: int
+    """Time on all lanes together; that on one lane where idle lanes leave it alone."""
+    sources: tuple[Source, ...]
+    """Tasks it reads, ascending, each once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListProblem:
+    """Tasks to put on lanes."""
+
+    tasks: tuple[ListTask, ...]
+    lanes: int
+    signal_ns: int
+    """Time until a lane learns what another one has done."""
+
+    def upward_ranks(self) -> NDArray[np.float64]:
+        """For each task the longest way from its start to the end, hand-overs included (HEFT)."""
+        ranks = np.zeros(len(self.tasks))
+        for number in range(len(self.tasks) - 1, -1, -1):
+            task = self.tasks[number]
+            ranks[number] += task.alone_ns
+            for source in task.sources:
+                way_ns = ranks[number] + self.signal_ns + source.fetch_ns
+                ranks[source.task] = max(ranks[source.task], way_ns)
+        return ranks
+
+    def lower_bound_ns(self) -> int:
+        """Time that no schedule of these tasks is below: the longest chain, and the work shared.
+
+        A task that idle lanes help with counts as the smaller of its times on one lane and on all.
+        """
+        done_ns: list[int] = []
+        work_ns = 0
+        for task in self.tasks:
+            shortest_ns = min(task.alone_ns, task.helped_ns)
+            begin_ns = max((done_ns[source.task] for source in task.sources), default=0)
+            done_ns.append(begin_ns + shortest_ns)
+            work_ns += min(task.alone_ns, self.lanes * task.helped_ns)
+        return max(0, -(-work_ns // self.lanes), *done_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One list, simulated."""
+
+    order: tuple[int, ...]
+    """Tasks in the order they were placed."""
+    starts_ns: tuple[int, ...]
+    """When each task starts, reading what other lanes wrote included."""
+    ends_ns: tuple[int, ...]
+    """When each task is done."""
+    homes: tuple[int, ...]
+    """The lane of each task."""
+    helped: tuple[bool, ...]
+    """Whether all lanes run it together."""
+
+
+class ListDecoder(Protocol):
+    """Simulates lists of one problem."""
+
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
+        """When each list is done.
+
+        Parameters
+        ----------
+        lists
+            Of the shape (lists, 2, tasks): first the keys, then what is above 0 for the tasks that
+            may be helped.
+        """
+        ...
+
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
+        """All of one list, of the shape (2, tasks)."""
+        ...
+
+
+class PythonListDecoder:
+    """The decoder in plain Python; O(tasks x (lanes + log tasks) + lanes x sources) a list."""
+
+    def __init__(self, problem: ListProblem) -> None:
+        self._problem = problem
+        self._readers: list[list[int]] = [[] for _ in problem.tasks]
+        for number, task in enumerate(problem.tasks):
+            for source in task.sources:
+                self._readers[source.task].append(number)
+
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
+        """When each list is done."""
+        return np.array([self._place(*row.tolist())[0] for row in lists], np.int64)
+
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
+        """All of one list."""
+        return self._place(*row.tolist())[1]
+
+    def _place(self, keys: list[float], may_help: list[float]) -> tuple[int, Timeline]:
+        problem = self._problem
+        tasks, lanes = problem.tasks, range(problem.lanes)
+        free_ns = [0] * problem.lanes
+        ends_ns, starts_ns, homes = ([0] * len(tasks) for _ in range(3))
+        waiting = [len(task.sources) for task in tasks]
+        ready = [(-keys[number], number) for number in range(len(tasks)) if not waiting[number]]
+        heapq.heapify(ready)
+        helped = [False] * len(tasks)
+        order = []
+        while ready:
+            number = heapq.heappop(ready)[1]
+            task = tasks[number]
+            begins_ns, fetches_ns = list(free_ns), [0] * problem.lanes
+            for source in task.sources:
+                part_ns = source.fetch_ns * (problem.lanes - 1) // problem.lanes
+                for lane in lanes:
+                    here = homes[source.task] == lane
+                    ready_ns = ends_ns[source.task] + (0 if here else problem.signal_ns)
+                    begins_ns[lane] = max(begins_ns[lane], ready_ns)
+                    whole_ns = 0 if here else source.fetch_ns
+                    fetches_ns[lane] += part_ns if helped[source.task] else whole_ns
+            alone_ns = [begins_ns[lane] + fetches_ns[lane] + task.alone_ns for lane in lanes]
+            home = min(lanes, key=lambda lane: (alone_ns[lane], lane))
+            start_ns, end_ns = begins_ns[home], alone_ns[home]
+            all_ready_ns = max(begins_ns)
+            together_ns = all_ready_ns + max(fetches_ns) + task.helped_ns
+            helped[number] = (
+                may_help[number] > 0 and task.helped_ns < task.alone_ns and together_ns < end_ns
+            )
+            if helped[number]:
+                start_ns, end_ns = all_ready_ns, together_ns
+                free_ns = [end_ns] * problem.lanes
+            free_ns[home] = ends_ns[number] = end_ns
+            starts_ns[number], homes[number] = start_ns, home
+            order.append(number)
+            for reader in self._readers[number]:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    heapq.heappush(ready, (-keys[reader], reader))
+        return max(ends_ns, default=0), Timeline(
+            order=tuple(order),
+            starts_ns=tuple(starts_ns),
+            ends_ns=tuple(ends_ns),
+            homes=tuple(homes),
+            helped=tuple(helped),
+        )
+
+
+class _NativeProblem(ctypes.Structure):
+    _fields_ = (
+        ("num_tasks", c_int32),
+        ("num_lanes", c_int32),
+        ("signal_ns", c_int64),
+        ("alone_ns", POINTER(c_int64)),
+        ("helped_ns", POINTER(c_int64)),
+        ("first", POINTER(c_int32)),
+        ("sources", POINTER(c_int32)),
+        ("fetch_ns", POINTER(c_int64)),
+    )
+
+
+class NativeListDecoder:
+    """The decoder in C; answers as PythonListDecoder does.
+
+    Raises
+    ------
+    SearchError
+        If there is no C compiler, or memory runs out.
+    """
+
+    def __init__(self, problem: ListProblem) -> None:
+        library = _library()
+        if library is None:
+            raise SearchError("the compiled decoder needs a C compiler; use PythonListDecoder")
+        self._library = library
+        sources = [source for task in problem.tasks for source in task.sources]
+        first = np.cumsum([0, *(len(task.sources) for task in problem.tasks)])
+        self._arrays = (
+            np.array([task.alone_ns for task in problem.tasks], np.int64),
+            np.array([task.helped_ns for task in problem.tasks], np.int64),
+            np.array(first, np.int32),
+            np.array([source.task for source in sources], np.int32),
+            np.array([source.fetch_ns for source in sources], np.int64),
+        )
+        self._num_tasks = len(problem.tasks)
+        pointers = [_pointer(array) for array in self._arrays]
+        self._native = _NativeProblem(
+            len(problem.tasks), problem.lanes, problem.signal_ns, *pointers
+        )
+
+    def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
+        """When each list is done."""
+        rows = np.ascontiguousarray(lists, np.float64)
+        lengths = np.zeros(len(rows), np.int64)
+        self._call("lengths", c_int64(len(rows)), _pointer(rows), _pointer(lengths))
+        return lengths
+
+    def timeline(self, row: NDArray[np.float64]) -> Timeline:
+        """All of one list."""
+        order, homes, helped = (np.zeros(self._num_tasks, np.int32) for _ in range(3))
+        starts, ends = (np.zeros(self._num_tasks, np.int64) for _ in range(2))
+        keys = np.ascontiguousarray(row, np.float64)
+        arrays = (keys, order, starts, ends, homes, helped)
+        self._call("timeline", *[_pointer(array) for array in arrays])
+        return Timeline(
+            order=tuple(order.tolist()),
+            starts_ns=tuple(starts.tolist()),
+            ends_ns=tuple(ends.tolist()),
+            homes=tuple(homes.tolist()),
+            helped=tuple(map(bool, helped.tolist())),
+        )
+
+    def _call(self, name: str, *arguments: object) -> None:
+        function = getattr(self._library, f"tvm_ios_list_{name}")
+        if not function(ctypes.byref(self._native), *arguments):
+            raise SearchError(
+                f"out of memory in a list of {self._num_tasks} tasks; free some, or search without"
+            )
+
+
+def make_list_decoder(problem: ListProblem, *, native: bool = True) -> ListDecoder:
+    """The decoder of a problem: compiled if allowed and possible, else plain Python."""
+    if native and _library() is not None:
+        return NativeListDecoder(problem)
+    return PythonListDecoder(problem)
+
+
+def _pointer(array: NDArray[Any]) -> Any:
+    kinds: dict[str, Any] = {"float64": c_double, "int64": c_int64, "int32": c_int32}
+    return array.ctypes.data_as(POINTER(kinds[array.dtype.name]))
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The compiled kernel, or None where it cannot be had; the reason is logged once."""
+    source = Path(__file__).parent / "native" / "list_decoder.c"
+    try:
+        library = ctypes.CDLL(str(compile_shared(source)))
+    except (HostError, OSError) as error:
+        logging.getLogger(__name__).info("simulating lists in plain Python: %s", error)
+        return None
+    for name in ("lengths", "timeline"):
+        getattr(library, f"tvm_ios_list_{name}").restype = c_int
+    return library

@@ -1,0 +1,210 @@
+"""List scheduling: a schedule without stages, of operators on lanes; the step after IOS.
+
+Merged convolutions stay merged and are one task. The order of the schedule to start from is the
+first of the lists that ``list_search.py`` looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.plan.lanes import CORES, HandOver
+from tvm_ios.search.baselines import make_schedule
+from tvm_ios.search.list_decoder import (
+    ListProblem,
+    ListTask,
+    Source,
+    Timeline,
+    make_list_decoder,
+)
+from tvm_ios.search.list_search import ListOptions, best_list
+
+__all__ = ["OperatorTimes", "list_problem", "list_schedule"]
+
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTimes:
+    """What is known of single operators, in nanoseconds."""
+
+    alone_ns: Sequence[int]
+    """Time of each operator on one lane; 0 where it needs no kernel."""
+    helped_ns: Sequence[int]
+    """Time of each with all lanes; that on one lane where idle lanes leave it alone."""
+    merged_ns: Mapping[Stage, int] = field(default_factory=dict)
+    """Time of the merge stages of the schedule to start from."""
+    priced_by: str = ""
+    """Where the times come from, if they were not measured where the schedule is to run."""
+
+
+def list_schedule(
+    graph: OperatorGraph,
+    times: OperatorTimes,
+    *,
+    lanes: int,
+    hand_over: HandOver = CORES,
+    start: InterOpSchedule,
+    options: ListOptions | None = None,
+) -> InterOpSchedule:
+    """The best list found: a run of operators or a merge a stage, in the order of their starts.
+
+    The simulated time is never above that of the order of ``start``, whose merges are kept. What
+    idle lanes help with is chosen anew: where the simulation has them idle.
+
+    Parameters
+    ----------
+    graph
+        The graph of ``start``.
+    lanes
+        Lanes, or streams, to put operators on.
+    hand_over
+        Time it takes from one lane to another.
+    start
+        Schedule to start from; sequential order where there is none better.
+    """
+    chosen = options or ListOptions()
+    start.require_graph(graph)
+    members, problem = list_problem(graph, times, lanes=lanes, hand_over=hand_over, start=start)
+    decoder = make_list_decoder(problem)
+    timeline = decoder.timeline(best_list(problem, decoder, chosen))
+    stages, homes = _in_order(graph, members, timeline)
+    latency_ns = max(timeline.ends_ns, default=0)
+    rows = zip(members, timeline.helped, strict=True)
+    helped = {index for row, together in rows if together for index in row}
+    listed = replace(
+        make_schedule(graph, stages, "list", latency_ns, times.priced_by),
+        home_lanes=homes,
+        unsplit=tuple(index for index in range(len(graph)) if index not in helped),
+    )
+    verify_schedule(listed, graph)
+    return listed
+
+
+def list_problem(
+    graph: OperatorGraph,
+    times: OperatorTimes,
+    *,
+    lanes: int,
+    hand_over: HandOver,
+    start: InterOpSchedule,
+) -> tuple[tuple[tuple[int, ...], ...], ListProblem]:
+    """Operators of each task, and the tasks, in the order of ``start``.
+
+    What needs no kernel is no task: whoever reads it reads what it reads.
+    """
+    ordered = []
+    for number, stage in enumerate(start.stages):
+        if stage.is_merge:
+            ordered.append((number, 0, 0, stage.operators))
+            continue
+        for group in stage.groups:
+            # At one place of the groups the longest come first, as where lanes choose by stages.
+            rows = [(number, at, -times.alone_ns[i], (i,)) for at, i in enumerate(group)]
+            ordered += [row for row in rows if row[2]]
+    members = tuple(row[3] for row in sorted(ordered))
+    task_of = {index: number for number, row in enumerate(members) for index in row}
+    read_bytes = _bytes_read(graph, task_of)
+    merged_ns = {stage.operators: time_ns for stage, time_ns in times.merged_ns.items()}
+    tasks = []
+    for row in members:
+        alone_ns = times.alone_ns[row[0]] if len(row) == 1 else merged_ns[row]
+        # Members of a merge read the very same tensor.
+        size_of = {task: size for index in row for task, size in read_bytes[index].items()}
+        tasks.append(
+            ListTask(
+                alone_ns=alone_ns,
+                helped_ns=times.helped_ns[row[0]] if len(row) == 1 else alone_ns,
+                sources=tuple(
+                    Source(task, size_of[task] * hand_over.fetch_ns_per_kb // 1000)
+                    for task in sorted(size_of)
+                ),
+            )
+        )
+    return members, ListProblem(tasks=tuple(tasks), lanes=lanes, signal_ns=hand_over.signal_ns)
+
+
+def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[int, int]]:
+    """For each operator the bytes it reads of each task, through what needs no kernel."""
+    read: list[dict[int, int]] = []
+    for operator in graph.operators:
+        sizes: dict[int, int] = {}
+        for index in operator.predecessors:
+            whole = _FLOAT_BYTES * graph.operators[index].output_elements
+            behind = {task_of[index]: whole} if index in task_of else read[index]
+            for task, size in behind.items():
+                sizes[task] = sizes.get(task, 0) + min(whole, size)
+        read.append(sizes)
+    return read
+
+
+def _in_order(
+    graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
+) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
+    """A stage for each run of tasks as they start, and the lane of each operator.
+
+    What needs no kernel follows the last run that it reads, on that one's lane.
+    """
+    runs = _runs(graph, members, timeline)
+    homes = [0] * len(graph)
+    place_of: dict[int, int] = {}
+    behind: list[list[int]] = [[] for _ in range(len(runs) + 1)]
+    """Before the first run, and behind each, what needs no kernel, ascending."""
+    for place, run in enumerate(runs):
+        for task in run:
+            for index in members[task]:
+                place_of[index], homes[index] = place, timeline.homes[task]
+    for index, operator in enumerate(graph.operators):
+        if index not in place_of:
+            last = max(operator.predecessors, key=place_of.__getitem__, default=None)
+            place_of[index] = -1 if last is None else place_of[last]
+            homes[index] = 0 if last is None else homes[last]
+            behind[place_of[index] + 1].append(index)
+    stages = [Stage(((index,),)) for index in behind[0]]
+    for run, views in zip(runs, behind[1:], strict=True):
+        merge = members[run[0]] if len(members[run[0]]) > 1 else ()
+        stages.append(
+            Stage(tuple((index,) for index in merge), Strategy.MERGE)
+            if merge
+            else Stage((tuple(members[task][0] for task in run),))
+        )
+        stages += [Stage(((index,),)) for index in views]
+    return tuple(stages), tuple(homes)
+
+
+def _runs(
+    graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
+) -> list[list[int]]:
+    """Tasks in the order they start; those that follow each other with no way round are together.
+
+    Lanes complete fewer groups for that, and nobody waits longer: whoever joins is the only reader
+    of the one before, reads nothing that the first does not, and is next on the lane.
+    """
+    placed = {task: place for place, task in enumerate(timeline.order)}
+    readers = graph.successor_masks()
+    runs: list[list[int]] = []
+    last_on: dict[int, list[int]] = {}
+    for task in sorted(placed, key=lambda task: (timeline.starts_ns[task], placed[task])):
+        home = timeline.homes[task]
+        run = last_on.get(home)
+        if run is not None and not timeline.helped[task]:
+            inside = {index for other in run for index in members[other]}
+            first, operator = (graph.operators[members[other][0]] for other in (run[0], task))
+            known = inside.union(first.predecessors)
+            if (
+                len(members[task]) == len(members[run[0]]) == 1
+                and first.schedulable
+                and operator.schedulable
+                and readers[members[run[-1]][0]] == 1 << members[task][0]
+                and known.issuperset(operator.predecessors)
+            ):
+                run.append(task)
+                continue
+        runs.append([task])
+        # A task that all lanes run together begins and ends a run on each of them.
+        last_on = {} if timeline.helped[task] else last_on | {home: runs[-1]}
+    return runs
