@@ -6,6 +6,7 @@ search asks for the prices of stages.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -181,19 +182,29 @@ def fastest_list(
     """The fastest of a few lists made from a schedule, which differ in their seeds only.
 
     They are about as long as simulated, but on lanes some are 4 % faster than others. Where merges
-    would have to be compiled for each, and on a GPU, the shortest is believed.
+    would have to be compiled for each, and on a GPU, the shortest is believed. Which seed it was is
+    kept like a price, as :func:`settle_splits` keeps its choice.
     """
-    lists = [prices.annotate(list_from(prices, start, lanes=lanes, seed=seed)) for seed in seeds]
-    distinct = {(each.stages, each.home_lanes): each for each in lists}
+    made = prices.annotate(start).to_json()
+    digest = hashlib.sha256(made.encode()).hexdigest()[:32]
+    question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
+    known = prices.choices.known(question)
+    numbers = [seed for seed in seeds if known is None or known.kept == str(seed)] or seeds
+    lists = {
+        seed: prices.annotate(list_from(prices, start, lanes=lanes, seed=seed)) for seed in numbers
+    }
+    distinct = {(each.stages, each.home_lanes): seed for seed, each in reversed(lists.items())}
     merged = any(stage.is_merge for stage in start.stages)
     if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
-        return min(distinct.values(), key=lambda each: each.latency_ns or 0)
+        return min(lists.values(), key=lambda each: each.latency_ns or 0)
     models = {
-        f"list {number}": lower_schedule(prices.runner.built, each, lanes=prices.runner.lanes)
-        for number, each in enumerate(distinct.values())
+        str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
+        for seed in sorted(distinct.values())
     }
     comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
-    return models[min(models, key=comparison.median_ns)].schedule
+    kept = min(models, key=comparison.median_ns)
+    prices.choices.keep(question, BuildChoice(kept=kept, notes=(), certain=comparison.is_quiet))
+    return models[kept].schedule
 
 
 def list_from(
