@@ -12,9 +12,10 @@ from pathlib import Path
 __all__ = [
     "ONEDNN_PACKAGE",
     "ONEDNN_VARIABLE",
+    "FoundOnednn",
     "OnednnVersion",
+    "find_onednn",
     "onednn_libraries",
-    "read_onednn_version",
 ]
 
 ONEDNN_PACKAGE = "onednn-cpu-gomp"
@@ -47,6 +48,10 @@ class OnednnVersion:
     runtime: str
     """What its threads are made by: ``OpenMP``, ``sequential``, ``TBB``, …"""
 
+    def as_text(self) -> str:
+        """Name, version and threads, for people."""
+        return f"oneDNN {self.text} ({self.runtime})"
+
     @property
     def unfit(self) -> str | None:
         """Why it cannot be used; None where it can.
@@ -59,6 +64,17 @@ class OnednnVersion:
         if self.runtime not in ("OpenMP", "sequential"):
             return f"it is a {self.runtime} build; one for OpenMP or a sequential one is needed"
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOnednn:
+    """The libdnnl that is taken; without a version where none is."""
+
+    path: str = ""
+    library: ctypes.CDLL | None = None
+    version: OnednnVersion | None = None
+    reason: str = ""
+    """Why there is none: that of one that does not fit, else of one that cannot be loaded."""
 
 
 def onednn_libraries() -> tuple[str, ...]:
@@ -74,8 +90,27 @@ def onednn_libraries() -> tuple[str, ...]:
     return (_SONAME, *(str(file) for file in files if file.exists()), *_OTHERS)
 
 
-def read_onednn_version(library: ctypes.CDLL) -> OnednnVersion:
-    """The version of a loaded libdnnl; AttributeError if it is none."""
+def find_onednn() -> FoundOnednn:
+    """The first libdnnl that fits, loaded; where there is none, why."""
+    reasons: list[str] = []
+    unfit: list[str] = []
+    for path in onednn_libraries():
+        try:
+            library = ctypes.CDLL(path)
+            version = _read_version(library)
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        except AttributeError:
+            reasons.append(f"{path} is no oneDNN")
+            continue
+        if version.unfit is None:
+            return FoundOnednn(path=path, library=library, version=version)
+        unfit.append(f"{path} is {version.as_text()}, but {version.unfit}")
+    return FoundOnednn(reason=(*unfit, *reasons)[0])
+
+
+def _read_version(library: ctypes.CDLL) -> OnednnVersion:
     function = library["dnnl_version"]
     function.restype = ctypes.POINTER(_Version)
     found = function().contents

@@ -1,8 +1,8 @@
 """Cuts a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
 
-A part is a call on boxes of the tensors. oneDNN's fast code wants tensors in one piece, so only such
-cuts are made: by images; by output channels where there is one image, or one a part; by rows where
-the channels of a row lie together. Every part writes its own bytes and reads what it needs.
+A part is a call on boxes of the tensors. oneDNN's fast code wants tensors in one piece, so only
+such cuts are made: by images; by output channels where there is one image, or one a part; by rows
+where the channels of a row lie together. Every part writes its own bytes and reads what it needs.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
         wanted += [(min(parts, images), 1, 1), (1, parts, 1), (1, 1, parts)]
         if 1 < images < parts:
             wanted.append((images, -(-parts // images), 1))
-    return tuple(
-        counts for counts in dict.fromkeys(wanted) if cut_call(call, counts) is not None
-    )
+    return tuple(counts for counts in dict.fromkeys(wanted) if cut_call(call, counts) is not None)
 
 
 def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
@@ -141,7 +139,7 @@ def _convolution_boxes(
     if rows != (0, call.result.extents[2]):
         if call.primitive is Primitive.TRANSPOSED:
             raise _GapError
-        top, left, bottom, right = window.padding
+        top, left, _, right = window.padding
         reach = window.dilation[0] * (call.weight.extents[-2] - 1) + 1
         begin = rows[0] * window.strides[0] - top
         end = (rows[1] - 1) * window.strides[0] + reach - top

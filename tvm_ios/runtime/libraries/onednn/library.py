@@ -17,12 +17,11 @@ from tvm_ios.core.onednn_files import (
     ONEDNN_PACKAGE,
     ONEDNN_VARIABLE,
     OnednnVersion,
-    onednn_libraries,
-    read_onednn_version,
+    find_onednn,
 )
 from tvm_ios.errors import ExecutionError, HostError
 
-__all__ = ["MOST_AXES", "Onednn", "OnednnRefusalError", "load_onednn", "onednn_at"]
+__all__ = ["MOST_AXES", "Onednn", "OnednnRefusalError", "load_onednn"]
 
 MOST_AXES = 12
 """Axes that arrays of extents have room for (``DNNL_MAX_NDIMS``)."""
@@ -78,19 +77,19 @@ class Onednn:
         A loaded libdnnl.
     path
         Where it was found, for messages.
+    version
+        What it says of itself, which fits.
 
     Raises
     ------
     HostError
-        If it is no oneDNN 3, has threads of its own that cannot be held back, or lacks a function.
+        If it has threads of its own that cannot be held back, or lacks a function.
     """
 
-    def __init__(self, library: ctypes.CDLL, path: str) -> None:
+    def __init__(self, library: ctypes.CDLL, path: str, version: OnednnVersion) -> None:
         self.library = library
         self.path = path
-        self.version: OnednnVersion = read_onednn_version(library)
-        if self.version.unfit is not None:
-            raise HostError(self._unfit(self.version.unfit))
+        self.version = version
         self._functions: dict[str, Any] = {}
         for name, arguments in _FUNCTIONS.items():
             try:
@@ -189,23 +188,10 @@ class Onednn:
         return get, set_
 
     def _unfit(self, reason: str) -> str:
-        return f"{self.path} is oneDNN {self.version.text}, but {reason}"
-
-
-def onednn_at(path: str) -> Onednn:
-    """The oneDNN of a file or of a name that the loader knows.
-
-    Raises
-    ------
-    HostError
-        If it cannot be loaded, is none, or does not fit.
-    """
-    try:
-        return Onednn(ctypes.CDLL(path), path)
-    except OSError as error:
-        raise HostError(str(error)) from error
-    except AttributeError as error:
-        raise HostError(f"{path} is no oneDNN: {error}") from error
+        return (
+            f"{self.path} is {self.version.as_text()}, but {reason}; pip install "
+            f"'tvm-ios[onednn]', or name another libdnnl in {ONEDNN_VARIABLE}"
+        )
 
 
 @cache
@@ -217,14 +203,11 @@ def load_onednn() -> Onednn:
     HostError
         If there is none, or none that fits.
     """
-    reasons: list[str] = []
-    for path in onednn_libraries():
-        try:
-            return onednn_at(path)
-        except HostError as error:
-            reasons.append(str(error))
-    unfit = [reason for reason in reasons if " is oneDNN " in reason]
-    raise HostError(
-        f"no oneDNN 3: {(unfit or reasons)[0]}; install it with pip install 'tvm-ios[onednn]' (the "
-        f"package {ONEDNN_PACKAGE}), name one in {ONEDNN_VARIABLE}, or leave out onednn=True"
-    )
+    found = find_onednn()
+    if found.library is None or found.version is None:
+        raise HostError(
+            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (the "
+            f"package {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
+            "onednn=True"
+        )
+    return Onednn(found.library, found.path, found.version)

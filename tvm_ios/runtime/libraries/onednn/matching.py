@@ -140,9 +140,7 @@ def _matrices(shape: tuple[int, ...], transposed: bool, position: int) -> Onednn
     *count, rows, columns = shape
     extents = (*count, columns, rows) if transposed else shape
     formats = ("ba", "acb") if transposed else ("ab", "abc")
-    return OnednnTensor(
-        position=position, shape=shape, extents=extents, format=formats[len(count)]
-    )
+    return OnednnTensor(position=position, shape=shape, extents=extents, format=formats[len(count)])
 
 
 def _images(layout: str, shape: tuple[int, ...], position: int | None) -> OnednnTensor | None:
