@@ -23,13 +23,13 @@ class Primitive(Enum):
 
 
 class StepKind(Enum):
-    """What a step does to each element of a result, with the number oneDNN gives it."""
+    """What a step does to each element of a result."""
 
     RELU = "relu"
     """Below 0, ``alpha`` times the element."""
     TANH = "tanh"
-    HARD_SIGMOID = "hard-sigmoid"
-    """``alpha`` times the element plus ``beta``, from 0 to 1."""
+    ERF = "erf"
+    """Only inside of GELU: oneDNN has no such step."""
     SIGMOID = "sigmoid"
     SWISH = "swish"
     """The element times the sigmoid of ``alpha`` times it."""

@@ -27,7 +27,6 @@ ELEMENTWISE = MappingProxyType(
         StepKind.RELU: 32,
         StepKind.TANH: 33,
         StepKind.LINEAR: 38,
-        StepKind.HARD_SIGMOID: 40,
         StepKind.SIGMOID: 41,
         StepKind.SWISH: 44,
         StepKind.CLIP: 47,

@@ -2,142 +2,228 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
+from tvm_ios.runtime.libraries.onednn.gates import read_gate
 from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
 
 __all__ = ["read_steps"]
 
-BINARY = {
-    "add": StepKind.ADD,
-    "nn.bias_add": StepKind.ADD,
-    "subtract": StepKind.SUBTRACT,
-    "multiply": StepKind.MULTIPLY,
-    "maximum": StepKind.MAXIMUM,
-    "minimum": StepKind.MINIMUM,
-}
+BINARY: Mapping[str, StepKind] = MappingProxyType(
+    {
+        "add": StepKind.ADD,
+        "nn.bias_add": StepKind.ADD,
+        "subtract": StepKind.SUBTRACT,
+        "multiply": StepKind.MULTIPLY,
+        "maximum": StepKind.MAXIMUM,
+        "minimum": StepKind.MINIMUM,
+    }
+)
 BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "subtract"}
 """Operators whose operands may change places."""
-ELEMENTWISE = {
-    "nn.relu": Step(kind=StepKind.RELU),
-    "sigmoid": Step(kind=StepKind.SIGMOID),
-    "tanh": Step(kind=StepKind.TANH),
-}
+ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
+    {
+        "nn.relu": Step(kind=StepKind.RELU),
+        "sigmoid": Step(kind=StepKind.SIGMOID),
+        "tanh": Step(kind=StepKind.TANH),
+    }
+)
 MOST_STEPS = 8
-"""More than a network has; what oneDNN's own code is meant for."""
+"""More than networks have; what oneDNN's own code is meant for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    function: FusedFunction
+    call: OnednnCall
+
+    def steps(self) -> list[Step] | None:
+        """What is done to the first result, in order; None where that is more than steps."""
+        steps: list[Step] = []
+        value = self.function.result_of(0)
+        while value != self.function.result_of(len(self.function.calls) - 1):
+            readers = self._readers(value)
+            single = self._single(value, readers)
+            found = self._gate(value) if single is None else ((single[0],), single[1])
+            if found is None or len(steps) == MOST_STEPS:
+                return None
+            added, value = found
+            steps += added
+        return _joined(steps)
+
+    def _readers(self, value: int) -> list[int]:
+        return [n for n, call in enumerate(self.function.calls) if value in call.operands]
+
+    def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
+        """A value times a function of itself."""
+        ends = [n for n in self._readers(value) if self.function.calls[n].operator == "multiply"]
+        for end in reversed(ends):
+            left, right = self.function.calls[end].operands
+            gate = right if left == value else left
+            chain = self._chain(value, gate)
+            steps = () if chain is None else read_gate(chain)
+            if steps:
+                return steps, self.function.result_of(end)
+        return None
+
+    def _chain(self, value: int, end: int) -> list[Step] | None:
+        """The steps from a value to another one, each read by the next one only."""
+        chain: list[Step] = []
+        while value != end:
+            readers = [n for n in self._readers(value) if self.function.result_of(n) <= end]
+            found = self._single(value, readers[:1])
+            if found is None:
+                return None
+            step, value = found
+            if len(self._readers(value)) != 1:
+                return None
+            chain.append(step)
+        return chain
+
+    def _single(self, value: int, readers: list[int]) -> tuple[Step, int] | None:
+        if len(readers) != 1:
+            return None
+        each = self.function.calls[readers[0]]
+        step = self._elementwise(each, value) or self._binary(each, value)
+        return None if step is None else (step, self.function.result_of(readers[0]))
+
+    def _elementwise(self, each: PrimitiveCall, value: int) -> Step | None:
+        if each.operator == "clip":
+            low, high = (_number(each, name) for name in ("a_min", "a_max"))
+            return Step(kind=StepKind.CLIP, alpha=low, beta=high)
+        if each.operator == "nn.leaky_relu":
+            return Step(kind=StepKind.RELU, alpha=_number(each, "alpha"))
+        if each.operator == "erf":
+            return Step(kind=StepKind.ERF)
+        return ELEMENTWISE.get(each.operator) or self._linear(each, value)
+
+    def _linear(self, each: PrimitiveCall, value: int) -> Step | None:
+        """A step with a constant that is one number."""
+        if len(each.operands) != 2 or each.operands[0] == each.operands[1]:
+            return None
+        first = each.operands[0] == value
+        other = each.operands[1] if first else each.operands[0]
+        if other < len(self.function.parameters):
+            return None
+        constant = self.function.calls[other - len(self.function.parameters)]
+        number = constant.attribute("value") if constant.operator == "constant" else None
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            return None
+        return _with_constant(each.operator, float(number), first)
+
+    def _binary(self, each: PrimitiveCall, value: int) -> Step | None:
+        """A step with a parameter of the function."""
+        if each.operator not in BINARY or len(each.operands) != 2:
+            return None
+        left, right = each.operands
+        if left == right or (left != value and each.operator not in BOTH_WAYS):
+            return None
+        other = right if left == value else left
+        if other >= len(self.function.parameters):
+            return None
+        axis = each.attribute("axis") if each.operator == "nn.bias_add" else None
+        shape = self.function.parameters[other].shape
+        operand = _operand(self.call, other, shape, axis if isinstance(axis, int) else None)
+        return None if operand is None else Step(kind=BINARY[each.operator], operand=operand)
 
 
 def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
     """The call with bias and steps; None where a function does more than that."""
-    value, position = function.result_of(0), 1
-    steps: list[Step] = []
-    while position < len(function.calls):
-        found = _next_step(function, call, value, position)
-        if found is None or len(steps) == MOST_STEPS:
-            return None
-        step, position = found
-        steps.append(step)
-        value = function.result_of(position - 1)
-    first = steps[0] if steps else None
-    if first is None or first.kind is not StepKind.ADD or not _is_bias(call, first.operand):
+    steps = _Reader(function, call).steps()
+    if steps is None or any(step.kind is StepKind.ERF for step in steps):
+        return None
+    first = steps[0].operand if steps and steps[0].kind is StepKind.ADD else None
+    if first is None or not _is_one_a_channel(call, first):
         return replace(call, steps=tuple(steps))
-    return replace(call, bias=_as_bias(call, first.operand), steps=tuple(steps[1:]))
+    bias = first
+    if call.window is not None:
+        bias = replace(first, extents=(call.result.extents[1],), format="a")
+    return replace(call, bias=bias, steps=tuple(steps[1:]))
 
 
-def _next_step(
-    function: FusedFunction, call: OnednnCall, value: int, position: int
-) -> tuple[Step, int] | None:
-    """The step that begins at a call, and the call after it."""
-    each = function.calls[position]
-    if each.operator == "constant" or value not in each.operands:
-        return None
-    if _is_used_later(function, value, position):
-        return None
-    if each.operator in ELEMENTWISE:
-        return ELEMENTWISE[each.operator], position + 1
-    if each.operator == "clip":
-        low, high = (_number(each, name) for name in ("a_min", "a_max"))
-        return Step(kind=StepKind.CLIP, alpha=low, beta=high), position + 1
-    if each.operator == "nn.leaky_relu":
-        return Step(kind=StepKind.RELU, alpha=_number(each, "alpha")), position + 1
-    step = _binary(function, call, each, value)
-    return None if step is None else (step, position + 1)
+def _joined(steps: list[Step]) -> list[Step]:
+    """The steps, with linear ones that follow each other as one, and none that does nothing."""
+    joined: list[Step] = []
+    for step in steps:
+        last = joined[-1] if joined else None
+        if last is not None and (last.kind, step.kind) == (StepKind.LINEAR, StepKind.LINEAR):
+            alpha, beta = step.alpha * last.alpha, step.alpha * last.beta + step.beta
+            joined[-1] = Step(kind=StepKind.LINEAR, alpha=alpha, beta=beta)
+        else:
+            joined.append(step)
+    return [step for step in joined if not _does_nothing(step)]
 
 
-def _binary(
-    function: FusedFunction, call: OnednnCall, each: PrimitiveCall, value: int
-) -> Step | None:
-    if each.operator not in BINARY or len(each.operands) != 2:
-        return None
-    left, right = each.operands
-    if left == right or (left != value and each.operator not in BOTH_WAYS):
-        return None
-    other = right if left == value else left
-    if other >= len(function.parameters):
-        return None
-    axis = each.attribute("axis") if each.operator == "nn.bias_add" else None
-    shape = function.parameters[other].shape
-    operand = _operand(call, other, shape, axis if isinstance(axis, int) else None)
-    return None if operand is None else Step(kind=BINARY[each.operator], operand=operand)
+def _does_nothing(step: Step) -> bool:
+    numbers = (round(step.alpha, 9), round(step.beta, 9))
+    return step.kind is StepKind.LINEAR and numbers == (1.0, 0.0)
+
+
+def _with_constant(operator: str, number: float, first: bool) -> Step | None:
+    """What a number does to a value, which is the first operand or the second one."""
+    match operator:
+        case "add":
+            return Step(kind=StepKind.LINEAR, alpha=1.0, beta=number)
+        case "multiply":
+            return Step(kind=StepKind.LINEAR, alpha=number)
+        case "subtract":
+            sign = 1.0 if first else -1.0
+            return Step(kind=StepKind.LINEAR, alpha=sign, beta=-sign * number)
+        case "divide" if first and number:
+            return Step(kind=StepKind.LINEAR, alpha=1.0 / number)
+        case _:
+            return None
 
 
 def _operand(
     call: OnednnCall, position: int, shape: tuple[int, ...], axis: int | None
 ) -> OnednnTensor | None:
-    """A parameter of the result's shape, or with one value a channel, or with one value."""
+    """A parameter of the result's shape, or with one value a channel, or with one value.
+
+    ``axis`` is where a bias is added; elsewhere a parameter broadcasts from the last axis on.
+    """
     result = call.result
     if shape == result.shape and axis is None:
         return replace(result, position=position)
-    channels = _channel_shape(call)
-    wanted = channels
+    wanted, rank = _channel_shape(call), len(result.extents)
+    seen = shape
     if axis is not None:
-        first = axis % len(result.shape)
-        shape = (*shape, *(1,) * (len(result.shape) - first - len(shape)))
-    if len(shape) > len(wanted):
+        seen = (*shape, *(1,) * (len(result.shape) - axis % len(result.shape) - len(shape)))
+    if len(seen) > len(wanted):
         return None
-    own = shape
-    shape = (*(1,) * (len(wanted) - len(shape)), *shape)
-    rank = len(result.extents)
-    if shape == wanted:
-        place = 1 if call.window is not None else rank - 1
-        extents = tuple(result.extents[place] if i == place else 1 for i in range(rank))
-    elif all(extent == 1 for extent in shape):
-        extents = (1,) * rank
-    else:
+    seen = (*(1,) * (len(wanted) - len(seen)), *seen)
+    extents = (1,) * rank
+    if seen == wanted:
+        place = _channel_axis(call)
+        extents = tuple(result.extents[place] if axis == place else 1 for axis in range(rank))
+    elif any(extent != 1 for extent in seen):
         return None
-    format_ = "abcd"[:rank]
-    return OnednnTensor(position=position, shape=own, extents=extents, format=format_)
+    return OnednnTensor(position=position, shape=shape, extents=extents, format="abcd"[:rank])
+
+
+def _channel_axis(call: OnednnCall) -> int:
+    return 1 if call.window is not None else len(call.result.extents) - 1
 
 
 def _channel_shape(call: OnednnCall) -> tuple[int, ...]:
     """The shape of a tensor with one value a channel, which broadcasts to the result's."""
     shape = call.result.shape
-    if call.window is None or call.result.format == "acdb":
+    if call.window is None or (call.result.format == "acdb" and len(shape) == 4):
         return (*(1,) * (len(shape) - 1), shape[-1])
-    inner = shape[4:]  # the block, where channels have blocks
-    return (1, shape[1], 1, 1, *inner)
+    return (1, shape[1], 1, 1, *shape[4:])  # with blocks, the channels inside of one
 
 
-def _is_bias(call: OnednnCall, operand: OnednnTensor | None) -> bool:
-    if operand is None:
-        return False
-    place = 1 if call.window is not None else len(call.result.extents) - 1
-    whole = operand.extents == call.result.extents
-    return operand.extents[place] == call.result.extents[place] and (
-        not whole or all(e == 1 for i, e in enumerate(operand.extents) if i != place)
+def _is_one_a_channel(call: OnednnCall, operand: OnednnTensor) -> bool:
+    place, wanted = _channel_axis(call), call.result.extents
+    return all(
+        extent == (wanted[axis] if axis == place else 1)
+        for axis, extent in enumerate(operand.extents)
     )
-
-
-def _as_bias(call: OnednnCall, operand: OnednnTensor | None) -> OnednnTensor | None:
-    if operand is None or call.window is None:
-        return operand
-    return replace(operand, extents=(call.result.extents[1],), format="a")
-
-
-def _is_used_later(function: FusedFunction, value: int, position: int) -> bool:
-    return any(value in later.operands for later in function.calls[position + 1 :])
 
 
 def _number(call: PrimitiveCall, name: str) -> float:
