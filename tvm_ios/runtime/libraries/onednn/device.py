@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
-from tvm_ios.errors import DatabaseError
+from tvm_ios.errors import DatabaseError, HostError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
@@ -84,13 +85,14 @@ class OnednnProcessor:
         kept = self._recall(unknown) if unknown else {}
         found: dict[str, str] = {}
         with ExitStack() as undo:
-            pool: LanePool | None = None
+            searched = [text for text in unknown if text not in kept]
+            pool = self._pool(undo) if searched else None
             for text, call in unknown.items():
-                value = kept.get(text)
-                if value is None:
-                    if pool is None:
-                        pool = LanePool(shared_runtime(), self._lanes)
-                        undo.callback(pool.close)
+                if text in kept:
+                    value = kept[text]
+                elif pool is None:
+                    value = self._guess(call)
+                else:
                     value = found[text] = self._search(call, pool)
                 self._cuts[text] = self._read(value)
         if found and self._store is not None:
@@ -138,6 +140,28 @@ class OnednnProcessor:
         here = (self._device, self._version)
         return cut is not None and (cut.device, cut.version) == here
 
+    def _pool(self, undo: ExitStack) -> LanePool | None:
+        """Lanes to try cuts on; None where there is no C compiler to make them with."""
+        try:
+            pool = LanePool(shared_runtime(), self._lanes)
+        except HostError:
+            return None
+        undo.callback(pool.close)
+        return pool
+
+    def _guess(self, call: OnednnCall) -> str:
+        """A cut that was not tried, and so is not kept: a part for each lane where there can be."""
+        ways = candidates(call, self._lanes)
+        counts = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
+        with ExitStack() as undo:
+            maker = PrimitiveMaker(self.library, self._engine, undo.callback)
+            try:
+                for part in (whole_call(call), *(cut_call(call, counts) or ())):
+                    maker.make(part, call.as_text())
+            except OnednnRefusalError:
+                return NOT_COMPUTED
+        return _text_of(counts)
+
     def _search(self, call: OnednnCall, pool: LanePool) -> str:
         """The cut as it is kept; what oneDNN has no fast code for is kept as well."""
         where = f"the search of a cut for {call.as_text()}"
@@ -154,7 +178,7 @@ class OnednnProcessor:
                     ways[counts] = self.prepare(call, counts, where, lane, undo)
             if not ways:
                 return NOT_COMPUTED
-            return "x".join(map(str, fastest_counts(pool, call, ways)))
+            return _text_of(fastest_counts(pool, call, ways))
 
     def _read(self, value: str) -> OnednnCut | None:
         if value == NOT_COMPUTED:
@@ -185,6 +209,10 @@ class OnednnProcessor:
     @property
     def _device(self) -> str:
         return f"{processor_name()}, lanes: {self._lanes}"
+
+
+def _text_of(counts: Counts) -> str:
+    return "x".join(map(str, counts))
 
 
 class OnednnLane:

@@ -29,7 +29,7 @@ ELEMENTWISE = MappingProxyType(
         StepKind.LINEAR: 38,
         StepKind.SIGMOID: 41,
         StepKind.SWISH: 44,
-        StepKind.CLIP: 47,
+        StepKind.CLIP: 46,
         StepKind.GELU: 49,
         StepKind.HARD_SWISH: 52,
     }
