@@ -8,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
+from tvm import relay
 
 import tvm_ios
+from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.cost.database import ProfileDatabase
@@ -198,3 +201,61 @@ def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
     )
     with model.executor() as module:
         np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
+
+
+def small() -> tvm.IRModule:
+    """Two convolutions side by side, of the same data, and their sum."""
+    data = relay.var("data", shape=(1, 32, 20, 20))
+    both = [
+        relay.nn.relu(
+            relay.nn.conv2d(
+                data, relay.var(name, shape=(64, 32, 3, 3)), channels=64, kernel_size=(3, 3)
+            )
+        )
+        for name in ("left", "right")
+    ]
+    return relay.transform.InferType()(
+        tvm.IRModule.from_expr(
+            relay.Function(relay.analysis.free_vars(relay.add(*both)), relay.add(*both))
+        )
+    )
+
+
+def test_tune_chooses_and_its_file_brings_the_cuts_along(onednn, tmp_path, monkeypatch):
+    module, random = small(), np.random.default_rng(1)
+    params = {
+        name: random.uniform(-1, 1, (64, 32, 3, 3)).astype("float32") for name in ("left", "right")
+    }
+    database = tmp_path / "profiles.sqlite"
+    build = BuildOptions(onednn=True, pad_channels=False)
+    model = tvm_ios.tune(
+        module, params, TARGET, database=database, options=TuneOptions(build=build)
+    )
+    chosen = [launch.call for launch in model.plan.launches if launch.call is not None]
+    assert all(call.descriptor.cut is not None for call in chosen)
+    assert set(model.schedule.by_library("onednn")) <= set(
+        range(len(model.schedule.operator_names))
+    )
+    again = tvm_ios.compile_schedule(
+        module,
+        params,
+        TARGET,
+        schedule=replace(model.schedule, libraries=None),
+        options=TuneOptions(build=build),
+    )
+    path = tmp_path / "model.so"
+    with again.executor() as module_:
+        complete = replace(again, plan=module_.plan)
+        data = random.uniform(-1, 1, (1, 32, 20, 20)).astype("float32")
+        module_.run(data=data)
+        ours = module_.get_output(0).numpy()
+    assert sum(launch.call is not None for launch in complete.plan.launches) >= 2
+    complete.export_library(path)
+    monkeypatch.setattr(OnednnProcessor, "_search", lambda *_: pytest.fail("it has its cuts"))
+    with tvm_ios.load(path) as module_:
+        module_.run(data=data)
+        assert module_.get_output(0).numpy().tobytes() == ours.tobytes()
+    stock = tvm_ios.compile_schedule(module, params, TARGET)
+    with stock.executor() as module_:
+        module_.run(data=data)
+        np.testing.assert_allclose(module_.get_output(0).numpy(), ours, rtol=1e-4, atol=1e-5)
