@@ -9,7 +9,7 @@ import pytest
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
-from tvm_ios.runtime.libraries.onednn.primitives import BINARY, ELEMENTWISE
+from tvm_ios.runtime.libraries.onednn.numbers import BINARY, ELEMENTWISE
 from tvm_ios.runtime.libraries.onednn.tensors import FORMATS
 from tvm_ios.support.c_compiler import compile_shared
 

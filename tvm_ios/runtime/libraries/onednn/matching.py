@@ -18,7 +18,6 @@ __all__ = ["match_call"]
 
 REWRITTEN = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 """Attributes by which TVM's tuners say that the weights lie in another order."""
-PRODUCTS = {"nn.dense": "ba", "nn.matmul": "ab"}
 
 
 def match_call(function: FusedFunction) -> OnednnCall | None:
@@ -34,10 +33,7 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     made = _first_call(function, first)
     if made is None or any(each.format not in FORMATS for each in (*made.inputs, made.result)):
         return None
-    followed = read_steps(function, made)
-    if followed is None:
-        return None
-    return replace(followed, result=replace(made.result, shape=function.calls[-1].result.shape))
+    return read_steps(function, made)
 
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
@@ -166,7 +162,10 @@ def _kernel(
 ) -> OnednnTensor | None:
     """Weights in a layout of TVM's; None for those that no format of oneDNN describes."""
     outputs, inputs = channels
-    axes = dict(zip(re.sub(r"\d+", "", layout), shape, strict=True))
+    letters = re.sub(r"\d+", "", layout)
+    if len(letters) != len(shape) or not {"H", "W"} <= set(letters):
+        return None
+    axes = dict(zip(letters, shape, strict=True))
     kernel = (axes["H"], axes["W"])
     blocks = {letter: int(size) for size, letter in re.findall(r"(\d+)([a-z])", layout)}
     grouped = groups > 1
@@ -175,7 +174,7 @@ def _kernel(
     else:
         extents = (outputs, inputs, *kernel)
     depthwise = grouped and outputs == groups and inputs == 1
-    match re.sub(r"\d+", "", layout):
+    match letters:
         case "OIHW":
             format_ = "abcde" if grouped else "abcd"
         case "HWIO":

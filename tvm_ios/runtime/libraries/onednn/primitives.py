@@ -9,49 +9,33 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import c_char_p, c_int64
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, StepKind
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart
 from tvm_ios.runtime.libraries.onednn.library import MOST_AXES, Onednn, OnednnRefusalError
+from tvm_ios.runtime.libraries.onednn.numbers import (
+    BIAS,
+    BINARY,
+    DIRECT,
+    ELEMENTWISE,
+    FLOAT32,
+    FORWARD_INFERENCE,
+    IN_ORDER,
+    QUERIES,
+    QUERY_NAME,
+    QUERY_SCRATCHPAD,
+    SCRATCHPAD,
+    SOURCE,
+    STRICT,
+    TARGET,
+    USER_SCRATCHPAD,
+    WEIGHTS,
+    operand_of,
+)
 from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor
 
 __all__ = ["OUTPUT", "WORKSPACE", "Argument", "MadePart", "MadePrimitive", "PrimitiveMaker"]
 
-FLOAT32 = 3
-FORWARD_INFERENCE = 96
-DIRECT = MappingProxyType({Primitive.CONVOLUTION: 1, Primitive.TRANSPOSED: 10})
-"""Algorithms (``dnnl_alg_kind_t``): sums are taken as written, never by Winograd's way."""
-ELEMENTWISE = MappingProxyType(
-    {
-        StepKind.RELU: 32,
-        StepKind.TANH: 33,
-        StepKind.LINEAR: 38,
-        StepKind.SIGMOID: 41,
-        StepKind.SWISH: 44,
-        StepKind.CLIP: 46,
-        StepKind.GELU: 49,
-        StepKind.HARD_SWISH: 52,
-    }
-)
-BINARY = MappingProxyType(
-    {
-        StepKind.ADD: 131056,
-        StepKind.MULTIPLY: 131057,
-        StepKind.MAXIMUM: 131058,
-        StepKind.MINIMUM: 131059,
-        StepKind.SUBTRACT: 131061,
-    }
-)
-USER_SCRATCHPAD = 1
-STRICT = 0
-IN_ORDER = 1
-QUERY_NAME = 8
-QUERY_SCRATCHPAD = 136
-SOURCE, SECOND_SOURCE, TARGET, WEIGHTS, BIAS, SCRATCHPAD = 1, 2, 17, 33, 41, 80
-POST_OP = 32768
-"""Times one more than the position of a step: the base of its arguments."""
-QUERIES = MappingProxyType({SOURCE: 129, WEIGHTS: 131, TARGET: 133})
 WORKSPACE, OUTPUT = -1, -2
 """In place of the position of an argument."""
 LINE_BYTES = 64
@@ -147,7 +131,7 @@ class PrimitiveMaker:
             numbers.append(BIAS)
         for position, step in enumerate(call.steps):
             if step.operand is not None:
-                numbers.append(_operand(position))
+                numbers.append(operand_of(position))
         tensors = (*call.inputs, call.result)
         return dict(zip((*numbers, TARGET), map(self._tensor, tensors), strict=True))
 
@@ -191,7 +175,7 @@ class PrimitiveMaker:
         steps = self._make("post_ops", "create")
         for number, step in enumerate(call.steps):
             if step.kind in BINARY:
-                operand = given[_operand(number)]
+                operand = given[operand_of(number)]
                 call_("dnnl_post_ops_append_binary", steps, BINARY[step.kind], operand)
             else:
                 kind = ELEMENTWISE[step.kind]
@@ -302,10 +286,6 @@ class _Place:
     descriptor: int
     position: int
     offset: int
-
-
-def _operand(step: int) -> int:
-    return POST_OP * (step + 1) | SECOND_SOURCE
 
 
 def _extents(values: Sequence[int]) -> ctypes.Array[c_int64]:
