@@ -107,3 +107,14 @@ def test_parts_cover_every_byte_of_the_result_once(call, lanes):
             seen[begin : begin + np.prod(part.call.result.extents)] += 1
         assert (seen == 1).all()
     assert candidates(call, lanes)[0] == (1, 1, 1)
+
+
+def test_few_blocks_are_cut_on_many_lanes_too():
+    assert candidates(convolution(outputs=64), 16) == ((1, 1, 1), (1, 2, 1), (1, 4, 1))
+    assert candidates(convolution(outputs=64), 1) == ((1, 1, 1),)
+    assert candidates(convolution(outputs=96), 3) == (
+        (1, 1, 1),
+        (1, 2, 1),
+        (1, 3, 1),
+        (1, 6, 1),
+    )

@@ -54,10 +54,15 @@ def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
 
 
 def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
-    """The numbers of parts worth trying with so many lanes: the whole, and a part or two a lane."""
+    """The numbers of parts worth trying with so many lanes, the fewest first.
+
+    The whole; a part or two a lane; and, since an operator may have fewer blocks of channels than
+    there are lanes, powers of two below.
+    """
     images = call.result.extents[0]
     wanted: list[Counts] = [(1, 1, 1)]
-    for parts in sorted({lanes, 2 * lanes} - {1}):
+    powers = {2**power for power in range(1, lanes.bit_length())}
+    for parts in sorted({*powers, lanes, 2 * lanes} if lanes > 1 else ()):
         wanted += [(min(parts, images), 1, 1), (1, parts, 1), (1, 1, parts)]
         if 1 < images < parts:
             wanted.append((images, -(-parts // images), 1))
