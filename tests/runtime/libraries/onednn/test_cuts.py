@@ -118,3 +118,16 @@ def test_few_blocks_are_cut_on_many_lanes_too():
         (1, 3, 1),
         (1, 6, 1),
     )
+
+
+def test_rows_of_padding_alone_are_no_part():
+    call = convolution(size=4, kernel=1)
+    padded = replace(
+        call,
+        data=replace(call.data, format="acdb"),
+        result=tensor((1, 64, 12, 12), "acdb"),
+        window=replace(call.window, padding=(4, 4, 4, 4)),
+        steps=(),
+    )
+    assert cut_call(padded, (1, 1, 3)) is None
+    assert len(cut_call(padded, (1, 1, 2))) == 2

@@ -95,8 +95,7 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
     data, weight = _cut(call.data, boxes[0]), _cut(call.weight, boxes[1])
-    bias_box = None if call.bias is None else _following(call.bias, result_box)
-    bias = None if call.bias is None or bias_box is None else _cut(call.bias, bias_box)
+    bias = None if call.bias is None else _cut(call.bias, _following(call.bias, result_box))
     steps = tuple(_step(step, result_box) for step in call.steps)
     result = _cut(call.result, result_box)
     cut = [data, weight, *([] if bias is None else [bias])]
@@ -149,6 +148,8 @@ def _convolution_boxes(
         begin = rows[0] * window.strides[0] - top
         end = (rows[1] - 1) * window.strides[0] + reach - top
         lines = (max(0, begin), min(extents[2], end))
+        if lines[0] >= lines[1]:  # all of it is padding
+            raise _GapError
         window = replace(window, padding=(max(0, -begin), left, max(0, end - extents[2]), right))
     weight_box = _box(call.weight, {0: own})
     return window, ([images, inputs, lines, (0, extents[3])], weight_box)
