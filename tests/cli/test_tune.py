@@ -97,6 +97,15 @@ def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
     assert not parsed("--config", path, "--no-cudnn").options.build.cudnn
 
 
+def test_onednn_is_a_flag_and_a_key(tmp_path):
+    path = tmp_path / "cpu.toml"
+    path.write_text("[build]\nonednn = true\n")
+    assert not parsed().options.build.onednn
+    assert parsed("--onednn").options.build.onednn
+    assert parsed("--config", path).options.build.onednn
+    assert not parsed("--config", path, "--no-onednn").options.build.onednn
+
+
 def test_padded_merges_are_a_flag_and_a_key(tmp_path):
     path = tmp_path / "exact.toml"
     path.write_text("[search]\npad_merged_kernels = false\n")

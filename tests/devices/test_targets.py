@@ -7,10 +7,15 @@ import tvm
 
 from tvm_ios.devices.gpu import MAX_STREAMS
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.devices.targets import lanes_for_target, local_device, require_cudnn
+from tvm_ios.devices.targets import (
+    lanes_for_target,
+    local_device,
+    require_cudnn,
+    require_onednn,
+)
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
-from tvm_ios.runtime.libraries.known import cudnn_library
+from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 
 CUDA, CPU = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
 
@@ -46,3 +51,14 @@ def test_cudnn_is_for_gpus_and_tf32_for_cudnn() -> None:
         require_cudnn(False, True, CUDA)
     with pytest.raises(OptionError, match="cudnn is 'yes'; give True or False"):
         require_cudnn("yes", False, CUDA)
+
+
+def test_onednn_is_for_cpus_that_are_measured_here() -> None:
+    assert require_onednn(False, CUDA) == ()
+    assert require_onednn(True, CPU) == require_onednn(True, None) == (onednn_library(),)
+    with pytest.raises(OptionError, match="onednn is True, but the target is 'cuda.*cudnn=True"):
+        require_onednn(True, CUDA)
+    with pytest.raises(OptionError, match="onednn is True, but .* RPC tracker"):
+        require_onednn(True, None, remote=True)
+    with pytest.raises(OptionError, match="onednn is 'yes'; give True or False"):
+        require_onednn("yes", CPU)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_ios.cli.doctor import as_text
+from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.host import GpuReport, LatencyMode, TvmReport
 from tvm_ios.host.report import HostReport, _gpu_hints, _thread_hints, describe_host
 
@@ -14,8 +16,21 @@ def test_this_machine_is_fit():
     assert isinstance(report, HostReport)
     assert report.problems == ()
     assert report.lanes >= 1
+    named = f"onednn        {report.onednn or 'none'}"
+    assert named in as_text(report)
+    assert (report.onednn is None) == any("no oneDNN 3" in hint for hint in report.hints)
     assert (report.hop_ns is None) == (report.latency_mode is None)
     assert report.latency_mode in (None, LatencyMode.FAST, LatencyMode.SLOW)
+
+
+@pytest.mark.slow
+def test_a_missing_onednn_is_a_hint(monkeypatch, tmp_path):
+    monkeypatch.setenv(ONEDNN_VARIABLE, str(tmp_path / "nothing.so"))
+    report = describe_host()
+    assert report.onednn is None
+    assert report.problems == ()
+    assert "nothing.so" in report.hints[-1]
+    assert "pip install onednn-cpu-gomp" in report.hints[-1]
 
 
 def test_half_of_the_cores_is_pointed_out():

@@ -17,7 +17,12 @@ def test_calls_read_parameters_constants_and_each_other(nets):
     assert describe_function(nets.fused(body, other, data)) == FusedFunction(
         parameters=(IMAGE, IMAGE),
         calls=(
-            PrimitiveCall(operator="constant", operands=(), result=TensorType((), "float32")),
+            PrimitiveCall(
+                operator="constant",
+                operands=(),
+                result=TensorType((), "float32"),
+                attributes=(("value", 2.0),),
+            ),
             PrimitiveCall(operator="add", operands=(1, 2), result=IMAGE),
             PrimitiveCall(
                 operator="clip",

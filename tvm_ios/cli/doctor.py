@@ -59,6 +59,7 @@ def as_text(report: HostReport) -> str:
         ("driver", gpu.driver_cuda and f"serves CUDA {gpu.driver_cuda}"),
         ("nvcc", gpu.nvcc),
         ("cudnn", gpu.cudnn),
+        ("onednn", report.onednn),
         ("tvm libraries", ", ".join(tvm.libraries)),
     ]
     lines = [f"{name:<14}{value or _NOTHING}" for name, value in facts]

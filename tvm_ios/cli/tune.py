@@ -25,7 +25,7 @@ __all__ = ["add_parser", "run"]
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "cudnn", "tf32"),
+    "build": ("pad_channels", "cudnn", "tf32", "onednn"),
     "device": ("rpc_tracker", "rpc_key"),
 }
 """Options by noun that flags of the same name set; one not given leaves what a file says."""
@@ -153,6 +153,12 @@ def _add_search_options(group: Any) -> None:
         "--tf32",
         "whether cuDNN may round float32 to TF32",
         default=DEFAULTS.build.tf32,
+    )
+    _add_switch(
+        group,
+        "--onednn",
+        "whether oneDNN may compute convolutions and products on a CPU, where it is faster",
+        default=DEFAULTS.build.onednn,
     )
     group.add_argument(
         "--desired-layout",

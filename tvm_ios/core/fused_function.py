@@ -30,7 +30,8 @@ class PrimitiveCall:
     """One primitive operator inside a fused function."""
 
     operator: str
-    """Name in TVM, such as ``nn.conv2d``."""
+    """Name in TVM, such as ``nn.conv2d``; ``constant`` for a constant, whose ``value`` is an
+    attribute where it is one number."""
     operands: tuple[int, ...]
     """Values: the parameters of the function come first, then the results of its calls."""
     result: TensorType

@@ -11,7 +11,7 @@ from tvm_ios.devices.traits import CPU, GPU, DeviceTraits
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.libraries.known import cudnn_library
+from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "local_device",
     "require_cudnn",
     "require_known_target",
+    "require_onednn",
     "traits_for_target",
 ]
 
@@ -77,6 +78,40 @@ def require_cudnn(
             "as 'cuda -arch=sm_90'"
         )
     return (cudnn_library(tf32=tf32),)
+
+
+def require_onednn(
+    onednn: bool, target: tvm.target.Target | None, *, remote: bool = False
+) -> tuple[OperatorLibrary, ...]:
+    """The libraries that may compute operators: oneDNN, where it is asked for.
+
+    Parameters
+    ----------
+    target
+        This processor where None.
+    remote
+        Whether it is measured on the device of an RPC tracker.
+
+    Raises
+    ------
+    OptionError
+        If the target is no CPU, or another machine's.
+    """
+    if not isinstance(onednn, bool):
+        raise OptionError(f"onednn is {onednn!r}; give True or False")
+    if not onednn:
+        return ()
+    if target is not None and is_gpu_target(target):
+        raise OptionError(
+            f"onednn is True, but the target is {str(target)!r}; oneDNN computes for llvm targets "
+            "only; on a GPU, cudnn=True has cuDNN compute"
+        )
+    if remote:
+        raise OptionError(
+            "onednn is True, but stages are measured on a device of an RPC tracker, where nobody "
+            "calls oneDNN; run tune on that machine, without rpc_tracker"
+        )
+    return (onednn_library(),)
 
 
 def local_device(target: tvm.target.Target) -> MeasuringDevice:

@@ -11,7 +11,7 @@ import tvm
 from tvm_ios.compile.model import CompiledModel, lower_partitioned, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.devices.targets import lanes_for_target, require_cudnn
+from tvm_ios.devices.targets import lanes_for_target, require_cudnn, require_onednn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
@@ -52,9 +52,10 @@ def compile_schedule(
         GPU, streams: as many as the widest stage has groups where omitted.
     options
         What ``schedule`` was found with, since it fits that graph only; read are ``conversion``
-        and, of ``build``, ``cudnn`` and ``tf32``. With ``cudnn`` the convolutions that the schedule
-        says are computed by cuDNN, or all that can be if it was found without; cuDNN is needed to
-        run the model, and not to compile it.
+        and, of ``build``, ``cudnn``, ``tf32`` and ``onednn``. With ``cudnn`` the convolutions that
+        the schedule says are computed by cuDNN, or all that can be if it was found without; cuDNN
+        is needed to run the model, and not to compile it. ``onednn`` is the same for oneDNN on a
+        CPU.
 
     Raises
     ------
@@ -65,7 +66,10 @@ def compile_schedule(
     """
     require_options(options)
     resolved = None if target is None else resolve_target(target)
-    libraries = require_cudnn(options.build.cudnn, options.build.tf32, resolved)
+    libraries = (
+        *require_cudnn(options.build.cudnn, options.build.tf32, resolved),
+        *require_onednn(options.build.onednn, resolved),
+    )
     chosen_lanes = lanes_for_target(lanes, resolved)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")

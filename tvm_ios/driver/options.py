@@ -37,6 +37,10 @@ class BuildOptions:
     TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both."""
     tf32: bool = False
     """Whether cuDNN may round float32 to TF32, with 10 bits of mantissa, which is faster."""
+    onednn: bool = False
+    """On a CPU, whether oneDNN may compute convolutions and products, with what follows them
+    element by element. Each is priced with TVM's kernel and by oneDNN, and the faster one is kept;
+    a stage may have both."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -17,7 +17,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.devices.targets import local_device, require_cudnn
+from tvm_ios.devices.targets import local_device, require_cudnn, require_onednn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
@@ -100,8 +100,8 @@ def tune(
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
         All else: :class:`~tvm_ios.driver.options.TuneOptions` has a field for the search, for each
-        kind of measuring, for layout and types, for cuDNN and padded channels, for the tuners and
-        for a remote device.
+        kind of measuring, for layout and types, for cuDNN, oneDNN and padded channels, for the
+        tuners and for a remote device.
 
     Raises
     ------
@@ -115,8 +115,8 @@ def tune(
     OptionError
         If an option has a value nobody can honour.
     HostError
-        If the target is a GPU and there is no driver, no GPU, one that does not run its code, or no
-        cuDNN where it is asked for.
+        If the target is a GPU and there is no driver, no GPU, or one that does not run its code; or
+        no cuDNN or oneDNN where it is asked for.
     DatabaseError
         If the profile database cannot be read.
     KeyboardInterrupt
@@ -173,7 +173,10 @@ def tune_race(
         pad_merged_kernels=options.search.pad_merged_kernels,
     )
     resolved = None if target is None else resolve_target(target)
-    libraries = require_cudnn(build.cudnn, build.tf32, resolved)
+    libraries = (
+        *require_cudnn(build.cudnn, build.tf32, resolved),
+        *require_onednn(build.onednn, resolved, remote=options.device.is_remote),
+    )
     device = _measuring_device(target, options.device)
     if tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(

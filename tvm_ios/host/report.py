@@ -8,6 +8,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
+from tvm_ios.core.onednn_files import ONEDNN_PACKAGE, find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host.gpu import GpuReport, describe_gpu
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
@@ -36,6 +37,8 @@ class HostReport:
     hop_ns: float | None
     tvm: TvmReport
     gpu: GpuReport
+    onednn: str | None
+    """oneDNN's version and path; None where there is none that fits."""
     problems: tuple[str, ...]
     hints: tuple[str, ...]
 
@@ -66,6 +69,12 @@ def describe_host() -> HostReport:
             "lanes gain little now, measure again in some minutes"
         )
     hints.extend(_gpu_hints(tvm, gpu))
+    onednn = find_onednn()
+    if onednn.version is None:
+        hints.append(
+            f"no oneDNN 3 ({onednn.reason}): pip install {ONEDNN_PACKAGE}, if its kernels are "
+            "wanted"
+        )
     return HostReport(
         python=platform.python_version(),
         platform=f"{sys.platform} {platform.machine()}",
@@ -77,6 +86,7 @@ def describe_host() -> HostReport:
         hop_ns=hop_ns,
         tvm=tvm,
         gpu=gpu,
+        onednn=None if onednn.version is None else f"{onednn.version.as_text()} at {onednn.path}",
         problems=tuple(problems),
         hints=tuple(hints),
     )

@@ -55,7 +55,9 @@ class LibraryKernels:
     def titles(self) -> dict[str, str]:
         """Name, version and options of each library, for people, by its name in files."""
         return {
-            library.name.key: f"{self._opened.open(library).as_text()} {library.options_text}"
+            library.name.key: " ".join(
+                filter(None, (self._opened.open(library).as_text(), library.options_text))
+            )
             for library in self._libraries
         }
 

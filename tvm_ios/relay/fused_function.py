@@ -23,7 +23,8 @@ __all__ = ["describe_function"]
 def describe_function(function: relay.Function) -> FusedFunction | None:
     """A fused, typed function described.
 
-    A constant inside it is a call of ``constant`` without operands; the fields of a tuple are
+    A constant inside it is a call of ``constant`` without operands, and with its ``value`` where it
+    is one number; the fields of a tuple are
     operands of whoever reads the tuple. None where the function has a dynamic shape, several
     results, or anything but primitive operators in it.
     """
@@ -53,6 +54,7 @@ def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[Primi
         attributes: tuple[tuple[str, AttributeValue], ...] = ()
         if isinstance(expression, relay.Constant):
             operator = "constant"
+            attributes = _scalar(expression)
         elif isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
             operator = str(expression.op.name)
             operands = tuple(
@@ -85,6 +87,11 @@ def _tensor_type(type_: tvm.ir.Type) -> TensorType:
     ):
         raise _UndescribedError
     return TensorType(tuple(int(extent) for extent in type_.shape), str(type_.dtype))
+
+
+def _scalar(constant: relay.Constant) -> tuple[tuple[str, AttributeValue], ...]:
+    values = constant.data.numpy()
+    return (("value", values.item()),) if values.size == 1 else ()
 
 
 def _attributes(call: relay.Call) -> tuple[tuple[str, AttributeValue], ...]:

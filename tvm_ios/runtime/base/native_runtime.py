@@ -157,6 +157,11 @@ class NativeRuntime:
         self.set_func_call = _function(library, "set_func_call", None, c_void_p)
 
     @property
+    def parallel_launch(self) -> int:
+        """Address of the function that splits a parallel region into tasks for idle lanes."""
+        return address_of(self.library, "tvm_ios_parallel_launch")
+
+    @property
     def call_packed(self) -> int:
         """Address of the kernel that calls a packed function by handle."""
         return address_of(self.library, "tvm_ios_call_packed")

@@ -133,7 +133,7 @@ class LaneExecutor:
 
     def _kernel(self, position: int, launch: Launch) -> Kernel:
         if launch.call is not None and self._calls is not None:
-            return self._calls.kernel(position, launch, host_lane(self._library.code))
+            return self._calls.kernel(position, launch, host_lane(self._library))
         return self._library.kernel(launch.kernel).on_one_lane(not launch.split)
 
     def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:

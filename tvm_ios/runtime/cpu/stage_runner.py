@@ -237,7 +237,7 @@ def _prepared(
     kernels = [
         library.kernel(launch.kernel)
         if launch.call is None or calls is None
-        else calls.kernel(position, launch, host_lane(library.code))
+        else calls.kernel(position, launch, host_lane(library))
         for position, launch in enumerate(plan.launches)
     ]
     whole = [kernel.on_one_lane(True) for kernel in kernels]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["LIBRARIES", "cudnn_library", "find_library", "read_call"]
+__all__ = ["LIBRARIES", "cudnn_library", "find_library", "onednn_library", "read_call"]
 
-LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(),)
+LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(), OnednnLibrary())
 """Every library, with its default options: enough to read its calls and to run them."""
 
 _ONLY_LIBRARY_ONCE = "cudnn"
@@ -27,6 +28,11 @@ def find_library(key: str) -> OperatorLibrary | None:
 def cudnn_library(*, tf32: bool) -> OperatorLibrary:
     """The library that users ask for by ``cudnn=True``, which may round float32 to TF32 or not."""
     return CudnnLibrary(tf32=tf32)
+
+
+def onednn_library() -> OperatorLibrary:
+    """The library that users ask for by ``onednn=True``."""
+    return OnednnLibrary()
 
 
 def read_call(data: StoredValue) -> LibraryCall:

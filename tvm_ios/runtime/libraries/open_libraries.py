@@ -14,6 +14,7 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
 from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.base.kernel_arguments import Kernel
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import (
@@ -157,15 +158,16 @@ class LaunchCalls:
         self._undo.close()
 
 
-def host_lane(code: Any = None) -> LibraryLane:
+def host_lane(library: KernelLibrary) -> LibraryLane:
     """Any lane of this processor, with TVM's own workspace of the calling thread.
 
-    ``code`` is the loaded kernels of the model.
+    ``library`` is the kernels of the model, whose lane executor splits regions.
     """
     return LibraryLane(
         take_workspace=TvmFunction.TAKE_WORKSPACE.address,
         give_workspace=TvmFunction.GIVE_WORKSPACE.address,
-        code=code,
+        split_region=library.runtime.parallel_launch,
+        code=library.code,
     )
 
 

@@ -82,6 +82,9 @@ class LibraryLane:
     """Address of one with that of ``TVMBackendFreeWorkspace``."""
     stream: int = 0
     """Handle of the stream; 0 on a CPU, where any lane may make any call."""
+    split_region: int = 0
+    """Address of a function with the signature of ``TVMBackendParallelLaunch``, whose tasks idle
+    lanes take; 0 on a GPU."""
     code: ctypes.CDLL | None = None
     """The loaded kernels of the model, which may bring native code of the library along."""
 

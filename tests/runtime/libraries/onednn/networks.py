@@ -1,0 +1,177 @@
+"""Single operators as Relay, in float32 and float64, and what they give by TVM and by oneDNN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.search.baselines import sequential_schedule
+
+TARGET = "llvm -mcpu=cascadelake"
+Make = Callable[[str], relay.Expr]
+
+
+def variable(name: str, shape: tuple[int, ...], dtype: str) -> relay.Var:
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def constant(value: float, dtype: str) -> relay.Expr:
+    return relay.const(value, dtype)
+
+
+def shape_of(expression: relay.Expr) -> tuple[int, ...]:
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(expression))
+    return tuple(int(extent) for extent in module["main"].body.checked_type.shape)
+
+
+def convolution(
+    dtype: str,
+    shape=(1, 32, 14, 14),
+    channels: int = 64,
+    kernel: int = 3,
+    groups: int = 1,
+    layout: str = "NCHW",
+    **attributes,
+) -> relay.Expr:
+    inputs = shape[layout.index("C")]
+    weight, kernel_layout = (channels, inputs // groups, kernel, kernel), "OIHW"
+    if layout == "NHWC":
+        weight = (kernel, kernel, inputs, channels if groups == 1 else 1)
+        kernel_layout = "HWIO" if groups == 1 else "HWOI"
+    return relay.nn.conv2d(
+        variable("x", shape, dtype),
+        variable("w", weight, dtype),
+        channels=channels,
+        kernel_size=(kernel, kernel),
+        groups=groups,
+        data_layout=layout,
+        kernel_layout=kernel_layout,
+        **attributes,
+    )
+
+
+def biased(dtype: str, **attributes) -> relay.Expr:
+    result = convolution(dtype, **({"padding": (1, 1)} | attributes))
+    return relay.nn.bias_add(result, variable("b", (shape_of(result)[1],), dtype))
+
+
+def after(step: Callable[[relay.Expr, str], relay.Expr]) -> Make:
+    return lambda dtype: step(biased(dtype), dtype)
+
+
+def transposed(dtype: str) -> relay.Expr:
+    return relay.nn.conv2d_transpose(
+        variable("x", (1, 32, 7, 7), dtype),
+        variable("w", (32, 16, 4, 4), dtype),
+        channels=16,
+        kernel_size=(4, 4),
+        strides=(2, 2),
+        padding=(1, 1),
+    )
+
+
+def dense(dtype: str, rows: int, columns: int) -> relay.Expr:
+    product = relay.nn.dense(variable("x", (rows, 64), dtype), variable("w", (columns, 64), dtype))
+    return relay.nn.relu(relay.nn.bias_add(product, variable("b", (columns,), dtype)))
+
+
+def matrices(dtype: str, transposed: bool) -> relay.Expr:
+    right = (4, 12, 24) if transposed else (4, 24, 12)
+    return relay.nn.batch_matmul(
+        variable("x", (4, 10, 24), dtype), variable("y", right, dtype), transpose_b=transposed
+    )
+
+
+def hard_swish(value: relay.Expr, dtype: str) -> relay.Expr:
+    gate = relay.clip(value + constant(3.0, dtype), 0.0, 6.0)
+    return value * gate / constant(6.0, dtype)
+
+
+def gelu(value: relay.Expr, dtype: str) -> relay.Expr:
+    bent = relay.erf(value * constant(0.5**0.5, dtype))
+    return value * (constant(0.5, dtype) + bent * constant(0.5, dtype))
+
+
+def scaled(value: relay.Expr, dtype: str) -> relay.Expr:
+    scale = variable("s", (1, 64, 1, 1), dtype)
+    return relay.nn.relu(value) * scale - constant(1.5, dtype)
+
+
+def residual(value: relay.Expr, dtype: str) -> relay.Expr:
+    return relay.nn.relu(value + variable("y", shape_of(value), dtype))
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What an operator gave, by whom."""
+
+    exact: np.ndarray
+    """By TVM in float64."""
+    ours: np.ndarray
+    calls: tuple[OnednnCall, ...]
+    """Calls of oneDNN, complete."""
+
+    @property
+    def error(self) -> float:
+        """The largest difference, for the largest number."""
+        return float(abs(self.ours - self.exact).max() / abs(self.exact).max())
+
+
+def random_values(module: tvm.IRModule) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        each.name_hint: random.uniform(-1, 1, [int(extent) for extent in each.checked_type.shape])
+        for each in module["main"].params
+    }
+
+
+def typed(make: Make, dtype: str) -> tvm.IRModule:
+    return relay.transform.InferType()(tvm.IRModule.from_expr(make(dtype)))
+
+
+def is_fed(name: str) -> bool:
+    return name in ("x", "y")
+
+
+@cache
+def exact(make: Make) -> np.ndarray:
+    """The result by TVM in float64."""
+    module = typed(make, "float64")
+    values = random_values(module)
+    fed = {name: value for name, value in values.items() if is_fed(name)}
+    with tvm.transform.PassContext(opt_level=0):
+        library = relay.build(
+            module, "llvm", params={n: v for n, v in values.items() if n not in fed}
+        )
+    reference = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    reference.run(**fed)
+    return reference.get_output(0).numpy()
+
+
+@cache
+def built(make: Make) -> BuiltModel:
+    """The operator's kernels in float32; oneDNN may compute it."""
+    module = typed(make, "float32")
+    params = {n: v.astype("float32") for n, v in random_values(module).items() if not is_fed(n)}
+    return replace(build_model(module, params, TARGET, sink=False), libraries=(OnednnLibrary(),))
+
+
+def computed(make: Make, lanes: int) -> Computed:
+    """What an operator gives, by oneDNN where it can."""
+    model = built(make)
+    plan = lower_schedule(model, sequential_schedule(model.graph), lanes=lanes)
+    fed = {n: v for n, v in random_values(typed(make, "float32")).items() if is_fed(n)}
+    with plan.executor() as module:
+        module.run(**{name: value.astype("float32") for name, value in fed.items()})
+        ours = module.get_output(0).numpy()
+        calls = [launch.call for launch in module.plan.launches if launch.call is not None]
+    return Computed(exact(make), ours, tuple(call.descriptor for call in calls))

@@ -1,0 +1,120 @@
+"""Fused functions that oneDNN computes, and those that only look like it; calls as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut, StepKind
+from tvm_ios.runtime.libraries.onednn.matching import match_call
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+
+
+def floats(*shape: int) -> TensorType:
+    return TensorType(shape, "float32")
+
+
+def call(operator: str, operands, result, **attributes) -> PrimitiveCall:
+    return PrimitiveCall(
+        operator=operator,
+        operands=tuple(operands),
+        result=result,
+        attributes=tuple(attributes.items()),
+    )
+
+
+def blocked(data=16, out=16, weight=None, **attributes) -> PrimitiveCall:
+    return call(
+        "nn.contrib_conv2d_NCHWc",
+        (0, 1),
+        floats(1, 64 // out, 8, 8, out),
+        **{
+            "strides": (1, 1),
+            "padding": (1, 1, 1, 1),
+            "dilation": (1, 1),
+            "groups": 1,
+            "data_layout": f"NCHW{data}c",
+            "kernel_layout": weight or f"OIHW{data}i{out}o",
+            "out_layout": f"NCHW{out}c",
+        }
+        | attributes,
+    )
+
+
+def function(first: PrimitiveCall, *steps: PrimitiveCall, others=(), data=16, out=16):
+    images = floats(1, 48 // data, 8, 8, data)
+    weights = floats(64 // out, 48 // data, 3, 3, data, out)
+    return FusedFunction(parameters=(images, weights, *others), calls=(first, *steps))
+
+
+RESULT = floats(1, 4, 8, 8, 16)
+
+
+def test_blocks_are_the_formats_of_the_library():
+    found = match_call(function(blocked()))
+    assert (found.data.format, found.weight.format) == ("aBcd16b", "ABcd16b16a")
+    assert (found.data.extents, found.weight.extents) == ((1, 48, 8, 8), (64, 48, 3, 3))
+    assert found.result.extents == (1, 64, 8, 8)
+    assert match_call(function(blocked(8, 8), data=8, out=8)).weight.format == "ABcd8b8a"
+    # All channels in one block are NHWC, and the inputs of the weights one after the other.
+    whole = match_call(function(blocked(48, 16), data=48))
+    assert (whole.data.format, whole.weight.format) == ("acdb", "Acdb16a")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        function(blocked(24, 16), data=24),
+        function(blocked(16, 32), out=32),
+        function(blocked(8, 16), data=8),
+        function(blocked(auto_scheduler_rewritten_layout="x")),
+        function(blocked(weight="OIHW4i16o4i")),
+        function(blocked(), call("exp", (2,), RESULT)),
+        function(blocked(), call("add", (2, 2), RESULT)),
+        function(blocked(), call("subtract", (2, 3), RESULT), others=[RESULT]),
+        function(blocked(), call("add", (3, 2), RESULT), others=[floats(1, 1, 8, 8, 16)]),
+    ],
+)
+def test_what_only_looks_like_it_stays_with_tvm(other):
+    assert match_call(other) is None
+
+
+def test_other_types_stay_with_tvm():
+    whole = function(blocked())
+    halves = [replace(parameter, dtype="float16") for parameter in whole.parameters]
+    assert match_call(replace(whole, parameters=tuple(halves))) is None
+
+
+def test_a_bias_a_residual_and_a_relu_go_along():
+    bias = floats(1, 4, 1, 1, 16)
+    found = match_call(
+        function(
+            blocked(),
+            call("add", (4, 2), RESULT),
+            call("nn.relu", (5,), RESULT),
+            call("add", (3, 6), RESULT),
+            others=[bias, RESULT],
+        )
+    )
+    assert (found.bias.extents, found.bias.position) == ((64,), 2)
+    assert [step.kind for step in found.steps] == [StepKind.RELU, StepKind.ADD]
+    assert found.steps[1].operand.format == "aBcd16b"
+    tensors = [floats(1, 3, 8, 8, 16), floats(4, 3, 3, 3, 16, 16), bias, RESULT]
+    assert found.fits(tensors, [RESULT])
+    assert not found.fits(tensors[:3], [RESULT])
+    assert not found.fits(tensors, [floats(1, 4, 8, 9, 16)])
+    cut = OnednnCut(batches=1, channels=2, rows=1, device="a processor", version="3.2.0")
+    for each in (found, replace(found, cut=cut)):
+        text = json.dumps(each.to_data())
+        assert OnednnCall.from_data(parse_json(text, "the call")) == each
+    text = json.dumps(found.to_data()).replace("ABcd16b16a", "ABcd5b5a")
+    with pytest.raises(UnreadableValueError, match="weight.format is 'ABcd5b5a', which is no form"):
+        OnednnCall.from_data(parse_json(text, "the call"))
+
+
+def test_a_value_that_something_else_reads_too_is_no_step():
+    twice = function(blocked(), call("nn.relu", (2,), RESULT), call("add", (2, 3), RESULT))
+    assert match_call(twice) is None

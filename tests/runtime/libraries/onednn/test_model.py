@@ -1,0 +1,262 @@
+"""Whole networks with oneDNN: prices, files, threads, executors side by side, forks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tvm_ios import BuildOptions, TuneOptions
+from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.models import squeezenet
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.runtime.libraries.known import onednn_library, read_call
+from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.library import load_onednn
+from tvm_ios.runtime.libraries.onednn.native_calls import _NativePrimitive
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+TARGET = "llvm -mcpu=cascadelake"
+DATA = np.random.default_rng(0).uniform(-1, 1, (1, 3, 64, 64)).astype("float32")
+OURS = {"PYTHONPATH": str(Path(tvm_ios.__file__).parents[1])}
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def plain(onednn) -> BuiltModel:
+    return build_model(*squeezenet(image_size=64), TARGET)
+
+
+@pytest.fixture(scope="module")
+def built(plain: BuiltModel) -> BuiltModel:
+    return replace(plain, libraries=(onednn_library(),))
+
+
+def run(module) -> np.ndarray:
+    module.run(data=DATA)
+    return module.get_output(0).numpy()
+
+
+@pytest.fixture(scope="module")
+def expected(plain: BuiltModel) -> np.ndarray:
+    with lower_schedule(plain, sequential_schedule(plain.graph), lanes=1).executor() as module:
+        return run(module)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_every_convolution_that_has_a_format_is_computed(built, expected, lanes):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=lanes)
+    verify_plan(model.plan)
+    read = ExecutionPlan.from_json(model.plan.to_json(), read_call=read_call)
+    assert read == model.plan
+    # The last one has blocks of ten channels, which oneDNN has no format for.
+    assert sum(launch.call is not None for launch in model.plan.launches) == 29
+    with model.executor(options=LaneOptions(jitter_seed=1)) as module:
+        for _ in range(3):
+            np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
+        by_name = ExecutionPlan.from_json(module.plan.to_json(), read_call=read_call)
+        assert by_name == module.plan
+        verify_plan(module.plan)
+
+
+def test_two_executors_run_by_turns_and_outlive_each_other(built, expected):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=2)
+    first, second = model.executor(), model.executor()
+    run(first), run(second)
+    first.close()
+    first.close()
+    np.testing.assert_allclose(run(second), expected, rtol=1e-4, atol=1e-7)
+    second.close()
+    with pytest.raises(ExecutionError, match="closed"):
+        run(second)
+
+
+def test_a_file_opens_the_library_and_is_refused_without(
+    built, expected, tmp_path, monkeypatch, run_python
+):
+    path = tmp_path / "model.so"
+    lower_schedule(built, greedy_schedule(built.graph), lanes=2).export_library(path)
+    with tvm_ios.load(path) as module:
+        np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
+    load_onednn.cache_clear()
+    monkeypatch.setenv(ONEDNN_VARIABLE, str(tmp_path / "nothing.so"))
+    with pytest.raises(HostError, match="no oneDNN 3: .*nothing.so.*onednn-cpu-gomp"):
+        tvm_ios.load(path)
+    monkeypatch.undo()
+    load_onednn.cache_clear()
+    # With the code that the file brings along: there is no C compiler.
+    script = (
+        "import sys, tvm_ios, numpy\n"
+        "with tvm_ios.load(sys.argv[1]) as module:\n"
+        "    module.run(data=numpy.zeros((1, 3, 64, 64), 'float32'))\n"
+        "    print(sum(launch.call is not None for launch in module.plan.launches))\n"
+    )
+    done = run_python("-c", script, str(path), **OURS, CC="/nothing")
+    assert done.stdout.strip() == "29", done.stderr
+
+
+RUNS = """
+import json, os, sys
+import numpy as np
+import tvm_ios
+
+data = np.ones((1, 3, 64, 64), "float32")
+with tvm_ios.load(sys.argv[1], lanes=2) as module:
+    for _ in range(20):
+        module.run(data=data)
+    threads = len(os.listdir("/proc/self/task"))
+    result = module.get_output(0).numpy()
+    child = os.fork()
+    if not child:
+        module.run(data=data)
+        same = np.array_equal(module.get_output(0).numpy(), result)
+        os._exit(0 if same else 1)
+    status = os.waitpid(child, 0)[1]
+    module.run(data=data)
+    again = np.array_equal(module.get_output(0).numpy(), result)
+print(json.dumps([threads, status, again]))
+"""
+
+
+def test_no_team_of_threads_begins_and_a_fork_computes(plain, built, tmp_path, run_python):
+    seen = []
+    for each in (plain, built):
+        path = tmp_path / "model.so"
+        lower_schedule(each, greedy_schedule(each.graph), lanes=2).export_library(path)
+        teams = {"OMP_NUM_THREADS": "4", "TVM_NUM_THREADS": "1"}
+        done = run_python("-c", RUNS, str(path), **OURS, **teams)
+        assert done.returncode == 0, done.stderr
+        seen.append(json.loads(done.stdout))
+    # As many threads as without oneDNN, though its OpenMP was told to use four.
+    assert seen[0] == seen[1]
+    assert seen[1][1:] == [0, True]
+
+
+def test_what_the_library_returns_names_the_operator(built, expected):
+    model = lower_schedule(built, greedy_schedule(built.graph), lanes=2)
+    with model.executor() as module:
+        prepared = next(iter(module._lane_executor._calls._calls.values()))
+        arrays = [a for a in prepared._kept if getattr(a, "_type_", None) is _NativePrimitive]
+        handles = [primitive.primitive for array in arrays for primitive in array]
+        for array in arrays:
+            for primitive in array:
+                primitive.primitive = None
+        with pytest.raises(
+            ExecutionError,
+            match=r"operator '\w+' \(by oneDNN\): dnnl_primitive_execute failed: invalid_.*DNN 3",
+        ):
+            run(module)
+        for primitive, handle in zip(
+            (primitive for array in arrays for primitive in array), handles, strict=True
+        ):
+            primitive.primitive = handle
+        np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
+
+
+def test_cuts_are_found_once_and_kept(built, tmp_path, monkeypatch):
+    model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
+    calls = [launch.call.descriptor for launch in model.plan.launches if launch.call][:4]
+    store = ProfileDatabase(tmp_path / "profiles.sqlite")
+    first = OnednnProcessor(store=store, lanes=2)
+    found = first.complete(calls)
+    assert first.complete(found.values()) == {call: call for call in found.values()}
+    first.close()
+    monkeypatch.setattr(OnednnProcessor, "_search", lambda *_: pytest.fail("it was found before"))
+    second = OnednnProcessor(store=store, lanes=2)
+    assert second.complete(calls) == found
+    names = {second.price_name(call) for call in found.values()}
+    assert all(name.startswith(load_onednn().version.text) for name in names)
+    other = OnednnProcessor(store=store, lanes=1)
+    with pytest.raises(pytest.fail.Exception, match="found before"):
+        other.complete(found.values())  # another number of lanes wants other cuts
+
+
+def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
+    database = ProfileDatabase(tmp_path / "profiles.sqlite")
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=2, session=session, database=database) as runner,
+    ):
+        prices = KernelPrices(runner, database=database)
+        prices.price_operators()
+        title = f"oneDNN {load_onednn().version.text} ({load_onednn().isa})"
+        assert f"of the 29 operators that {title} can compute" in " ".join(prices.notes)
+        chosen = prices.annotate(greedy_schedule(prices.graph))
+    model = lower_schedule(built, chosen, lanes=2)
+    assert {a.operator_index for a in model.plan.launches if a.call} == set(
+        chosen.by_library("onednn")
+    )
+    with model.executor() as module:
+        np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
+
+
+def small() -> tvm.IRModule:
+    """Two convolutions side by side, of the same data, and their sum."""
+    data = relay.var("data", shape=(1, 32, 20, 20))
+    both = [
+        relay.nn.relu(
+            relay.nn.conv2d(
+                data, relay.var(name, shape=(64, 32, 3, 3)), channels=64, kernel_size=(3, 3)
+            )
+        )
+        for name in ("left", "right")
+    ]
+    return relay.transform.InferType()(
+        tvm.IRModule.from_expr(
+            relay.Function(relay.analysis.free_vars(relay.add(*both)), relay.add(*both))
+        )
+    )
+
+
+def test_tune_chooses_and_its_file_brings_the_cuts_along(onednn, tmp_path, monkeypatch):
+    module, random = small(), np.random.default_rng(1)
+    params = {
+        name: random.uniform(-1, 1, (64, 32, 3, 3)).astype("float32") for name in ("left", "right")
+    }
+    database = tmp_path / "profiles.sqlite"
+    build = BuildOptions(onednn=True, pad_channels=False)
+    model = tvm_ios.tune(
+        module, params, TARGET, database=database, options=TuneOptions(build=build)
+    )
+    chosen = [launch.call for launch in model.plan.launches if launch.call is not None]
+    assert all(call.descriptor.cut is not None for call in chosen)
+    assert set(model.schedule.by_library("onednn")) <= set(
+        range(len(model.schedule.operator_names))
+    )
+    again = tvm_ios.compile_schedule(
+        module,
+        params,
+        TARGET,
+        schedule=replace(model.schedule, libraries=None),
+        options=TuneOptions(build=build),
+    )
+    path = tmp_path / "model.so"
+    with again.executor() as module_:
+        complete = replace(again, plan=module_.plan)
+        data = random.uniform(-1, 1, (1, 32, 20, 20)).astype("float32")
+        module_.run(data=data)
+        ours = module_.get_output(0).numpy()
+    assert sum(launch.call is not None for launch in complete.plan.launches) >= 2
+    complete.export_library(path)
+    monkeypatch.setattr(OnednnProcessor, "_search", lambda *_: pytest.fail("it has its cuts"))
+    with tvm_ios.load(path) as module_:
+        module_.run(data=data)
+        assert module_.get_output(0).numpy().tobytes() == ours.tobytes()
+    stock = tvm_ios.compile_schedule(module, params, TARGET)
+    with stock.executor() as module_:
+        module_.run(data=data)
+        np.testing.assert_allclose(module_.get_output(0).numpy(), ours, rtol=1e-4, atol=1e-5)

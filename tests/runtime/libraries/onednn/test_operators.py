@@ -1,0 +1,104 @@
+"""Every kind of operator by oneDNN, whole and in parts, against TVM in float64."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from tests.runtime.libraries.onednn import networks as n
+from tvm_ios.runtime.libraries.onednn.call import StepKind
+from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+
+TOLERANCE = 1e-5
+"""Of the largest number: float32 sums of a few hundred products, in any order."""
+OPERATORS = {
+    "3x3": n.after(lambda y, _: relay.nn.relu(y)),
+    "1x1": partial(n.biased, kernel=1, padding=(0, 0)),
+    "without bias": partial(n.convolution, padding=(1, 1)),
+    "first layer": partial(n.biased, shape=(1, 3, 32, 32), channels=32, strides=(2, 2)),
+    "uneven padding": partial(n.biased, padding=(0, 1, 2, 0), strides=(2, 1)),
+    "dilated": partial(n.biased, padding=(2, 2), dilation=(2, 2)),
+    "three images": partial(n.biased, shape=(3, 32, 14, 14)),
+    "depthwise": partial(n.biased, channels=32, groups=32),
+    "depthwise, strided": partial(n.biased, channels=32, groups=32, strides=(2, 2)),
+    "grouped": partial(n.biased, shape=(1, 64, 14, 14), groups=4),
+    "NHWC": partial(n.convolution, shape=(1, 14, 14, 32), layout="NHWC", padding=(1, 1)),
+    "NHWC, depthwise": partial(
+        n.convolution, shape=(1, 14, 14, 32), layout="NHWC", channels=32, groups=32, padding=(1, 1)
+    ),
+    "transposed": n.transposed,
+    "dense of a row": partial(n.dense, rows=1, columns=96),
+    "dense": partial(n.dense, rows=5, columns=64),
+    "matrices": partial(n.matrices, transposed=False),
+    "transposed matrices": partial(n.matrices, transposed=True),
+}
+STEPS = {
+    "residual": (n.residual, (StepKind.ADD, StepKind.RELU)),
+    "clip": (lambda y, _: relay.clip(y, 0.0, 6.0), (StepKind.CLIP,)),
+    "leaky": (lambda y, _: relay.nn.leaky_relu(y, alpha=0.1), (StepKind.RELU,)),
+    "sigmoid": (lambda y, _: relay.sigmoid(y), (StepKind.SIGMOID,)),
+    "tanh": (lambda y, _: relay.tanh(y), (StepKind.TANH,)),
+    "swish": (lambda y, _: y * relay.sigmoid(y), (StepKind.SWISH,)),
+    "hard swish": (n.hard_swish, (StepKind.HARD_SWISH,)),
+    "hard sigmoid": (
+        lambda y, d: relay.clip(y + n.constant(0.5, d), 0.0, 1.0),
+        (StepKind.LINEAR, StepKind.CLIP),
+    ),
+    "gelu": (n.gelu, (StepKind.GELU,)),
+    "scale": (n.scaled, (StepKind.RELU, StepKind.MULTIPLY, StepKind.LINEAR)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_are_right(onednn, name):
+    seen = n.computed(OPERATORS[name], lanes=2)
+    assert len(seen.calls) == 1, "oneDNN computes it"
+    assert seen.error < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_right(onednn, name):
+    step, kinds = STEPS[name]
+    seen = n.computed(n.after(step), lanes=2)
+    assert [call.bias is not None for call in seen.calls] == [True]
+    assert tuple(each.kind for each in seen.calls[0].steps) == kinds
+    assert seen.error < TOLERANCE
+
+
+CUTS = {
+    "channels": (n.after(n.residual), [(1, 2, 1), (1, 4, 1)]),
+    "images": (partial(n.biased, shape=(3, 32, 14, 14)), [(3, 1, 1), (2, 1, 1), (3, 2, 1)]),
+    "rows": (
+        partial(n.convolution, shape=(1, 15, 15, 32), layout="NHWC", strides=(2, 2)),
+        [(1, 1, 2), (1, 1, 3), (1, 1, 7)],
+    ),
+    "depthwise": (partial(n.biased, channels=32, groups=32), [(1, 2, 1)]),
+    "grouped": (partial(n.biased, shape=(1, 64, 14, 14), groups=4), [(1, 4, 1)]),
+    "first layer": (partial(n.biased, shape=(1, 3, 32, 32), channels=32), [(1, 2, 1)]),
+    "dense": (partial(n.dense, rows=5, columns=64), [(2, 1, 1), (5, 1, 1)]),
+    "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1)]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CUTS)
+def test_parts_are_right(onednn, monkeypatch, name):
+    make, cuts = CUTS[name]
+    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
+    for counts in cuts:
+        text = "x".join(map(str, counts))
+        monkeypatch.setattr(OnednnProcessor, "_search", lambda self, call, pool, t=text: t)
+        seen = n.computed(make, lanes=2)
+        assert [call.cut.as_text() for call in seen.calls] == [text]
+        assert seen.error < TOLERANCE
+
+
+def test_what_oneDNN_has_no_fast_code_for_stays_with_tvm(onednn):  # noqa: N802
+    seen = n.computed(lambda dtype: relay.exp(n.biased(dtype)), lanes=1)
+    assert seen.calls == ()
+    assert np.isfinite(seen.ours).all()

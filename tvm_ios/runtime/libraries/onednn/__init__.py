@@ -1,0 +1,1 @@
+"""oneDNN: convolutions and products, with what follows them, on CPUs."""

@@ -1,0 +1,218 @@
+"""Calls of oneDNN, as a plan stores them: what is computed, of which tensors, in which parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from tvm_ios.core.fused_function import TensorType
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
+from tvm_ios.support.stored_value import StoredValue
+
+__all__ = ["OnednnCall", "OnednnCut", "Primitive", "Step", "StepKind", "Window"]
+
+
+class Primitive(Enum):
+    """What computes the first result, which steps follow."""
+
+    CONVOLUTION = "convolution"
+    TRANSPOSED = "transposed convolution"
+    PRODUCT = "product"
+
+
+class StepKind(Enum):
+    """What a step does to each element of a result."""
+
+    RELU = "relu"
+    """Below 0, ``alpha`` times the element."""
+    TANH = "tanh"
+    ERF = "erf"
+    """Only inside of GELU: oneDNN has no such step."""
+    SIGMOID = "sigmoid"
+    SWISH = "swish"
+    """The element times the sigmoid of ``alpha`` times it."""
+    CLIP = "clip"
+    """From ``alpha`` to ``beta``."""
+    GELU = "gelu"
+    """With the error function."""
+    HARD_SWISH = "hard-swish"
+    """The element times ``alpha`` times it plus ``beta``, the latter from 0 to 1."""
+    LINEAR = "linear"
+    """``alpha`` times the element plus ``beta``."""
+    ADD = "add"
+    MULTIPLY = "multiply"
+    SUBTRACT = "subtract"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something done to the result before it is written, element by element."""
+
+    kind: StepKind
+    alpha: float = 0.0
+    beta: float = 0.0
+    operand: OnednnTensor | None = None
+    """The other operand, for kinds that take two; axes of extent 1 are broadcast."""
+
+    def as_text(self) -> str:
+        """Kind, constants and operand in a word."""
+        numbers = f"({self.alpha:g},{self.beta:g})" if self.alpha or self.beta else ""
+        return f"{self.kind.value}{numbers}{self.operand.as_text() if self.operand else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How a convolution's kernel moves over its data."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    """Zeros above, left, below, right."""
+    dilation: tuple[int, int]
+
+    def as_text(self) -> str:
+        """All fields in a word."""
+        return (
+            f"strides={_by(self.strides)} padding={_by(self.padding)} dilation={_by(self.dilation)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnednnCut:
+    """The number of parts that was fastest, and where and with what it was found."""
+
+    batches: int
+    channels: int
+    """Parts by output channels; of a product, by columns."""
+    rows: int
+    """Parts by rows of the output."""
+    device: str
+    """The processor, and how many lanes tried it."""
+    version: str
+    """The oneDNN, with the instruction sets that it uses."""
+
+    @property
+    def parts(self) -> int:
+        """All parts."""
+        return self.batches * self.channels * self.rows
+
+    def as_text(self) -> str:
+        """The parts by axis, such as ``1x2x1``: what is kept and read back."""
+        return f"{self.batches}x{self.channels}x{self.rows}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnednnCall:
+    """A launch's call of oneDNN."""
+
+    primitive: Primitive
+    data: OnednnTensor
+    weight: OnednnTensor
+    """Output channels, input channels of a group, height, width, after the groups where there are
+    several; of a product, its right operand."""
+    bias: OnednnTensor | None
+    """One value an output channel."""
+    result: OnednnTensor
+    window: Window | None = None
+    """None for products."""
+    steps: tuple[Step, ...] = ()
+    cut: OnednnCut | None = None
+    """None, or one of another processor or oneDNN, is looked for when the plan is put on one."""
+
+    @property
+    def inputs(self) -> tuple[OnednnTensor, ...]:
+        """All that is read."""
+        bias = () if self.bias is None else (self.bias,)
+        operands = (step.operand for step in self.steps)
+        return (
+            self.data,
+            self.weight,
+            *bias,
+            *(operand for operand in operands if operand is not None),
+        )
+
+    def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
+        """True if the tensors of a launch are those of the call, all of them used."""
+        positions = [tensor.position for tensor in self.inputs]
+        return (
+            {position for position in positions if position is not None} == set(range(len(inputs)))
+            and None not in positions
+            and len(outputs) == 1
+            and all(
+                inputs[tensor.position].fits(tensor.type)
+                for tensor in self.inputs
+                if tensor.position is not None
+            )
+            and outputs[0].fits(self.result.type)
+        )
+
+    def as_text(self) -> str:
+        """All but positions in a line: the name that a cut is kept under, and for messages."""
+        parts = [
+            self.primitive.value,
+            f"{self.data.as_text()} * {self.weight.as_text()} = {self.result.as_text()}",
+            *([] if self.window is None else [self.window.as_text()]),
+            *([] if self.bias is None else ["+bias"]),
+            *(f"+{step.as_text()}" for step in self.steps),
+        ]
+        return " ".join(parts)
+
+    def to_data(self) -> dict[str, Any]:
+        """The fields as data for JSON; :meth:`from_data` reads them back."""
+        steps = [asdict(step) | {"kind": step.kind.value} for step in self.steps]
+        return asdict(self) | {"primitive": self.primitive.value, "steps": steps}
+
+    @classmethod
+    def from_data(cls, data: StoredValue) -> OnednnCall:
+        """Read what :meth:`to_data` gave.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a field is missing or of another kind.
+        """
+        return cls(
+            primitive=data.field("primitive").member(Primitive),
+            data=OnednnTensor.from_data(data.field("data")),
+            weight=OnednnTensor.from_data(data.field("weight")),
+            bias=data.field("bias").or_none(OnednnTensor.from_data),
+            result=OnednnTensor.from_data(data.field("result")),
+            window=data.field("window").or_none(_window),
+            steps=tuple(map(_step, data.field("steps").rows())),
+            cut=data.field("cut").or_none(_cut),
+        )
+
+
+def _window(data: StoredValue) -> Window:
+    vertical, horizontal = (value.whole(1) for value in data.field("strides").rows(2))
+    top, left, bottom, right = (value.whole() for value in data.field("padding").rows(4))
+    high, wide = (value.whole(1) for value in data.field("dilation").rows(2))
+    return Window(
+        strides=(vertical, horizontal), padding=(top, left, bottom, right), dilation=(high, wide)
+    )
+
+
+def _step(data: StoredValue) -> Step:
+    return Step(
+        kind=data.field("kind").member(StepKind),
+        alpha=data.field("alpha").number(),
+        beta=data.field("beta").number(),
+        operand=data.field("operand").or_none(OnednnTensor.from_data),
+    )
+
+
+def _cut(data: StoredValue) -> OnednnCut:
+    return OnednnCut(
+        batches=data.field("batches").whole(1),
+        channels=data.field("channels").whole(1),
+        rows=data.field("rows").whole(1),
+        device=data.field("device").text(),
+        version=data.field("version").text(),
+    )
+
+
+def _by(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))

@@ -1,0 +1,184 @@
+"""Cuts a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
+
+A part is a call on boxes of the tensors. oneDNN's fast code wants tensors in one piece, so only
+such cuts are made: by images; by output channels where there is one image, or one a part; by rows
+where the channels of a row lie together. Every part writes its own bytes and reads what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import lcm
+
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, Window
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Range
+
+__all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
+
+Counts = tuple[int, int, int]
+"""Parts by images, by output channels, by rows of the output."""
+CHANNELS_TOGETHER = 16
+"""Output channels that are not parted: what the fast code computes at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPart:
+    """A part of a call: what it computes, and where its boxes begin."""
+
+    call: OnednnCall
+    """The call on the boxes alone."""
+    offsets: tuple[int, ...]
+    """Bytes from the begin of each input, in the order of ``call.inputs``, and of the result."""
+
+
+class _GapError(Exception):
+    """A box would not lie in one piece."""
+
+
+def whole_call(call: OnednnCall) -> CallPart:
+    """The call as its only part."""
+    return CallPart(call=call, offsets=(0,) * (len(call.inputs) + 1))
+
+
+def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
+    """The parts of a call; None where it cannot be cut like that."""
+    axes = [list(_ranges(call, axis, count)) for axis, count in enumerate(counts)]
+    if any(len(ranges) != count for ranges, count in zip(axes, counts, strict=True)):
+        return None
+    try:
+        return tuple(_part(call, *box) for box in product(*axes))
+    except _GapError:
+        return None
+
+
+def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
+    """The numbers of parts worth trying with so many lanes, the fewest first.
+
+    The whole; a part or two a lane; and, since an operator may have fewer blocks of channels than
+    there are lanes, powers of two below.
+    """
+    images = call.result.extents[0]
+    wanted: list[Counts] = [(1, 1, 1)]
+    powers = {2**power for power in range(1, lanes.bit_length())}
+    for parts in sorted({*powers, lanes, 2 * lanes} if lanes > 1 else ()):
+        wanted += [(min(parts, images), 1, 1), (1, parts, 1), (1, 1, parts)]
+        if 1 < images < parts:
+            wanted.append((images, -(-parts // images), 1))
+    return tuple(counts for counts in dict.fromkeys(wanted) if cut_call(call, counts) is not None)
+
+
+def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
+    """An axis of the result in about equal ranges of whole units; fewer where there are no more."""
+    extents = call.result.extents
+    extent = extents[axis] if axis < len(extents) else 1
+    unit = _channel_unit(call) if axis == 1 else 1
+    units = -(-extent // unit)
+    for part in range(min(count, units)):
+        begin, end = (units * (part + step) // min(count, units) * unit for step in (0, 1))
+        yield begin, min(end, extent)
+
+
+def _channel_unit(call: OnednnCall) -> int:
+    axis = 0 if len(call.weight.extents) >= 4 else len(call.weight.extents) - 1
+    blocks = lcm(call.result.block(1), call.weight.block(axis))
+    if call.primitive is Primitive.CONVOLUTION and len(call.weight.extents) == 5:
+        return lcm(blocks * call.weight.extents[1], CHANNELS_TOGETHER)
+    return lcm(blocks, CHANNELS_TOGETHER)
+
+
+def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> CallPart:
+    result_box = _box(call.result, {0: images, 1: channels, 2: rows})
+    if call.primitive is Primitive.PRODUCT:
+        window, boxes = call.window, _product_boxes(call, result_box)
+    else:
+        window, boxes = _convolution_boxes(call, images, channels, rows)
+    data, weight = _cut(call.data, boxes[0]), _cut(call.weight, boxes[1])
+    bias = None if call.bias is None else _cut(call.bias, _following(call.bias, result_box))
+    steps = tuple(_step(step, result_box) for step in call.steps)
+    result = _cut(call.result, result_box)
+    cut = [data, weight, *([] if bias is None else [bias])]
+    cut += [operand for _, operand in steps if operand is not None]
+    return CallPart(
+        call=replace(
+            call,
+            data=data[0],
+            weight=weight[0],
+            bias=None if bias is None else bias[0],
+            result=result[0],
+            window=window,
+            steps=tuple(step for step, _ in steps),
+            cut=None,
+        ),
+        offsets=tuple(offset for _, offset in (*cut, result)),
+    )
+
+
+def _product_boxes(
+    call: OnednnCall, result_box: Sequence[Range]
+) -> tuple[list[Range], list[Range]]:
+    """Rows of the left operand, columns of the right one, and the matrices of both."""
+    matrices = [
+        [_shared(tensor, axis, each) for axis, each in enumerate(result_box[:-2])]
+        for tensor in (call.data, call.weight)
+    ]
+    inner = (0, call.data.extents[-1])
+    return [*matrices[0], result_box[-2], inner], [*matrices[1], inner, result_box[-1]]
+
+
+def _convolution_boxes(
+    call: OnednnCall, images: Range, channels: Range, rows: Range
+) -> tuple[Window, tuple[list[Range], list[Range]]]:
+    """What a box of the result is computed from; rows need those around them, or zeros."""
+    window, extents = call.window, call.data.extents
+    assert window is not None, "who made the call gave every convolution a window"
+    grouped = len(call.weight.extents) == 5
+    own, inputs = channels, (0, extents[1])
+    if grouped:
+        _, outputs_each, inputs_each = call.weight.extents[:3]
+        own = (channels[0] // outputs_each, channels[1] // outputs_each)
+        inputs = (own[0] * inputs_each, own[1] * inputs_each)
+    lines: Range = (0, extents[2])
+    if rows != (0, call.result.extents[2]):
+        if call.primitive is Primitive.TRANSPOSED:
+            raise _GapError
+        top, left, _, right = window.padding
+        reach = window.dilation[0] * (call.weight.extents[-2] - 1) + 1
+        begin = rows[0] * window.strides[0] - top
+        end = (rows[1] - 1) * window.strides[0] + reach - top
+        lines = (max(0, begin), min(extents[2], end))
+        if lines[0] >= lines[1]:  # all of it is padding
+            raise _GapError
+        window = replace(window, padding=(max(0, -begin), left, max(0, end - extents[2]), right))
+    weight_box = _box(call.weight, {0: own})
+    return window, ([images, inputs, lines, (0, extents[3])], weight_box)
+
+
+def _step(step: Step, box: Sequence[Range]) -> tuple[Step, tuple[OnednnTensor, int] | None]:
+    if step.operand is None:
+        return step, None
+    operand = _cut(step.operand, _following(step.operand, box))
+    return replace(step, operand=operand[0]), operand
+
+
+def _following(operand: OnednnTensor, box: Sequence[Range]) -> list[Range]:
+    """The box of an operand that is added to a box of the result; a bias has one axis only."""
+    if len(operand.extents) == 1:
+        return [box[1] if len(box) == 4 else box[-1]]
+    return [_shared(operand, axis, each) for axis, each in enumerate(box)]
+
+
+def _shared(tensor: OnednnTensor, axis: int, range_: Range) -> Range:
+    return (0, 1) if tensor.extents[axis] == 1 else range_
+
+
+def _box(tensor: OnednnTensor, ranges: dict[int, Range]) -> list[Range]:
+    return [ranges.get(axis, (0, extent)) for axis, extent in enumerate(tensor.extents)]
+
+
+def _cut(tensor: OnednnTensor, box: Sequence[Range]) -> tuple[OnednnTensor, int]:
+    offset = tensor.offset_bytes(box)
+    if offset is None:
+        raise _GapError
+    return tensor.cut(box), offset

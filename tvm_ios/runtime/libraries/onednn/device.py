@@ -1,0 +1,236 @@
+"""oneDNN on this processor: prepared calls, and the parts that lanes compute them in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from tvm_ios.errors import DatabaseError, HostError
+from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.cpu.lane_pool import LanePool
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
+from tvm_ios.runtime.libraries.onednn.cuts import (
+    CallPart,
+    Counts,
+    candidates,
+    cut_call,
+    whole_call,
+)
+from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
+from tvm_ios.runtime.libraries.onednn.native_calls import (
+    NativeFunctions,
+    OnednnPreparedCall,
+    calls_digest,
+)
+from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
+from tvm_ios.runtime.libraries.onednn.search import fastest_counts
+from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
+
+__all__ = ["OnednnLane", "OnednnProcessor"]
+
+CPU_ENGINE = 1
+NOT_COMPUTED = "none"
+"""Kept in place of a cut where oneDNN has no fast code for a call."""
+
+
+class OnednnProcessor:
+    """Prepares calls, and finds out in how many parts each is fastest on all usable cores.
+
+    An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
+
+    Parameters
+    ----------
+    library
+        oneDNN; that of this process where omitted.
+    store
+        Where cuts are kept. Without one, and with one that cannot be used, they are found anew for
+        each object of this class.
+    lanes
+        Lanes that cuts are tried on; all usable cores where omitted.
+
+    Raises
+    ------
+    HostError
+        If there is no oneDNN, or none that fits.
+    """
+
+    def __init__(
+        self,
+        *,
+        library: Onednn | None = None,
+        store: FactStore | None = None,
+        lanes: int | None = None,
+    ) -> None:
+        self.library = library or load_onednn()
+        self.functions = NativeFunctions.of(self.library)
+        self._store = store
+        self._lanes = default_lanes() if lanes is None else lanes
+        self._undo = ExitStack()
+        self._engine = self.library.make("dnnl_engine_create", CPU_ENGINE, 0)
+        self._undo.callback(self.library.call, "dnnl_engine_destroy", self._engine)
+        self._cuts: dict[str, OnednnCut | None] = {}
+
+    def complete(self, calls: Iterable[OnednnCall]) -> dict[OnednnCall, OnednnCall | None]:
+        """Each call with a cut of this processor and oneDNN, its own where it brings one along."""
+        wanted = list(calls)
+        unknown = {
+            call.as_text(): call
+            for call in wanted
+            if not self._fits(call.cut) and call.as_text() not in self._cuts
+        }
+        kept = self._recall(unknown) if unknown else {}
+        found: dict[str, str] = {}
+        with ExitStack() as undo:
+            searched = [text for text in unknown if text not in kept]
+            pool = self._pool(undo) if searched else None
+            for text, call in unknown.items():
+                if text in kept:
+                    value = kept[text]
+                elif pool is None:
+                    value = self._guess(call)
+                else:
+                    value = found[text] = self._search(call, pool)
+                self._cuts[text] = self._read(value)
+        if found and self._store is not None:
+            with suppress(DatabaseError):
+                self._store.put_facts(self._subject, found)
+        return {call: self._completed(call) for call in wanted}
+
+    def price_name(self, call: OnednnCall) -> str:
+        """Version, instruction sets and parts of a complete call, and the code that makes it."""
+        assert call.cut is not None, "complete() gives every call one"
+        return f"{self._version}-{call.cut.as_text()}-{calls_digest()}"
+
+    def on_lane(self, lane: LibraryLane) -> OnednnLane:
+        """Calls that any lane makes; HostError if there is no code to make them with."""
+        return OnednnLane(self, lane)
+
+    def as_text(self) -> str:
+        """Name and version of oneDNN, and the instruction sets it uses."""
+        return f"oneDNN {self.library.version.text} ({self.library.isa})"
+
+    def prepare(
+        self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane, undo: ExitStack
+    ) -> OnednnPreparedCall:
+        """The call, whole and in so many parts; what it takes goes with ``undo``."""
+        maker = PrimitiveMaker(self.library, self._engine, undo.callback)
+        whole = maker.make(whole_call(call), where)
+        parts: tuple[CallPart, ...] = ()
+        if counts != (1, 1, 1):
+            parts = cut_call(call, counts) or ()
+        made = [maker.make(part, where) for part in parts]
+        return OnednnPreparedCall(self.library, self.functions, whole, made, lane)
+
+    def close(self) -> None:
+        """Destroy the engine; twice is fine."""
+        self._cuts.clear()
+        self._undo.close()
+
+    def _completed(self, call: OnednnCall) -> OnednnCall | None:
+        if self._fits(call.cut):
+            return call
+        cut = self._cuts[call.as_text()]
+        return None if cut is None else replace(call, cut=cut)
+
+    def _fits(self, cut: OnednnCut | None) -> bool:
+        here = (self._device, self._version)
+        return cut is not None and (cut.device, cut.version) == here
+
+    def _pool(self, undo: ExitStack) -> LanePool | None:
+        """Lanes to try cuts on; None where there is no C compiler to make them with."""
+        try:
+            pool = LanePool(shared_runtime(), self._lanes)
+        except HostError:
+            return None
+        undo.callback(pool.close)
+        return pool
+
+    def _guess(self, call: OnednnCall) -> str:
+        """A cut that was not tried, and so is not kept: a part for each lane where there can be."""
+        ways = candidates(call, self._lanes)
+        counts = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
+        with ExitStack() as undo:
+            maker = PrimitiveMaker(self.library, self._engine, undo.callback)
+            try:
+                for part in (whole_call(call), *(cut_call(call, counts) or ())):
+                    maker.make(part, call.as_text())
+            except OnednnRefusalError:
+                return NOT_COMPUTED
+        return _text_of(counts)
+
+    def _search(self, call: OnednnCall, pool: LanePool) -> str:
+        """The cut as it is kept; what oneDNN has no fast code for is kept as well."""
+        where = f"the search of a cut for {call.as_text()}"
+        lane = LibraryLane(
+            take_workspace=TvmFunction.TAKE_WORKSPACE.address,
+            give_workspace=TvmFunction.GIVE_WORKSPACE.address,
+            split_region=shared_runtime().parallel_launch,
+        )
+        ways: dict[Counts, OnednnPreparedCall] = {}
+        with ExitStack() as undo:
+            for counts in candidates(call, self._lanes):
+                # Parts may be of a shape that only reference code computes.
+                with suppress(OnednnRefusalError):
+                    ways[counts] = self.prepare(call, counts, where, lane, undo)
+            if not ways:
+                return NOT_COMPUTED
+            return _text_of(fastest_counts(pool, call, ways))
+
+    def _read(self, value: str) -> OnednnCut | None:
+        if value == NOT_COMPUTED:
+            return None
+        batches, channels, rows = map(int, value.split("x"))
+        return OnednnCut(
+            batches=batches,
+            channels=channels,
+            rows=rows,
+            device=self._device,
+            version=self._version,
+        )
+
+    def _recall(self, texts: Iterable[str]) -> Mapping[str, str]:
+        if self._store is not None:
+            with suppress(DatabaseError):
+                return self._store.get_facts(self._subject, texts)
+        return {}
+
+    @property
+    def _subject(self) -> str:
+        return f"cuts of oneDNN {self._version} on {self._device}"
+
+    @property
+    def _version(self) -> str:
+        return f"{self.library.version.text}-{self.library.isa}"
+
+    @property
+    def _device(self) -> str:
+        return f"{processor_name()}, lanes: {self._lanes}"
+
+
+def _text_of(counts: Counts) -> str:
+    return "x".join(map(str, counts))
+
+
+class OnednnLane:
+    """oneDNN for one executor, whose lanes make its calls."""
+
+    def __init__(self, processor: OnednnProcessor, lane: LibraryLane) -> None:
+        self._processor = processor
+        self._lane = lane
+        self._undo = ExitStack()
+
+    def prepare(self, call: OnednnCall, operator: str) -> OnednnPreparedCall:
+        """A call ready to be made; ExecutionError if oneDNN refuses it."""
+        cut = call.cut
+        assert cut is not None, "complete() gives every call one"
+        counts = (cut.batches, cut.channels, cut.rows)
+        where = f"operator {operator!r}"
+        return self._processor.prepare(call, counts, where, self._lane, self._undo)
+
+    def close(self) -> None:
+        """Destroy what was made for the calls; twice is fine."""
+        self._undo.close()

@@ -1,0 +1,213 @@
+"""The functions of oneDNN 3 that operators need, through ctypes. No TVM here.
+
+Prototypes and numbers are those of its C interface, which all releases 3.x share.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.core.onednn_files import (
+    ONEDNN_PACKAGE,
+    ONEDNN_VARIABLE,
+    OnednnVersion,
+    find_onednn,
+)
+from tvm_ios.errors import ExecutionError, HostError
+
+__all__ = ["MOST_AXES", "Onednn", "OnednnRefusalError", "load_onednn"]
+
+MOST_AXES = 12
+"""Axes that arrays of extents have room for (``DNNL_MAX_NDIMS``)."""
+_MAKE, _DROP = POINTER(c_void_p), (c_void_p,)
+_EXTENTS = POINTER(c_int64)
+_CONVOLVE = (_MAKE, c_void_p, c_int, c_int, *(c_void_p,) * 4, *(_EXTENTS,) * 4, c_void_p)
+_FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "dnnl_engine_create": (_MAKE, c_int, c_size_t),
+        "dnnl_engine_destroy": _DROP,
+        "dnnl_stream_create": (_MAKE, c_void_p, c_uint),
+        "dnnl_stream_destroy": _DROP,
+        "dnnl_memory_desc_create_with_tag": (_MAKE, c_int, _EXTENTS, c_int, c_int),
+        "dnnl_memory_desc_create_with_strides": (_MAKE, c_int, _EXTENTS, c_int, _EXTENTS),
+        "dnnl_memory_desc_create_submemory": (_MAKE, c_void_p, _EXTENTS, _EXTENTS),
+        "dnnl_memory_desc_destroy": _DROP,
+        "dnnl_memory_create": (_MAKE, c_void_p, c_void_p, c_void_p),
+        "dnnl_memory_set_data_handle": (c_void_p, c_void_p),
+        "dnnl_memory_destroy": _DROP,
+        "dnnl_primitive_attr_create": (_MAKE,),
+        "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
+        "dnnl_primitive_attr_set_fpmath_mode": (c_void_p, c_int),
+        "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+        "dnnl_primitive_attr_destroy": _DROP,
+        "dnnl_post_ops_create": (_MAKE,),
+        "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
+        "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
+        "dnnl_post_ops_destroy": _DROP,
+        "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
+        "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,
+        "dnnl_matmul_primitive_desc_create": (_MAKE, *(c_void_p,) * 6),
+        "dnnl_reorder_primitive_desc_create": (_MAKE, *(c_void_p,) * 5),
+        "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
+        "dnnl_primitive_desc_destroy": _DROP,
+        "dnnl_primitive_create": (_MAKE, c_void_p),
+        "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
+        "dnnl_primitive_destroy": _DROP,
+    }
+)
+_UNIMPLEMENTED = 3
+
+
+class OnednnRefusalError(ExecutionError):
+    """oneDNN has no implementation of what was asked."""
+
+
+class Onednn:
+    """oneDNN's functions; each raises where it fails.
+
+    Parameters
+    ----------
+    library
+        A loaded libdnnl.
+    path
+        Where it was found, for messages.
+    version
+        What it says of itself, which fits.
+
+    Raises
+    ------
+    HostError
+        If it has threads of its own that cannot be held back, or lacks a function.
+    """
+
+    def __init__(self, library: ctypes.CDLL, path: str, version: OnednnVersion) -> None:
+        self.library = library
+        self.path = path
+        self.version = version
+        self._functions: dict[str, Any] = {}
+        for name, arguments in _FUNCTIONS.items():
+            try:
+                function = library[name]
+            except AttributeError:
+                raise HostError(self._unfit(f"it has no {name}")) from None
+            function.restype, function.argtypes = c_int, list(arguments)
+            self._functions[name] = function
+        self._size = library["dnnl_memory_desc_get_size"]
+        self._size.restype, self._size.argtypes = c_size_t, [c_void_p]
+        self._equal = library["dnnl_memory_desc_equal"]
+        self._equal.restype, self._equal.argtypes = c_int, [c_void_p, c_void_p]
+        self._query_md = library["dnnl_primitive_desc_query_md"]
+        self._query_md.restype, self._query_md.argtypes = c_void_p, [c_void_p, c_int, c_int]
+        self._status_text = library["dnnl_status2str"]
+        self._status_text.restype = c_char_p
+        self.get_threads, self.set_threads = self._thread_functions()
+
+    @property
+    def isa(self) -> str:
+        """The instruction sets it computes with, as it names them, such as ``avx512_core``."""
+        text = self.library["dnnl_cpu_isa2str"]
+        text.restype = c_char_p
+        name: bytes = text(self.library["dnnl_get_effective_cpu_isa"]()) or b"unknown"
+        return name.decode(errors="replace").removeprefix("cpu_isa_")
+
+    def call(self, name: str, *arguments: Any, where: str = "") -> None:
+        """Call a function of oneDNN; ``where`` is the operator or purpose, for the message.
+
+        Raises
+        ------
+        OnednnRefusalError
+            If it has no implementation of that.
+        ExecutionError
+            If it fails in another way.
+        """
+        code = self._functions[name](*arguments)
+        if code:
+            raise self.failed(name, code, where)
+
+    def make(self, name: str, *arguments: Any, where: str = "") -> int:
+        """The handle that a function writes to its first argument."""
+        made = c_void_p()
+        self.call(name, ctypes.byref(made), *arguments, where=where)
+        return made.value or 0
+
+    def size_bytes(self, descriptor: int) -> int:
+        """The bytes of a memory descriptor."""
+        return int(self._size(descriptor))
+
+    def equal(self, one: int, other: int) -> bool:
+        """Whether two memory descriptors say the same."""
+        return bool(self._equal(one, other))
+
+    def descriptor_of(self, primitive: int, query: int, index: int = 0) -> int:
+        """A memory descriptor of a primitive's descriptor, which owns it; 0 where it has none."""
+        return self._query_md(primitive, query, index) or 0
+
+    def address(self, name: str) -> int:
+        """The address of a function, for native code."""
+        return ctypes.cast(self._functions[name], c_void_p).value or 0
+
+    def failed(self, call: str, code: int, where: str = "") -> ExecutionError:
+        """The error of a call that returned `code`."""
+        name = (self._status_text(code) or b"").decode(errors="replace") or f"status {code}"
+        place = f"{where}: " if where else ""
+        kind = OnednnRefusalError if code == _UNIMPLEMENTED else ExecutionError
+        return kind(
+            f"{place}{call} failed: {name} (oneDNN {self.version.text}); compile without "
+            "onednn=True, or give another libdnnl"
+        )
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Primitives made in this thread meanwhile run in the thread that executes them."""
+        if self.set_threads is None or self.get_threads is None:
+            yield
+            return
+        before = self.get_threads()
+        self.set_threads(1)
+        try:
+            yield
+        finally:
+            self.set_threads(before)
+
+    def _thread_functions(self) -> tuple[Any, Any]:
+        """Functions of the very OpenMP that it was linked with; None for a sequential build."""
+        if self.version.runtime == "sequential":
+            return None, None
+        try:
+            # Looked up in the library and what it depends on: a process may have several OpenMPs.
+            get, set_ = self.library["omp_get_max_threads"], self.library["omp_set_num_threads"]
+        except AttributeError:
+            raise HostError(self._unfit("its OpenMP cannot be held to one thread")) from None
+        get.restype, set_.restype, set_.argtypes = c_int, None, [c_int]
+        return get, set_
+
+    def _unfit(self, reason: str) -> str:
+        return (
+            f"{self.path} is {self.version.as_text()}, but {reason}; pip install "
+            f"'tvm-ios[onednn]', or name another libdnnl in {ONEDNN_VARIABLE}"
+        )
+
+
+@cache
+def load_onednn() -> Onednn:
+    """The oneDNN of this process.
+
+    Raises
+    ------
+    HostError
+        If there is none, or none that fits.
+    """
+    found = find_onednn()
+    if found.library is None or found.version is None:
+        raise HostError(
+            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (the "
+            f"package {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
+            "onednn=True"
+        )
+    return Onednn(found.library, found.path, found.version)

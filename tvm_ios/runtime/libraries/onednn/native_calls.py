@@ -1,0 +1,160 @@
+"""Binds the native side of oneDNN's calls (``native/onednn_calls.c``) through ctypes. No TVM."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import Structure, c_int, c_int32, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.base.native_runtime import address_of
+from tvm_ios.runtime.libraries.onednn.library import Onednn
+from tvm_ios.runtime.libraries.onednn.primitives import MadePart, MadePrimitive
+from tvm_ios.runtime.libraries.protocol import LibraryLane
+from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+
+__all__ = ["NativeFunctions", "OnednnPreparedCall", "calls_digest", "compile_calls_object"]
+
+_SOURCE = Path(__file__).parent / "native" / "onednn_calls.c"
+_RUN = "tvm_ios_onednn_run"
+_FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
+
+
+class NativeFunctions(Structure):
+    """``OnednnFunctions``: what native code calls of oneDNN and of its OpenMP."""
+
+    _fields_ = [(name, c_void_p) for name in ("execute", "place", "get_threads", "set_threads")]
+
+    @classmethod
+    def of(cls, library: Onednn) -> NativeFunctions:
+        """The functions of a loaded library."""
+        openmp = (library.get_threads, library.set_threads)
+        return cls(
+            library.address("dnnl_primitive_execute"),
+            library.address("dnnl_memory_set_data_handle"),
+            *(None if each is None else ctypes.cast(each, c_void_p).value for each in openmp),
+        )
+
+
+class _NativeArgument(Structure):
+    _fields_ = [("argument", c_int), ("memory", c_void_p)]
+
+
+class _NativePrimitive(Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("primitive", "stream", "arguments")),
+        *((name, c_void_p) for name in ("positions", "offsets")),
+        ("count", c_int64),
+    ]
+
+
+class _NativePart(Structure):
+    _fields_ = [("primitives", c_void_p), ("count", c_int64), ("workspace_bytes", c_uint64)]
+
+
+class _NativeCall(Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("functions", "take", "give", "launch")),
+        *((name, c_void_p) for name in ("whole", "parts")),
+        ("num_parts", c_int64),
+        *((name, c_int32) for name in ("status", "failed")),
+    ]
+
+
+class OnednnPreparedCall:
+    """A call ready to be made from C, whole and in parts; keeps its native form alive.
+
+    Parameters
+    ----------
+    parts
+        None where it is not cut.
+    lane
+        Who lends workspace, splits regions, and may bring the native code along.
+
+    Raises
+    ------
+    HostError
+        If the model does not bring it along and there is no working C compiler.
+    """
+
+    def __init__(
+        self,
+        library: Onednn,
+        functions: NativeFunctions,
+        whole: MadePart,
+        parts: Sequence[MadePart],
+        lane: LibraryLane,
+    ) -> None:
+        brings = lane.code is not None and hasattr(lane.code, _RUN)
+        self.function = address_of(lane.code if lane.code and brings else _shared(), _RUN)
+        self._library = library
+        self._kept: list[Any] = [functions]
+        self._native = _NativeCall(
+            functions=ctypes.addressof(functions),
+            take=lane.take_workspace,
+            give=lane.give_workspace,
+            launch=lane.split_region or None,
+            whole=self._parts([whole]),
+            parts=self._parts(parts),
+            num_parts=len(parts),
+        )
+
+    @property
+    def resource(self) -> int:
+        """Address of the native call."""
+        return ctypes.addressof(self._native)
+
+    def failure(self, where: str) -> ExecutionError | None:
+        """The error of the call of oneDNN that failed, once; None if it was none of oneDNN."""
+        status, self._native.status = self._native.status, 0
+        if not status:
+            return None
+        return self._library.failed(_FAILED[self._native.failed], status, where)
+
+    def _parts(self, parts: Sequence[MadePart]) -> int:
+        return self._array(
+            _NativePart,
+            [
+                _NativePart(
+                    self._array(_NativePrimitive, [self._primitive(p) for p in part.primitives]),
+                    len(part.primitives),
+                    part.workspace_bytes,
+                )
+                for part in parts
+            ],
+        )
+
+    def _primitive(self, made: MadePrimitive) -> _NativePrimitive:
+        arguments = made.arguments
+        return _NativePrimitive(
+            made.handle,
+            made.stream,
+            self._array(_NativeArgument, [_NativeArgument(a.number, a.memory) for a in arguments]),
+            self._array(c_int64, [each.position for each in arguments]),
+            self._array(c_int64, [each.offset for each in arguments]),
+            len(arguments),
+        )
+
+    def _array(self, kind: Any, values: Sequence[Any]) -> int:
+        array = (kind * max(1, len(values)))(*values)
+        self._kept.append(array)
+        return ctypes.addressof(array)
+
+
+def compile_calls_object() -> Path:
+    """The native side as an object file to link into an exported model."""
+    return compile_object(_SOURCE)
+
+
+@cache
+def calls_digest() -> str:
+    """Digest of the native source: prices taken with another are not comparable."""
+    return source_digest(_SOURCE)
+
+
+@cache
+def _shared() -> ctypes.CDLL:
+    return ctypes.CDLL(str(compile_shared(_SOURCE)))

@@ -1,0 +1,296 @@
+"""Makes the primitives of a part: the main one, and reorders where it wants other formats.
+
+What oneDNN computes by its reference code is refused: TVM's kernel is faster then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import c_char_p, c_int64
+from dataclasses import dataclass, field
+
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.cuts import CallPart
+from tvm_ios.runtime.libraries.onednn.library import MOST_AXES, Onednn, OnednnRefusalError
+from tvm_ios.runtime.libraries.onednn.numbers import (
+    BIAS,
+    BINARY,
+    DIRECT,
+    ELEMENTWISE,
+    FLOAT32,
+    FORWARD_INFERENCE,
+    IN_ORDER,
+    QUERIES,
+    QUERY_NAME,
+    QUERY_SCRATCHPAD,
+    SCRATCHPAD,
+    SOURCE,
+    STRICT,
+    TARGET,
+    USER_SCRATCHPAD,
+    WEIGHTS,
+    operand_of,
+)
+from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor
+
+__all__ = ["OUTPUT", "WORKSPACE", "Argument", "MadePart", "MadePrimitive", "PrimitiveMaker"]
+
+WORKSPACE, OUTPUT = -1, -2
+"""In place of the position of an argument."""
+LINE_BYTES = 64
+_CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
+"""Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a primitive."""
+
+    number: int
+    """What it is to the primitive."""
+    memory: int
+    position: int
+    """Position among the inputs of the launch, or :data:`WORKSPACE` or :data:`OUTPUT`."""
+    offset: int
+    """Bytes from its begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadePrimitive:
+    """A primitive with all of its arguments."""
+
+    handle: int
+    stream: int
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MadePart:
+    """The primitives of a part, in order, and the workspace that they share."""
+
+    primitives: tuple[MadePrimitive, ...]
+    workspace_bytes: int
+    implementation: str
+    """What oneDNN calls the code of the main one."""
+
+
+@dataclass(slots=True)
+class _Workspace:
+    size_bytes: int = 0
+
+    def take(self, size_bytes: int) -> int:
+        """Where so many bytes begin."""
+        begin = self.size_bytes
+        self.size_bytes += -(-size_bytes // LINE_BYTES) * LINE_BYTES
+        return begin
+
+
+@dataclass(slots=True)
+class _Described:
+    """A main primitive's descriptor, and the memory descriptors that it takes."""
+
+    handle: int
+    implementation: str
+    own: dict[int, int] = field(default_factory=dict)
+
+
+class PrimitiveMaker:
+    """Makes primitives that run in the thread that executes them.
+
+    Parameters
+    ----------
+    later
+        Takes functions, with their arguments, that destroy what was made when it is needed no more.
+    """
+
+    def __init__(self, library: Onednn, engine: int, later: Callable[..., object]) -> None:
+        self._library = library
+        self._engine = engine
+        self._later = later
+
+    def make(self, part: CallPart, where: str) -> MadePart:
+        """The primitives of a part; ``where`` is the operator or purpose, for messages.
+
+        Raises
+        ------
+        OnednnRefusalError
+            If oneDNN computes it by reference code at best.
+        ExecutionError
+            If it fails.
+        """
+        with self._library.one_thread():
+            given = self._given(part.call)
+            described = self._describe(part.call, given, where)
+            return self._assemble(part, given, described, where)
+
+    def _given(self, call: OnednnCall) -> dict[int, int]:
+        """Memory descriptors of the inputs and the result as they lie, by argument, in order."""
+        numbers = [SOURCE, WEIGHTS]
+        if call.bias is not None:
+            numbers.append(BIAS)
+        for position, step in enumerate(call.steps):
+            if step.operand is not None:
+                numbers.append(operand_of(position))
+        tensors = (*call.inputs, call.result)
+        return dict(zip((*numbers, TARGET), map(self._tensor, tensors), strict=True))
+
+    def _tensor(self, tensor: OnednnTensor, format_: str | None = None) -> int:
+        extents = _extents(tensor.extents)
+        number = FORMATS[tensor.format if format_ is None else format_]
+        return self._make(
+            "memory_desc", "create_with_tag", len(tensor.extents), extents, FLOAT32, number
+        )
+
+    def _describe(self, call: OnednnCall, given: dict[int, int], where: str) -> _Described:
+        """The fastest kind of code that there is, with the fewest reorders."""
+        found: _Described | None = None
+        tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
+        attributes = self._attributes(call, given)
+        for free in _CHOICES:
+            asked = given | {number: self._tensor(tensors[number], ANY) for number in free}
+            try:
+                handle = self._main(call, asked, attributes, where)
+            except OnednnRefusalError:
+                continue
+            described = _Described(handle, self._name(handle))
+            if _is_reference(described.implementation):
+                continue
+            for number, query in QUERIES.items():
+                described.own[number] = self._library.descriptor_of(handle, query)
+            if not described.implementation.startswith("gemm"):
+                return described
+            found = found or described
+        if found is None:
+            raise OnednnRefusalError(
+                f"{where}: oneDNN {self._library.version.text} has no fast code for "
+                f"{call.as_text()}; compile without onednn=True"
+            )
+        return found
+
+    def _attributes(self, call: OnednnCall, given: dict[int, int]) -> int:
+        made, call_ = self._make("primitive_attr", "create"), self._library.call
+        call_("dnnl_primitive_attr_set_scratchpad_mode", made, USER_SCRATCHPAD)
+        call_("dnnl_primitive_attr_set_fpmath_mode", made, STRICT)
+        steps = self._make("post_ops", "create")
+        for number, step in enumerate(call.steps):
+            if step.kind in BINARY:
+                operand = given[operand_of(number)]
+                call_("dnnl_post_ops_append_binary", steps, BINARY[step.kind], operand)
+            else:
+                kind = ELEMENTWISE[step.kind]
+                call_("dnnl_post_ops_append_eltwise", steps, kind, step.alpha, step.beta)
+        call_("dnnl_primitive_attr_set_post_ops", made, steps)
+        return made
+
+    def _main(self, call: OnednnCall, asked: dict[int, int], attributes: int, where: str) -> int:
+        tensors = (asked[SOURCE], asked[WEIGHTS], asked.get(BIAS), asked[TARGET])
+        if call.window is None:
+            name = "dnnl_matmul_primitive_desc_create"
+            arguments: tuple[object, ...] = (*tensors, attributes)
+        else:
+            kind = "deconvolution" if call.primitive is Primitive.TRANSPOSED else "convolution"
+            name = f"dnnl_{kind}_forward_primitive_desc_create"
+            top, left, bottom, right = call.window.padding
+            numbers = (
+                call.window.strides,
+                tuple(each - 1 for each in call.window.dilation),  # 0 is dense to oneDNN
+                (top, left),
+                (bottom, right),
+            )
+            arguments = (
+                FORWARD_INFERENCE,
+                DIRECT[call.primitive],
+                *tensors,
+                *map(_extents, numbers),
+                attributes,
+            )
+        made = self._library.make(name, self._engine, *arguments, where=where)
+        self._later(self._library.call, "dnnl_primitive_desc_destroy", made)
+        return made
+
+    def _assemble(
+        self, part: CallPart, given: dict[int, int], described: _Described, where: str
+    ) -> MadePart:
+        workspace, before, after = _Workspace(), [], []
+        stream = self._library.make("dnnl_stream_create", self._engine, IN_ORDER)
+        self._later(self._library.call, "dnnl_stream_destroy", stream)
+        arguments: list[Argument] = []
+        tensors = (*part.call.inputs, part.call.result)
+        for (number, lies), tensor, offset in zip(
+            given.items(), tensors, part.offsets, strict=True
+        ):
+            position = OUTPUT if tensor.position is None else tensor.position
+            outer, wanted = _Place(lies, position, offset), described.own.get(number, lies)
+            inner = outer
+            if not self._library.equal(lies, wanted):
+                inner = _Place(wanted, WORKSPACE, workspace.take(self._library.size_bytes(wanted)))
+                if number == TARGET:
+                    after.append((inner, outer))
+                else:
+                    before.append((outer, inner))
+            arguments.append(self._argument(number, inner))
+        handle = self._make("primitive", "create", described.handle, where=where)
+        arguments += self._scratchpad(described.handle, workspace)
+        main = MadePrimitive(handle, stream, tuple(arguments))
+        made = [self._reorder(*pair, stream, workspace) for pair in before]
+        made += [main, *(self._reorder(*pair, stream, workspace) for pair in after)]
+        return MadePart(tuple(made), workspace.size_bytes, described.implementation)
+
+    def _reorder(
+        self, begin: _Place, end: _Place, stream: int, workspace: _Workspace
+    ) -> MadePrimitive:
+        attributes = self._make("primitive_attr", "create")
+        self._library.call("dnnl_primitive_attr_set_scratchpad_mode", attributes, USER_SCRATCHPAD)
+        described = self._library.make(
+            "dnnl_reorder_primitive_desc_create",
+            begin.descriptor,
+            self._engine,
+            end.descriptor,
+            self._engine,
+            attributes,
+        )
+        self._later(self._library.call, "dnnl_primitive_desc_destroy", described)
+        handle = self._make("primitive", "create", described)
+        arguments = [self._argument(SOURCE, begin), self._argument(TARGET, end)]
+        arguments += self._scratchpad(described, workspace)
+        return MadePrimitive(handle, stream, tuple(arguments))
+
+    def _scratchpad(self, described: int, workspace: _Workspace) -> list[Argument]:
+        descriptor = self._library.descriptor_of(described, QUERY_SCRATCHPAD)
+        size_bytes = self._library.size_bytes(descriptor) if descriptor else 0
+        if not size_bytes:
+            return []
+        place = _Place(descriptor, WORKSPACE, workspace.take(size_bytes))
+        return [self._argument(SCRATCHPAD, place)]
+
+    def _argument(self, number: int, place: _Place) -> Argument:
+        memory = self._make("memory", "create", place.descriptor, self._engine, None)
+        return Argument(number, memory, place.position, place.offset)
+
+    def _name(self, described: int) -> str:
+        name = c_char_p()
+        query = (QUERY_NAME, 0, ctypes.byref(name))
+        self._library.call("dnnl_primitive_desc_query", described, *query)
+        return (name.value or b"").decode(errors="replace")
+
+    def _make(self, noun: str, verb: str, *arguments: object, where: str = "") -> int:
+        """Something of oneDNN's, destroyed later."""
+        made = self._library.make(f"dnnl_{noun}_{verb}", *arguments, where=where)
+        self._later(self._library.call, f"dnnl_{noun}_destroy", made)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    descriptor: int
+    position: int
+    offset: int
+
+
+def _extents(values: Sequence[int]) -> ctypes.Array[c_int64]:
+    return (c_int64 * MOST_AXES)(*values)
+
+
+def _is_reference(implementation: str) -> bool:
+    return "ref" in implementation.replace(":", "_").split("_")

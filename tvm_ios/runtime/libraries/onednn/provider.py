@@ -1,0 +1,61 @@
+"""oneDNN as a library that computes operators: what the rest of the package knows of it. No TVM.
+
+Opening it on a processor loads libdnnl; lowering and reading plans does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.plan.library_call import LibraryName
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.matching import match_call
+from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.support.stored_value import StoredValue
+
+if TYPE_CHECKING:
+    from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+
+__all__ = ["OnednnLibrary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnednnLibrary:
+    """oneDNN; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
+
+    Its methods are those of the protocol.
+    """
+
+    name: ClassVar[LibraryName] = LibraryName("onednn", "oneDNN")
+    target_kind: ClassVar[str] = "llvm"
+    options_text: ClassVar[str] = ""
+
+    def match(self, function: FusedFunction) -> OnednnCall | None:
+        """The call that computes a fused function; None where there is none."""
+        return match_call(function)
+
+    def read_call(self, data: StoredValue) -> OnednnCall:
+        """A call as a plan stores it."""
+        return OnednnCall.from_data(data)
+
+    def native_object(self) -> Path:
+        """The object file of the function that makes the calls."""
+        from tvm_ios.runtime.libraries.onednn.native_calls import compile_calls_object  # noqa: PLC0415
+
+        return compile_calls_object()
+
+    def require(self) -> None:
+        """Load libdnnl, or say what to install."""
+        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+
+        load_onednn()
+
+    def open(self, device: Any, store: FactStore | None) -> OnednnProcessor:
+        """Cuts and prepared calls on this processor."""
+        from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor  # noqa: PLC0415
+
+        del device  # there is one processor in a process
+        return OnednnProcessor(store=store)

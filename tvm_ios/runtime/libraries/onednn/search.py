@@ -1,0 +1,117 @@
+"""Finds out in how many parts a call is fastest on the lanes of this processor: once, in no run."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping
+from ctypes import c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+
+from tvm_ios.runtime.base.kernel_arguments import allocate_aligned
+from tvm_ios.runtime.base.native_runtime import NativeLaunch
+from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
+from tvm_ios.runtime.cpu.lane_pool import LanePool, LaneProgram
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.cuts import Counts
+from tvm_ios.runtime.libraries.onednn.native_calls import OnednnPreparedCall
+from tvm_ios.runtime.libraries.onednn.tensors import FLOAT_BYTES, OnednnTensor
+
+__all__ = ["TimedLaunch", "fastest_counts"]
+
+ROUNDS = 5
+"""Every way is timed so often, by turns, and its best time counts."""
+ROUND_NS = 2_000_000
+"""About how long one way is run in a round."""
+GAIN = 0.97
+"""More parts have to take less than this share of the time of fewer."""
+CPU_DEVICE = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedLaunch:
+    """A prepared call over memory of its own, as a program of a pool of lanes."""
+
+    program: LaneProgram
+    kept: object
+
+
+def fastest_counts(
+    pool: LanePool,
+    call: OnednnCall,
+    ways: Mapping[Counts, OnednnPreparedCall],
+) -> Counts:
+    """The numbers of parts by which a call is fastest on all lanes of a pool.
+
+    Parameters
+    ----------
+    ways
+        The prepared call by each, the fewest parts first.
+    """
+    if len(ways) == 1:
+        return next(iter(ways))
+    memory = _Memory(call)
+    launches = {counts: _launch(pool, memory, prepared) for counts, prepared in ways.items()}
+    numbers = {}
+    for counts, launch in launches.items():
+        pool.run(launch.program, number=2, assemble=True)  # cold caches, first touches
+        once_ns = max(1, pool.time_ns(launch.program, 1))
+        numbers[counts] = max(1, min(1000, ROUND_NS // once_ns))
+    best_ns = dict.fromkeys(ways, math.inf)
+    for _ in range(ROUNDS):
+        for counts, launch in launches.items():
+            number = numbers[counts]
+            elapsed_ns = pool.time_ns(launch.program, number) / number
+            best_ns[counts] = min(best_ns[counts], elapsed_ns)
+    return _choose(best_ns)
+
+
+def _choose(best_ns: Mapping[Counts, float]) -> Counts:
+    chosen = next(iter(best_ns))
+    for counts, time_ns in best_ns.items():
+        if time_ns < GAIN * best_ns[chosen]:
+            chosen = counts
+    return chosen
+
+
+class _Memory:
+    """Tensors of a call, with small numbers in them."""
+
+    def __init__(self, call: OnednnCall) -> None:
+        by_position = {tensor.position: tensor for tensor in call.inputs}
+        ordered = [by_position[position] for position in sorted(by_position, key=_number)]
+        self.tensors = [self._tensor(tensor) for tensor in (*ordered, call.result)]
+        addresses = [ctypes.addressof(tensor) for tensor, _ in self.tensors]
+        self.arguments = (c_void_p * len(addresses))(*addresses)
+        self.codes = (c_int32 * len(addresses))(*[TENSOR_CODE] * len(addresses))
+
+    def _tensor(self, tensor: OnednnTensor) -> tuple[DLTensor, object]:
+        size = math.prod(tensor.shape)
+        kept, address = allocate_aligned(size * FLOAT_BYTES)
+        # Never zeros: they would draw another power, and hide a product that is skipped.
+        period = (ctypes.c_float * 61)(*[(index - 30) / 64 for index in range(61)])
+        for begin in range(0, size, 61):
+            count = min(61, size - begin)
+            ctypes.memmove(address + begin * FLOAT_BYTES, period, count * FLOAT_BYTES)
+        extents = (c_int64 * len(tensor.shape))(*tensor.shape)
+        made = DLTensor()
+        made.describe("float32", len(tensor.shape), ctypes.addressof(extents), CPU_DEVICE)
+        made.data = address
+        return made, (kept, extents)
+
+
+def _number(position: int | None) -> int:
+    return -1 if position is None else position
+
+
+def _launch(pool: LanePool, memory: _Memory, prepared: OnednnPreparedCall) -> TimedLaunch:
+    native = NativeLaunch(
+        kernel=prepared.function,
+        arguments=ctypes.addressof(memory.arguments),
+        type_codes=ctypes.addressof(memory.codes),
+        resource=prepared.resource,
+        num_arguments=len(memory.tensors),
+        serial=0,
+    )
+    program = pool.program([[ctypes.addressof(native)]], [[]])
+    return TimedLaunch(program, (native, memory, prepared))

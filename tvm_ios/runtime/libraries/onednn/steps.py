@@ -1,0 +1,232 @@
+"""Reads what a fused function does to the result of its first call, element by element. No TVM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
+from tvm_ios.runtime.libraries.onednn.gates import read_gate
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
+
+__all__ = ["read_steps"]
+
+BINARY: Mapping[str, StepKind] = MappingProxyType(
+    {
+        "add": StepKind.ADD,
+        "nn.bias_add": StepKind.ADD,
+        "subtract": StepKind.SUBTRACT,
+        "multiply": StepKind.MULTIPLY,
+        "maximum": StepKind.MAXIMUM,
+        "minimum": StepKind.MINIMUM,
+    }
+)
+BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "subtract"}
+"""Operators whose operands may change places."""
+ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
+    {
+        "nn.relu": Step(kind=StepKind.RELU),
+        "sigmoid": Step(kind=StepKind.SIGMOID),
+        "tanh": Step(kind=StepKind.TANH),
+    }
+)
+MOST_STEPS = 8
+"""More than networks have; what oneDNN's own code is meant for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    function: FusedFunction
+    call: OnednnCall
+
+    def steps(self) -> list[Step] | None:
+        """What is done to the first result, in order; None where that is more than steps."""
+        steps: list[Step] = []
+        value = self.function.result_of(0)
+        while value != self.function.result_of(len(self.function.calls) - 1):
+            readers = self._readers(value)
+            single = self._single(value, readers)
+            found = self._gate(value) if single is None else ((single[0],), single[1])
+            if found is None or len(steps) == MOST_STEPS:
+                return None
+            added, value = found
+            steps += added
+        return _joined(steps)
+
+    def _readers(self, value: int) -> list[int]:
+        return [n for n, call in enumerate(self.function.calls) if value in call.operands]
+
+    def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
+        """A value times a function of itself."""
+        ends = [n for n in self._readers(value) if self.function.calls[n].operator == "multiply"]
+        for end in reversed(ends):
+            left, right = self.function.calls[end].operands
+            gate = right if left == value else left
+            chain = self._chain(value, gate)
+            steps = () if chain is None else read_gate(chain)
+            if steps:
+                return steps, self.function.result_of(end)
+        return None
+
+    def _chain(self, value: int, end: int) -> list[Step] | None:
+        """The steps from a value to another one, each read by the next one only."""
+        chain: list[Step] = []
+        while value != end:
+            readers = [n for n in self._readers(value) if self.function.result_of(n) <= end]
+            found = self._single(value, readers[:1])
+            if found is None:
+                return None
+            step, value = found
+            if len(self._readers(value)) != 1:
+                return None
+            chain.append(step)
+        return chain
+
+    def _single(self, value: int, readers: list[int]) -> tuple[Step, int] | None:
+        if len(readers) != 1:
+            return None
+        each = self.function.calls[readers[0]]
+        step = self._elementwise(each, value) or self._binary(each, value)
+        return None if step is None else (step, self.function.result_of(readers[0]))
+
+    def _elementwise(self, each: PrimitiveCall, value: int) -> Step | None:
+        if each.operator == "clip":
+            low, high = (_number(each, name) for name in ("a_min", "a_max"))
+            return Step(kind=StepKind.CLIP, alpha=low, beta=high)
+        if each.operator == "nn.leaky_relu":
+            return Step(kind=StepKind.RELU, alpha=_number(each, "alpha"))
+        if each.operator == "erf":
+            return Step(kind=StepKind.ERF)
+        return ELEMENTWISE.get(each.operator) or self._linear(each, value)
+
+    def _linear(self, each: PrimitiveCall, value: int) -> Step | None:
+        """A step with a constant that is one number."""
+        if len(each.operands) != 2 or each.operands[0] == each.operands[1]:
+            return None
+        first = each.operands[0] == value
+        other = each.operands[1] if first else each.operands[0]
+        if other < len(self.function.parameters):
+            return None
+        constant = self.function.calls[other - len(self.function.parameters)]
+        number = constant.attribute("value") if constant.operator == "constant" else None
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            return None
+        return _with_constant(each.operator, float(number), first)
+
+    def _binary(self, each: PrimitiveCall, value: int) -> Step | None:
+        """A step with a parameter of the function."""
+        if each.operator not in BINARY or len(each.operands) != 2:
+            return None
+        left, right = each.operands
+        if left == right or (left != value and each.operator not in BOTH_WAYS):
+            return None
+        other = right if left == value else left
+        if other >= len(self.function.parameters):
+            return None
+        axis = each.attribute("axis") if each.operator == "nn.bias_add" else None
+        shape = self.function.parameters[other].shape
+        operand = _operand(self.call, other, shape, axis if isinstance(axis, int) else None)
+        return None if operand is None else Step(kind=BINARY[each.operator], operand=operand)
+
+
+def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
+    """The call with bias and steps; None where a function does more than that."""
+    steps = _Reader(function, call).steps()
+    if steps is None or any(step.kind is StepKind.ERF for step in steps):
+        return None
+    first = steps[0].operand if steps and steps[0].kind is StepKind.ADD else None
+    if first is None or not _is_one_a_channel(call, first):
+        return replace(call, steps=tuple(steps))
+    bias = first
+    if call.window is not None:
+        bias = replace(first, extents=(call.result.extents[1],), format="a")
+    return replace(call, bias=bias, steps=tuple(steps[1:]))
+
+
+def _joined(steps: list[Step]) -> list[Step]:
+    """The steps, with linear ones that follow each other as one, and none that does nothing."""
+    joined: list[Step] = []
+    for step in steps:
+        last = joined[-1] if joined else None
+        if last is not None and (last.kind, step.kind) == (StepKind.LINEAR, StepKind.LINEAR):
+            alpha, beta = step.alpha * last.alpha, step.alpha * last.beta + step.beta
+            joined[-1] = Step(kind=StepKind.LINEAR, alpha=alpha, beta=beta)
+        else:
+            joined.append(step)
+    return [step for step in joined if not _does_nothing(step)]
+
+
+def _does_nothing(step: Step) -> bool:
+    numbers = (round(step.alpha, 9), round(step.beta, 9))
+    return step.kind is StepKind.LINEAR and numbers == (1.0, 0.0)
+
+
+def _with_constant(operator: str, number: float, first: bool) -> Step | None:
+    """What a number does to a value, which is the first operand or the second one."""
+    match operator:
+        case "add":
+            return Step(kind=StepKind.LINEAR, alpha=1.0, beta=number)
+        case "multiply":
+            return Step(kind=StepKind.LINEAR, alpha=number)
+        case "subtract":
+            sign = 1.0 if first else -1.0
+            return Step(kind=StepKind.LINEAR, alpha=sign, beta=-sign * number)
+        case "divide" if first and number:
+            return Step(kind=StepKind.LINEAR, alpha=1.0 / number)
+        case _:
+            return None
+
+
+def _operand(
+    call: OnednnCall, position: int, shape: tuple[int, ...], axis: int | None
+) -> OnednnTensor | None:
+    """A parameter of the result's shape, or with one value a channel, or with one value.
+
+    ``axis`` is where a bias is added; elsewhere a parameter broadcasts from the last axis on.
+    """
+    result = call.result
+    if shape == result.shape and axis is None:
+        return replace(result, position=position)
+    wanted, rank = _channel_shape(call), len(result.extents)
+    seen = shape
+    if axis is not None:
+        seen = (*shape, *(1,) * (len(result.shape) - axis % len(result.shape) - len(shape)))
+    if len(seen) > len(wanted):
+        return None
+    seen = (*(1,) * (len(wanted) - len(seen)), *seen)
+    extents = (1,) * rank
+    if seen == wanted:
+        place = _channel_axis(call)
+        extents = tuple(result.extents[place] if axis == place else 1 for axis in range(rank))
+    elif any(extent != 1 for extent in seen):
+        return None
+    return OnednnTensor(position=position, shape=shape, extents=extents, format="abcd"[:rank])
+
+
+def _channel_axis(call: OnednnCall) -> int:
+    return 1 if call.window is not None else len(call.result.extents) - 1
+
+
+def _channel_shape(call: OnednnCall) -> tuple[int, ...]:
+    """The shape of a tensor with one value a channel, which broadcasts to the result's."""
+    shape = call.result.shape
+    if call.window is None or (call.result.format == "acdb" and len(shape) == 4):
+        return (*(1,) * (len(shape) - 1), shape[-1])
+    return (1, shape[1], 1, 1, *shape[4:])  # with blocks, the channels inside of one
+
+
+def _is_one_a_channel(call: OnednnCall, operand: OnednnTensor) -> bool:
+    place, wanted = _channel_axis(call), call.result.extents
+    return all(
+        extent == (wanted[axis] if axis == place else 1)
+        for axis, extent in enumerate(operand.extents)
+    )
+
+
+def _number(call: PrimitiveCall, name: str) -> float:
+    value = call.attribute(name)
+    assert isinstance(value, int | float), f"{call.operator} has a number {name}"
+    return float(value)

@@ -1,0 +1,118 @@
+"""Tensors as oneDNN sees them: logical extents and a format, and boxes cut out of them. No TVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.core.fused_function import TensorType
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
+
+__all__ = ["ANY", "FLOAT_BYTES", "FORMATS", "OnednnTensor", "Range", "require_format"]
+
+ANY = "any"
+"""The format that leaves the choice to oneDNN."""
+FORMATS: Mapping[str, int] = MappingProxyType(
+    {ANY: 1, "a": 2, "ab": 3, "abc": 4, "abcd": 5, "abcde": 6, "ba": 14, "acb": 15, "acdb": 22}
+    | {"bacd": 25, "cdba": 28, "decab": 39}
+    | {"aBcd4b": 84, "aBcd8b": 102, "aBcd16b": 78}
+    | {"ABcd4b4a": 88, "ABcd8b8a": 107, "ABcd16b16a": 79}
+    | {"Acdb4a": 215, "Acdb8a": 216, "Acdb16a": 211}
+    | {"BA16a16b": 503, "BA16a32b": 504, "BA16a48b": 505, "BA16a64b": 506}
+    | {"Abcde4a": 126, "Abcde8a": 138, "Abcde16a": 114}
+)
+"""Formats by the names oneDNN gives them, with their numbers (``dnnl_format_tag_t``).
+
+A letter is an axis, the outermost first; a capital one is split into the blocks that follow.
+"""
+FLOAT_BYTES = 4
+Range = tuple[int, int]
+"""Begin and end of what is taken of an axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnednnTensor:
+    """A float32 tensor of a launch, and what oneDNN is told of it."""
+
+    position: int | None
+    """Position among the inputs of the launch; None for its output."""
+    shape: tuple[int, ...]
+    """Shape as the launch has it."""
+    extents: tuple[int, ...]
+    """Logical shape, such as batch, channels, height, width."""
+    format: str
+    """Where the elements lie: a name in :data:`FORMATS`."""
+
+    @property
+    def type(self) -> TensorType:
+        """The type as the launch has it."""
+        return TensorType(self.shape, "float32")
+
+    def block(self, axis: int) -> int:
+        """How many elements of an axis lie together in a block; 1 where it is not split."""
+        sizes = re.findall(r"(\d+)([a-z])", self.format)
+        return prod(int(size) for size, letter in sizes if letter == _letter(axis))
+
+    def offset_bytes(self, box: Sequence[Range]) -> int | None:
+        """Where a box begins; None where its elements do not lie in one piece.
+
+        Axes with one element more than once before a cut one would leave gaps between its pieces.
+        """
+        order = [letter for letter in self.format if letter.isalpha()]
+        axes = list(dict.fromkeys(ord(letter.lower()) - ord("a") for letter in order))
+        inner = prod(self.block(axis) for axis in axes)
+        offset, stride = 0, inner
+        cut = False
+        for axis in reversed(axes):
+            begin, end = box[axis]
+            size, whole = self.block(axis), self.extents[axis]
+            if begin % size or end % size or (cut and end - begin > size):
+                return None
+            cut = cut or (begin, end) != (0, whole)
+            offset += begin // size * stride
+            stride *= whole // size
+        return offset * FLOAT_BYTES
+
+    def cut(self, box: Sequence[Range]) -> OnednnTensor:
+        """The tensor of a box; where it lies is for :meth:`offset_bytes`."""
+        return replace(self, extents=tuple(end - begin for begin, end in box))
+
+    def as_text(self) -> str:
+        """Extents and format, such as ``1x64x55x55:aBcd16b``."""
+        return f"{'x'.join(map(str, self.extents))}:{self.format}"
+
+    def to_data(self) -> dict[str, Any]:
+        """The fields as data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: StoredValue) -> OnednnTensor:
+        """Read what :meth:`to_data` gave; UnreadableValueError if it is something else."""
+        made = cls(
+            position=data.field("position").or_none(StoredValue.whole),
+            shape=data.field("shape").wholes(),
+            extents=data.field("extents").wholes(),
+            format=require_format(data.field("format")),
+        )
+        if prod(made.shape) != prod(made.extents):
+            raise UnreadableValueError(
+                f"{data.where} has shape {made.shape} and extents {made.extents}, which differ in "
+                "size; compile the model again"
+            )
+        return made
+
+
+def require_format(data: StoredValue) -> str:
+    """The name of a format; UnreadableValueError if there is none such."""
+    name = data.text()
+    if name not in FORMATS:
+        raise UnreadableValueError(f"{data.where} is {name!r}, which is no format of oneDNN")
+    return name
+
+
+def _letter(axis: int) -> str:
+    return chr(ord("a") + axis)
