@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tvm
@@ -53,6 +53,17 @@ SLOWEST_HOP_NS = 200.0
 """A core-to-core hand-off above this is the machine's slow mode."""
 MOST_BYTES_MOVED = 65536
 """The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PricedWay:
+    """What an operator takes by one of its kernels, in nanoseconds."""
+
+    price_ns: int
+    """As it would run: on one lane, or with help."""
+    alone_ns: int
+    whole: bool
+    """Whether help gains too little."""
 
 
 class KernelPrices:
@@ -122,34 +133,32 @@ class KernelPrices:
         On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
         well, and the fastest way stays.
         """
-        singles = [Stage(((index,),)) for index in range(len(self._whole))]
-        if not self.runner.idle_lanes_help:
-            own_ns = self._measured.price(self._whole, singles)
-            self._choose_kernels(own_ns, own_ns)
-            return
-        alone = without_help(self._whole, range(len(self._whole)))
-        helped_ns = self._measured.price(self._whole, singles)
-        alone_ns = self._measured.price(alone, singles)
-        # The best of a few, and never the slow mode's: the choice must not depend on the moment.
-        hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
-        fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
-        whole = {
-            index
-            for index, operator in enumerate(self._whole.operators)
-            if alone_ns[index] - helped_ns[index]
-            <= min(operator.memory_bytes / 2, MOST_BYTES_MOVED) * fetch_ns
-        }
-        ways_ns = [
-            alone_ns[index] if index in whole else price for index, price in enumerate(helped_ns)
-        ]
-        self._choose_kernels(ways_ns, alone_ns)
-        self.keep_whole(whole)
+        found = self._priced_ways(self._whole, range(len(self._whole)))
+        self.fastest_library = {}
+        for library, names in self.runner.library_names.items():
+            for index, way in self._priced_ways(
+                self._kernels.libraries[library], sorted(names)
+            ).items():
+                if way.price_ns < found[index].price_ns:
+                    found[index] = way
+                    self.fastest_library[index] = library
+        self.runner.operator_ns = self.operator_ns = tuple(
+            found[index].alone_ns for index in range(len(self._whole))
+        )
+        self.keep_whole(index for index, way in found.items() if way.whole)
 
     def keep_whole(self, operators: Iterable[int]) -> None:
         """Let idle lanes leave these operators alone; later prices assume that."""
         self.unsplit = tuple(sorted(operators))
-        own = without_help(self._whole, self.unsplit)
-        self._kernels = replace(self._kernels, own=own, chosen=self._with_libraries(own))
+        able = self.runner.library_names
+        self._kernels = KernelChoice(
+            own=without_help(self._whole, self.unsplit),
+            libraries={
+                name: without_help(by_library(self._whole, name, able[name]), self.unsplit)
+                for name in able
+            },
+            chosen=without_help(self._with_libraries(), self.unsplit),
+        )
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""
@@ -236,37 +245,35 @@ class KernelPrices:
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
 
-    def _choose_kernels(self, own_ns: Sequence[int], alone_ns: Sequence[int]) -> None:
-        """Price operators by each library that can compute them; the fastest way stays.
-
-        Parameters
-        ----------
-        own_ns
-            What each costs by TVM's kernel, as it would run.
-        alone_ns
-            The same on one lane.
-        """
-        best_ns, costs_ns = list(own_ns), list(alone_ns)
-        self.fastest_library = {}
-        for library, names in self.runner.library_names.items():
-            able = sorted(names)
-            stages = [Stage(((index,),)) for index in able]
-            prices_ns = self._measured.price(self._kernels.libraries[library], stages)
-            for index, price_ns in zip(able, prices_ns, strict=True):
-                if price_ns < best_ns[index]:
-                    best_ns[index] = costs_ns[index] = price_ns
-                    self.fastest_library[index] = library
-        self.runner.operator_ns = self.operator_ns = tuple(costs_ns)
-        chosen = self._with_libraries(self._kernels.own)
-        self._kernels = replace(self._kernels, chosen=chosen)
+    def _priced_ways(self, graph: VariantGraph, operators: Sequence[int]) -> dict[int, _PricedWay]:
+        """Price operators by the kernels of a graph, with and without help where there is any."""
+        stages = [Stage(((index,),)) for index in operators]
+        helped_ns = self._measured.price(graph, stages)
+        if not self.runner.idle_lanes_help:
+            return {
+                index: _PricedWay(price_ns=price_ns, alone_ns=price_ns, whole=False)
+                for index, price_ns in zip(operators, helped_ns, strict=True)
+            }
+        alone_ns = self._measured.price(without_help(graph, operators), stages)
+        # The best of a few, and never the slow mode's: the choice must not depend on the moment.
+        hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
+        fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
+        found = {}
+        for index, helped, alone in zip(operators, helped_ns, alone_ns, strict=True):
+            moved_bytes = min(graph.operators[index].memory_bytes / 2, MOST_BYTES_MOVED)
+            whole = alone - helped <= moved_bytes * fetch_ns
+            found[index] = _PricedWay(
+                price_ns=alone if whole else helped, alone_ns=alone, whole=whole
+            )
+        return found
 
     @property
     def _chose_libraries(self) -> bool:
         return bool(self.runner.library_names and self.operator_ns)
 
-    def _with_libraries(self, own: VariantGraph) -> VariantGraph:
+    def _with_libraries(self) -> VariantGraph:
         """The graph with the calls of libraries that were found to be the fastest."""
-        chosen = own
+        chosen = self._whole
         for library, names in self.runner.library_names.items():
             faster = {i: n for i, n in names.items() if self.fastest_library.get(i) == library}
             chosen = by_library(chosen, library, faster)

@@ -133,8 +133,10 @@ class LaneExecutor:
 
     def _kernel(self, position: int, launch: Launch) -> Kernel:
         if launch.call is not None and self._calls is not None:
-            return self._calls.kernel(position, launch, host_lane(self._library))
-        return self._library.kernel(launch.kernel).on_one_lane(not launch.split)
+            kernel = self._calls.kernel(position, launch, host_lane(self._library))
+        else:
+            kernel = self._library.kernel(launch.kernel)
+        return kernel.on_one_lane(not launch.split)
 
     def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:
         groups, successors, homes = self._order
