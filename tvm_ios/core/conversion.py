@@ -27,7 +27,8 @@ class Conversion:
     """
 
     desired_layout: str | None = None
-    """Layout of convolutions: ``"NCHW"`` or ``"NHWC"``; None leaves them as they are."""
+    """Layout of convolutions: ``"NCHW"`` or ``"NHWC"``. None leaves them as they are, but ``tune``
+    for a CPU tries NCHW where they have another one, and keeps what is faster."""
     mixed_precision: bool = False
     """Whether products are computed in float16, and what is safe with it."""
     mixed_precision_acc_type: str = "float32"
