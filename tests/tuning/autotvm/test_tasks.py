@@ -8,7 +8,7 @@ from tvm import autotvm
 from tvm.autotvm.task.dispatcher import FallbackContext
 
 from tvm_ios.compile.model import build_model
-from tvm_ios.models import nasnet_small, squeezenet
+from tvm_ios.models import bert_base, nasnet_small, squeezenet
 from tvm_ios.tuning.autotvm.tasks import (
     Layout,
     blocks_of,
@@ -46,6 +46,22 @@ def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
     tasks = extract_tasks([mod], TARGET)
     assert len(tasks) == 5
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
+
+
+@pytest.mark.slow
+def test_products_of_an_encoder_are_tasks_with_their_uses():
+    mod, _ = bert_base(sequence=8, layers=1)
+    uses = {one.name: one.weight for one in extract_tasks([mod], TARGET)}
+    # Query, key, value and the mix of heads; then the two wide ones; scores and what is read.
+    assert {name: weight for name, weight in uses.items() if "dense_nopack" in name} == {
+        "dense_nopack 8x768 * 768x768": 4,
+        "dense_nopack 8x768 * 3072x768": 1,
+        "dense_nopack 8x3072 * 768x3072": 1,
+    }
+    assert {name: weight for name, weight in uses.items() if "batch_matmul" in name} == {
+        "batch_matmul 12x8x64 * 12x8x64": 1,
+        "batch_matmul 12x8x8 * 12x64x8": 1,
+    }
 
 
 @pytest.mark.slow

@@ -205,19 +205,28 @@ def _count_uses(modules: Iterable[tvm.IRModule]) -> dict[Any, int]:
     return uses
 
 
+_PRODUCTS = ("dense", "batch_matmul")
+_WINDOWED = ("conv2d_transpose", "conv2d")
+"""What operators and tasks are told apart by; a task has them in its name, the first that is."""
+
+
 def _signature_of_call(call: relay.Call) -> Any:
-    if call.op.name not in ("nn.conv2d", "nn.dense") or len(call.args) < 2:
+    kind = call.op.name.removeprefix("nn.")
+    if kind not in (*_PRODUCTS, *_WINDOWED) or len(call.args) < 2:
         return None
     shapes = tuple(tuple(int(e) for e in arg.checked_type.shape) for arg in call.args[:2])
-    if call.op.name == "nn.dense":
-        return ("dense", shapes)
+    if kind in _PRODUCTS:
+        return (kind, shapes)
     strides = tuple(int(stride) for stride in call.attrs.strides)
-    return ("conv2d", shapes, strides, tuple(int(pad) for pad in call.attrs.padding))
+    return (kind, shapes, strides, tuple(int(pad) for pad in call.attrs.padding))
 
 
 def _signature_of_task(task: autotvm.task.Task) -> Any:
+    kind = next((kind for kind in (*_PRODUCTS, *_WINDOWED) if kind in task.name), None)
+    if kind is None:
+        return None
     shapes = tuple(tuple(argument[1]) for argument in task.args[:2])
-    if task.name.startswith("dense"):
-        return ("dense", shapes)
+    if kind in _PRODUCTS:
+        return (kind, shapes)
     strides, padding = (tuple(int(value) for value in task.args[i]) for i in (2, 3))
-    return ("conv2d", shapes, strides, padding)
+    return (kind, shapes, strides, padding)
