@@ -26,7 +26,7 @@ from tvm_ios.errors import OptionError
 
 def test_every_configuration_of_the_repository_loads(project_root):
     loaded = {path.stem: TuneConfig.load(path) for path in (project_root / "configs").iterdir()}
-    assert sorted(loaded) == ["paper", "quick", "thorough"]
+    assert sorted(loaded) == ["onednn", "paper", "quick", "thorough", "tuned_onednn"]
     paper, quick, thorough = (loaded[name] for name in sorted(loaded))
     assert (paper.options.search.max_group_size, paper.options.search.max_num_groups) == (3, 8)
     assert paper.options.search.endings is EndingRule.PUBLISHED
