@@ -196,15 +196,17 @@ def fastest_list(
     distinct = {(each.stages, each.home_lanes): seed for seed, each in reversed(lists.items())}
     merged = any(stage.is_merge for stage in start.stages)
     if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
-        return min(lists.values(), key=lambda each: each.latency_ns or 0)
-    models = {
-        str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
-        for seed in sorted(distinct.values())
-    }
-    comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
-    kept = min(models, key=comparison.median_ns)
-    prices.choices.keep(question, BuildChoice(kept=kept, notes=(), certain=comparison.is_quiet))
-    return models[kept].schedule
+        kept, certain = min(lists, key=lambda seed: lists[seed].latency_ns or 0), True
+    else:
+        models = {
+            str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
+            for seed in sorted(distinct.values())
+        }
+        comparison = race(models, options=SPLIT_RACE, session=prices.runner.session)
+        kept, certain = int(min(models, key=comparison.median_ns)), comparison.is_quiet
+    if len(numbers) > 1:
+        prices.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
+    return lists[kept]
 
 
 def list_from(
