@@ -262,11 +262,12 @@ def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatc
     arguments = {"tuning_records": [log]}
     report = tune((mod, None), tmp_path, **arguments).report()
     assert raced == [(("layouts as they are", "NCHW"), True)]
-    applied = [kernel.found is RecordFormat.AUTO_SCHEDULER for kernel in report.records.kernels]
+    found = {kernel.found for kernel in report.records.kernels}
     if kept == "NCHW":
-        assert not any(applied)  # they are for the other layout
-    elif report.kept not in UNTUNED:
-        assert all(applied)
+        assert RecordFormat.AUTO_SCHEDULER not in found  # they are for the other layout
+    else:  # a race may find that a record, or all of them, make nothing faster
+        found -= {MissingReason.SLOWER, MissingReason.NOT_FASTER}
+        assert found <= {RecordFormat.AUTO_SCHEDULER}
     again = tune((mod, None), tmp_path, **arguments).report()
     assert len(raced) == 1
     assert any(note.startswith("raced (raced on 2") for note in again.notes)
