@@ -16,7 +16,7 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.errors import CostError, OptionError
 
-__all__ = ["MEASUREMENT_PROTOCOL", "ProfileContext", "stage_profile_key"]
+__all__ = ["MEASUREMENT_PROTOCOL", "ProfileContext", "digest_of", "stage_profile_key"]
 
 MEASUREMENT_PROTOCOL = 4
 """Goes up when the way stages are timed changes what a price means."""
@@ -52,7 +52,7 @@ class ProfileContext:
 
     def digest(self) -> str:
         """Equal for equal contexts only."""
-        return _digest(asdict(self))
+        return digest_of(asdict(self))
 
 
 def stage_profile_key(graph: OperatorGraph, stage: Stage) -> str:
@@ -78,15 +78,15 @@ def stage_profile_key(graph: OperatorGraph, stage: Stage) -> str:
     while True:
         reads: list[list[tuple[list[int], str]]] = [[] for _ in colours]
         for positions_of in readers.values():
-            tensor = _digest(sorted((colours[g], places) for g, places in positions_of.items()))
+            tensor = digest_of(sorted((colours[g], places) for g, places in positions_of.items()))
             for group, places in positions_of.items():
                 reads[group].append((places, tensor))
         colours = [
-            _digest([colour, sorted(read)]) for colour, read in zip(colours, reads, strict=True)
+            digest_of([colour, sorted(read)]) for colour, read in zip(colours, reads, strict=True)
         ]
         refined = len(set(colours))
         if refined == kinds:
-            return _digest([stage.strategy.value, sorted(colours)])
+            return digest_of([stage.strategy.value, sorted(colours)])
         kinds = refined
 
 
@@ -126,7 +126,7 @@ def _tensors_read(operator: Operator) -> tuple[int | str, ...]:
 def _group_digest(graph: OperatorGraph, group: tuple[int, ...]) -> str:
     """Workloads of a group in the order they run, and the edges among them."""
     position = {index: place for place, index in enumerate(group)}
-    return _digest(
+    return digest_of(
         [
             (
                 _workload_digest(graph.operators[index].workload),
@@ -140,9 +140,10 @@ def _group_digest(graph: OperatorGraph, group: tuple[int, ...]) -> str:
 @lru_cache(maxsize=1 << 16)
 def _workload_digest(workload: str) -> str:
     """Workloads are long texts that come up in thousands of stages."""
-    return _digest(workload)
+    return digest_of(workload)
 
 
-def _digest(value: Any) -> str:
+def digest_of(value: Any) -> str:
+    """32 hexadecimal digits of a value as JSON, by which facts of the profile database are kept."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
 
 from tvm import relay
 
@@ -91,6 +92,18 @@ class NetworkBuilder:
         self._weights = Weights(data, seed)
         self._gain = gain
         self.input = Tensor(data, channels, height, width)
+
+    @classmethod
+    def of_images(cls, *, batch_size: int, image_size: int, seed: int) -> Self:
+        """A network of square images with three channels, whose weights keep the signal."""
+        return cls(
+            batch_size=batch_size,
+            channels=3,
+            height=image_size,
+            width=image_size,
+            seed=seed,
+            gain=KEEPS_SIGNAL,
+        )
 
     def finish(self, output: Tensor | Vector) -> Network:
         """The module that computes ``output``, type-checked, and its weights."""

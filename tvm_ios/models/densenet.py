@@ -8,7 +8,7 @@ that read several tensors stay, as a scale and a shift of each channel. The clas
 from __future__ import annotations
 
 from tvm_ios.models.activation import Activation
-from tvm_ios.models.builder import KEEPS_SIGNAL, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
 from tvm_ios.models.weights import Network
 
 __all__ = ["densenet_121"]
@@ -41,14 +41,7 @@ def densenet_121(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -
     OptionError
         If the batch is empty or the image too small.
     """
-    net = NetworkBuilder(
-        batch_size=batch_size,
-        channels=3,
-        height=image_size,
-        width=image_size,
-        seed=seed,
-        gain=KEEPS_SIGNAL,
-    )
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = net.convolution("conv0", net.input, 64, kernel=(7, 7), stride=2, padding=(3, 3))
     value = net.pool("pool0", value, Pooling.MAX, stride=2, padding=1)
     for block, layers in enumerate(_LAYERS, start=1):

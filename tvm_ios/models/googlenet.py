@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.models.builder import KEEPS_SIGNAL, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
 from tvm_ios.models.weights import Network
 
 __all__ = ["googlenet"]
@@ -69,14 +69,7 @@ def googlenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> N
     OptionError
         If the batch is empty or the image too small.
     """
-    net = NetworkBuilder(
-        batch_size=batch_size,
-        channels=3,
-        height=image_size,
-        width=image_size,
-        seed=seed,
-        gain=KEEPS_SIGNAL,
-    )
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = net.convolution("conv1", net.input, 64, kernel=(7, 7), stride=2, padding=(3, 3))
     value = _halving_pool(net, "pool1", value)
     value = net.convolution("conv2", value, 64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.models.activation import Activation
-from tvm_ios.models.builder import KEEPS_SIGNAL, NetworkBuilder, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Tensor
 from tvm_ios.models.weights import Network
 
 __all__ = ["mobilenet_v2", "mobilenet_v3_large"]
@@ -51,7 +51,7 @@ def mobilenet_v2(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -
     OptionError
         If the batch or the image is empty.
     """
-    net = _builder(batch_size, image_size, seed)
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _stem(net, 32, Activation.RELU6)
     number = 0
     # Times wider, output channels, repetitions, stride of the first one: table 2 of the paper.
@@ -121,7 +121,7 @@ def mobilenet_v3_large(*, batch_size: int = 1, image_size: int = 224, seed: int 
     OptionError
         If the batch or the image is empty.
     """
-    net = _builder(batch_size, image_size, seed)
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _stem(net, 16, Activation.HARD_SWISH)
     for number, residual in enumerate(_LARGE, start=1):
         value = _residual(net, f"block{number}", value, residual)
@@ -129,17 +129,6 @@ def mobilenet_v3_large(*, batch_size: int = 1, image_size: int = 224, seed: int 
     features = net.flatten("flatten", net.global_average("pool", value))
     features = net.dense("hidden", features, 1280, activation=Activation.HARD_SWISH)
     return net.finish(net.dense("classifier", features, 1000))
-
-
-def _builder(batch_size: int, image_size: int, seed: int) -> NetworkBuilder:
-    return NetworkBuilder(
-        batch_size=batch_size,
-        channels=3,
-        height=image_size,
-        width=image_size,
-        seed=seed,
-        gain=KEEPS_SIGNAL,
-    )
 
 
 def _stem(net: NetworkBuilder, channels: int, activation: Activation) -> Tensor:

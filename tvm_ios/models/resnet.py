@@ -6,7 +6,7 @@ Batch normalisation is folded into the convolutions. The classifier is there: 10
 from __future__ import annotations
 
 from tvm_ios.models.activation import Activation
-from tvm_ios.models.builder import KEEPS_SIGNAL, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
 from tvm_ios.models.weights import Network
 
 __all__ = ["resnet_50"]
@@ -39,14 +39,7 @@ def resnet_50(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> N
     OptionError
         If the batch or the image is empty.
     """
-    net = NetworkBuilder(
-        batch_size=batch_size,
-        channels=3,
-        height=image_size,
-        width=image_size,
-        seed=seed,
-        gain=KEEPS_SIGNAL,
-    )
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = net.convolution("conv1", net.input, 64, kernel=(7, 7), stride=2, padding=(3, 3))
     value = net.pool("pool1", value, Pooling.MAX, stride=2, padding=1)
     for group, blocks in enumerate(_BLOCKS, start=1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tvm_ios.errors import OptionError
 from tvm_ios.models.activation import Activation
-from tvm_ios.models.builder import KEEPS_SIGNAL, NetworkBuilder, Pooling, Tensor
+from tvm_ios.models.builder import NetworkBuilder, Pooling, Tensor
 from tvm_ios.models.weights import Network
 
 __all__ = ["unet"]
@@ -46,14 +46,7 @@ def unet(*, batch_size: int = 1, image_size: int = 256, seed: int = 0) -> Networ
             f"unet: image_size is {image_size}, but it is halved {_HALVINGS} times; use a multiple "
             f"of {1 << _HALVINGS}"
         )
-    net = NetworkBuilder(
-        batch_size=batch_size,
-        channels=3,
-        height=image_size,
-        width=image_size,
-        seed=seed,
-        gain=KEEPS_SIGNAL,
-    )
+    net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _double_convolution(net, "down0", net.input, _WIDTH)
     kept = []
     for level in range(1, _HALVINGS + 1):

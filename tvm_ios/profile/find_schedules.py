@@ -6,7 +6,6 @@ search asks for the prices of stages.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from tvm_ios.compile.model import hand_over_of, lower_schedule, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
@@ -185,8 +185,7 @@ def fastest_list(
     would have to be compiled for each, and on a GPU, the shortest is believed. Which seed it was is
     kept like a price, as :func:`settle_splits` keeps its choice.
     """
-    made = prices.annotate(start).to_json()
-    digest = hashlib.sha256(made.encode()).hexdigest()[:32]
+    digest = digest_of(prices.annotate(start).to_json())
     question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
     known = prices.choices.known(question)
     numbers = [seed for seed in seeds if known is None or known.kept == str(seed)] or seeds

@@ -6,14 +6,13 @@ one that raced, which a change of the lowering shows.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
+from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
@@ -69,7 +68,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
             (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
         )
     asked = {name: value for name, value in asdict(options).items() if name != "reuse"}
-    return _digest(json.dumps([RACE_PROTOCOL, contestants, asked], sort_keys=True))
+    return digest_of([RACE_PROTOCOL, contestants, asked])
 
 
 def known_end(
@@ -83,7 +82,7 @@ def known_end(
         return None
     kept, reason = choose(known.comparison, {who: who.value for who in racers})
     model = racers[kept].compiled()
-    if _digest(model.plan.to_json()) != known.plans[kept.value]:
+    if digest_of(model.plan.to_json()) != known.plans[kept.value]:
         return None
     return RaceEnd(comparison=known.comparison, kept=kept, reason=reason, model=model)
 
@@ -110,11 +109,7 @@ def raced_end(
         until_decided=True,
         session=session,
     )
-    plans = {who.value: _digest(model.plan.to_json()) for who, model in models.items()}
+    plans = {who.value: digest_of(model.plan.to_json()) for who, model in models.items()}
     keep(KnownRace(comparison=comparison, plans=plans))
     kept, reason = choose(comparison, {who: who.value for who in models})
     return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
