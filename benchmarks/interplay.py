@@ -27,8 +27,8 @@ def main() -> None:
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
     from tvm_ios.profile.race import race  # noqa: PLC0415
-    from tvm_ios.relay.channel_padding import pad_channels  # noqa: PLC0415
     from tvm_ios.relay.inputs import resolve_target  # noqa: PLC0415
+    from tvm_ios.relay.transforms.channel_padding import pad_channels  # noqa: PLC0415
     from tvm_ios.search.baselines import sequential_schedule  # noqa: PLC0415
     from tvm_ios.tuning.autotvm.backend import AutoTvmBackend  # noqa: PLC0415
     from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415

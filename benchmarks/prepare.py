@@ -43,7 +43,7 @@ def main() -> None:
             return time.perf_counter_ns() - begin
 
         def with_text(number: int, timed: Callable[[int], int] = timed) -> int:
-            with patch("tvm_ios.relay.pipeline.without_layout_text", nullcontext):
+            with patch("tvm_ios.relay.transforms.pipeline.without_layout_text", nullcontext):
                 return timed(number)
 
         options = CompareOptions(rounds=arguments.rounds, warmup=0, min_repeat_ms=0)

@@ -250,7 +250,7 @@ def reference_build() -> ReferenceBuild:
     from tvm import relay
 
     from tvm_ios.host import cached_libinfo
-    from tvm_ios.relay.layout_text import without_layout_text
+    from tvm_ios.relay.transforms.layout_text import without_layout_text
 
     idle = ["FoldConstant", "SimplifyExpr", "SimplifyExprPostAlterOp"]
 

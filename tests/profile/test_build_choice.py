@@ -13,7 +13,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.build_choice import build_for_schedule, choose_build
-from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"

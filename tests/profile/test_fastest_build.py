@@ -19,7 +19,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import fastest_build
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.fastest_build import build_fastest
-from tvm_ios.relay.channel_padding import pad_channels
+from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 

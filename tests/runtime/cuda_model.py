@@ -221,7 +221,7 @@ def cudnn_data(calls):
     """For each operator the call of cuDNN, and what Relay says of its convolution."""
     from tvm import relay
 
-    from tvm_ios.relay.library_calls import library_calls
+    from tvm_ios.relay.functions.library_calls import library_calls
 
     rows = []
     for call, found in zip(calls, library_calls(calls, CudnnLibrary()), strict=True):

@@ -40,8 +40,8 @@ from tvm_ios.relay import (
     read_schedule,
     rewrite_extraction,
 )
+from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
-from tvm_ios.relay.library_calls import with_library_calls
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda

@@ -1,6 +1,6 @@
 """Conversion before all else: the layout of convolutions, and types of data.
 
-``relay.conversion`` does it.
+``relay.transforms.conversion`` does it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The pass ``tvm_ios.PadChannels``: goes before ``PrepareModule``; plain Relay in, plain Relay out.
 
 Convolutions of NCHW data whose output channels fill no whole number of vectors get more of them
-(:mod:`tvm_ios.relay.channel_padding`). A module that is prepared or partitioned, has control flow
-or dynamic shapes, is returned as it is.
+(:mod:`tvm_ios.relay.transforms.channel_padding`). A module that is prepared or partitioned, has
+control flow or dynamic shapes, is returned as it is.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.obstacles import find_obstacles
 from tvm_ios.relay.stage_ir import is_partitioned
+from tvm_ios.relay.transforms.channel_padding import pad_channels
 
 __all__ = ["PadChannels"]
 

@@ -17,11 +17,11 @@ import tvm
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.relay.channel_padding import pad_channels
-from tvm_ios.relay.conversion import count_other_layouts
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import check_module
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.conversion import count_other_layouts
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 

@@ -20,15 +20,15 @@ from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.context import reason_of, tvm_pipeline
-from tvm_ios.relay.conversion import require_float32_kernels
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.graph_json import read_graph_json
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import declare_kernels, lower_kernels
-from tvm_ios.relay.pipeline import only_from_fusion
-from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
+from tvm_ios.relay.transforms.conversion import require_float32_kernels
+from tvm_ios.relay.transforms.pipeline import only_from_fusion
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]

@@ -12,12 +12,21 @@ from tvm import relay
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView, SliceView
-from tvm_ios.relay.convolution import ConvolutionPattern, describe_convolution, match_convolution
 from tvm_ios.relay.dataflow import callee, copy_call, kernel_calls, rebuild, resolve_field
+from tvm_ios.relay.functions.convolution import (
+    ConvolutionPattern,
+    describe_convolution,
+    match_convolution,
+)
+from tvm_ios.relay.functions.primitive import (
+    PrimitiveFacts,
+    analyse_primitive,
+    kernel_digest,
+    unlabelled,
+)
+from tvm_ios.relay.functions.views import joined_arguments, view_of
 from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
-from tvm_ios.relay.primitive import PrimitiveFacts, analyse_primitive, kernel_digest, unlabelled
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
-from tvm_ios.relay.views import joined_arguments, view_of
 
 __all__ = ["Coverage", "Extraction", "extract", "is_prepared", "unlabelled_module"]
 

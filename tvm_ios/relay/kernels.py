@@ -16,8 +16,8 @@ from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild
+from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
-from tvm_ios.relay.primitive import kernel_digest
 
 __all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
 
@@ -47,7 +47,8 @@ def lower_kernels(
     Yields
     ------
     digest, kernel
-        The digest is that of the function, see :func:`~tvm_ios.relay.primitive.kernel_digest`.
+        The digest is that of the function, see
+        :func:`~tvm_ios.relay.functions.primitive.kernel_digest`.
     """
     earlier = known or {}
     seen: set[str] = set()

@@ -18,12 +18,12 @@ from tvm.ir.transform import PassContext, Sequential
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.context import pass_context, reason_of
-from tvm_ios.relay.conversion import convert
 from tvm_ios.relay.dataflow import copy_call, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_module
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
-from tvm_ios.relay.pipeline import UNSHARER, Optimized, optimize
-from tvm_ios.relay.simplify import adds_to_itself
+from tvm_ios.relay.transforms.conversion import convert
+from tvm_ios.relay.transforms.pipeline import UNSHARER, Optimized, optimize
+from tvm_ios.relay.transforms.simplify import adds_to_itself
 
 __all__ = ["PreparedModule", "converted_model", "prepare"]
 
@@ -73,7 +73,7 @@ def prepare(
         tuning records of an ``ApplyHistoryBest`` around the call.
     sink
         Whether to move element-wise operators in front of concatenations
-        (:mod:`tvm_ios.relay.concatenation`), which TVM does not do.
+        (:mod:`tvm_ios.relay.transforms.concatenation`), which TVM does not do.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.profile.kernel_variant import without_help
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay import Extraction
-from tvm_ios.relay.primitive import kernel_digest
+from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.tuning.ansor.tasks import ansor_context, workloads_of
 
 __all__ = ["operator_workloads", "slower_workloads"]

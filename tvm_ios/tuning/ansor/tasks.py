@@ -26,7 +26,7 @@ from tvm.auto_scheduler.relay_integration import TracingEnvironment, TracingMode
 from tvm_ios.errors import TuningError
 from tvm_ios.relay import is_prepared, prepare
 from tvm_ios.relay.context import ANSOR_SWITCH, pass_context, reason_of, tvm_pipeline
-from tvm_ios.relay.pipeline import UNSHARER
+from tvm_ios.relay.transforms.pipeline import UNSHARER
 
 __all__ = [
     "KernelTask",

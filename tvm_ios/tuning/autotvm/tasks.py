@@ -24,7 +24,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
 from tvm_ios.relay.kernels import empty_compiler
-from tvm_ios.relay.pipeline import UNSHARER
+from tvm_ios.relay.transforms.pipeline import UNSHARER
 
 __all__ = [
     "KernelTask",

@@ -24,8 +24,8 @@ from tvm.ir.transform import PassContext
 from tvm_ios.relay import StagedBuild
 from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
+from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.kernels import empty_compiler
-from tvm_ios.relay.primitive import kernel_digest
 from tvm_ios.tuning.ansor.tasks import quiet_lookups
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
 from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce

@@ -6,7 +6,7 @@ import sys
 import pytest
 from tvm import relay
 
-from tvm_ios.relay.primitive import analyse_primitive, type_bytes
+from tvm_ios.relay.functions.primitive import analyse_primitive, type_bytes
 
 
 def convolution(nets, *, names=("data", "weight"), channels=8, groups=1):
@@ -134,7 +134,7 @@ def test_a_workload_holds_scalar_constants(nets):
 def test_a_workload_is_the_same_in_another_process():
     code = (
         "from tvm import relay; import tvm;"
-        "from tvm_ios.relay.primitive import analyse_primitive;"
+        "from tvm_ios.relay.functions.primitive import analyse_primitive;"
         "x = relay.var('x', shape=(4,));"
         "m = tvm.IRModule.from_expr(relay.Function([x], relay.tanh(x)));"
         "print(analyse_primitive(relay.transform.InferType()(m)['main']).workload)"

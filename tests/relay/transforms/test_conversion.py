@@ -20,11 +20,11 @@ from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import tvm_pipeline
-from tvm_ios.relay.conversion import CONVERSION_TYPE, MULTIPLIED
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE, MULTIPLIED
 from tvm_ios.search.baselines import sequential_schedule
 
 NHWC = Conversion(desired_layout="NHWC")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tvm import relay
 
-from tvm_ios.relay.channel_padding import pad_channels
-from tvm_ios.relay.channel_rules import PADDING, gathered
 from tvm_ios.relay.dataflow import graph_order
+from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.channel_rules import PADDING, gathered
 
 CHANNELS = 12  # padded to 16
 

@@ -3,7 +3,8 @@
 TVM fuses a concatenation with the activation or the addition behind it, and then it is a kernel
 that reads and writes everything once more. Moved in front, the activation becomes part of whoever
 computes the piece, and what is left is a concatenation that only lays pieces side by side, for
-which the memory plan needs no kernel (:mod:`tvm_ios.relay.views`). No bit of a result changes.
+which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). No bit of a result
+changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tvm import relay
 
 from tvm_ios.plan.plan import ALIGNMENT_BYTES
 from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
-from tvm_ios.relay.primitive import call_attribute, type_bytes
+from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
 __all__ = ["sink_into_concatenations"]
 

@@ -12,7 +12,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.plan.placement import ConcatView, SliceView
-from tvm_ios.relay.primitive import call_attribute, type_bytes
+from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
 __all__ = ["joined_arguments", "view_of"]
 

@@ -4,7 +4,7 @@ import pytest
 from tvm import relay
 
 from tvm_ios.plan.placement import ConcatView, SliceView
-from tvm_ios.relay.views import view_of
+from tvm_ios.relay.functions.views import view_of
 
 
 def slice_of(nets, shape, **attributes):

@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relay
 
 from tvm_ios.relay.dataflow import copy_call
-from tvm_ios.relay.primitive import call_attribute
+from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
 

@@ -12,7 +12,7 @@ from tvm import relay
 
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.placement import Placement
-from tvm_ios.relay.fused_function import describe_function
+from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["library_calls", "with_library_calls"]

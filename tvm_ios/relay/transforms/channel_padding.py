@@ -22,11 +22,11 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tvm_ios.relay.channel_rules import PADDING, RULES, Value, gathered, spanned
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import copy_call, graph_order, resolve_field
+from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
-from tvm_ios.relay.primitive import call_attribute
+from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
 
 __all__ = ["pad_channels"]
 

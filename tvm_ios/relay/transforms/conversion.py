@@ -22,8 +22,8 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
-from tvm_ios.relay.fold import fold_moved_constants
-from tvm_ios.relay.primitive import call_attribute
+from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["convert", "count_other_layouts", "require_float32_kernels"]

@@ -5,7 +5,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.fold import fold_moved_constants, transform_layout
+from tvm_ios.relay.transforms.fold import fold_moved_constants, transform_layout
 
 MOVES = {
     "layout_transform": lambda value: relay.layout_transform(value, "OIHW", "OIHW2i4o"),

@@ -1,10 +1,11 @@
 """Runs TVM's own graph pipeline, without the work in it that has no effect or is done faster here.
 
 ``relay.optimize`` is run twice: up to the choice of layouts, and from there on. In between,
-constants that are only moved are folded (:mod:`tvm_ios.relay.fold`). Which passes there are, and in
-which order, stays TVM's business: an instrument lets the passes of one half through and holds back
-the others. TVM does not ask instruments about passes that the caller requires, and instruments of
-the caller watch only the caller's own context, so with either the pipeline runs as it is.
+constants that are only moved are folded (:mod:`tvm_ios.relay.transforms.fold`). Which passes there
+are, and in which order, stays TVM's business: an instrument lets the passes of one half through and
+holds back the others. TVM does not ask instruments about passes that the caller requires, and
+instruments of the caller watch only the caller's own context, so with either the pipeline runs as
+it is.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tvm import relay
 from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import PassContext
 
-from tvm_ios.relay.concatenation import sink_into_concatenations
 from tvm_ios.relay.context import ANSOR_SWITCH, tvm_pipeline
-from tvm_ios.relay.fold import fold_moved_constants
-from tvm_ios.relay.layout_text import without_layout_text
-from tvm_ios.relay.simplify import adds_to_itself, may_simplify
+from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
+from tvm_ios.relay.transforms.fold import fold_moved_constants
+from tvm_ios.relay.transforms.layout_text import without_layout_text
+from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
 
 __all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
 

@@ -10,8 +10,8 @@ from tvm import relay
 from tvm_ios.compile.model import build_model
 from tvm_ios.errors import ModelError
 from tvm_ios.models import by_name, squeezenet
-from tvm_ios.relay.channel_padding import pad_channels
 from tvm_ios.relay.dataflow import graph_order
+from tvm_ios.relay.transforms.channel_padding import pad_channels
 
 SHAPE = (1, 16, 8, 8)
 LANES = 8  # of the target of these tests

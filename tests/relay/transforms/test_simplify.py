@@ -5,7 +5,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.simplify import adds_to_itself, may_simplify
+from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
 
 DATA = relay.var("data", shape=(1, 16, 8, 8))
 RELU = relay.nn.relu(DATA)

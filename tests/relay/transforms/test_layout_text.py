@@ -6,8 +6,8 @@ from tvm import relay, tir
 from tvm.ir.transform import PassContext
 
 from tvm_ios.relay.context import ANSOR_SWITCH
-from tvm_ios.relay.layout_text import without_layout_text
-from tvm_ios.relay.pipeline import optimize
+from tvm_ios.relay.transforms.layout_text import without_layout_text
+from tvm_ios.relay.transforms.pipeline import optimize
 
 INDEX = tir.Var("c", "int32")
 TERMS = (INDEX, INDEX + 1, INDEX - 1, INDEX * 16, INDEX // 16, INDEX % 16)

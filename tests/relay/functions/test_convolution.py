@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relay
 
-from tvm_ios.relay.convolution import describe_convolution, match_convolution
+from tvm_ios.relay.functions.convolution import describe_convolution, match_convolution
 
 DATA = (1, 4, 6, 6)
 

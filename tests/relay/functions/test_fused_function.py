@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.relay.fused_function import describe_function
+from tvm_ios.relay.functions.fused_function import describe_function
 
 IMAGE = TensorType((1, 4, 6, 6), "float32")
 

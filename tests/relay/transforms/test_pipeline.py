@@ -11,8 +11,8 @@ from tvm_ios.models.nasnet import nasnet_small
 from tvm_ios.models.randwire import randwire_small
 from tvm_ios.models.squeezenet import squeezenet
 from tvm_ios.relay.context import tvm_pipeline
-from tvm_ios.relay.layout_text import without_layout_text
-from tvm_ios.relay.pipeline import optimize
+from tvm_ios.relay.transforms.layout_text import without_layout_text
+from tvm_ios.relay.transforms.pipeline import optimize
 
 
 def constants(module):

@@ -11,8 +11,8 @@ from tvm.contrib import graph_executor
 from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.models import nasnet_small, squeezenet
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.relay.concatenation import sink_into_concatenations
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.search.baselines import greedy_schedule
 
 SHAPE = (1, 16, 8, 8)

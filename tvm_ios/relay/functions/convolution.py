@@ -13,7 +13,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.graph import Convolution
-from tvm_ios.relay.primitive import call_attribute
+from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["ConvolutionPattern", "describe_convolution", "match_convolution"]
 

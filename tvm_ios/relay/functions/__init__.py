@@ -1,0 +1,1 @@
+"""What one fused function is: kind, cost, convolution, view, library calls."""

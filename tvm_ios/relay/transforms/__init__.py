@@ -1,0 +1,1 @@
+"""Changes of a model before its operators are fused."""
