@@ -61,10 +61,9 @@ def find_schedules(
     prices: KernelPrices,
     limits: Mapping[str, SearchOptions],
     clock: PhaseClock | None = None,
+    budget: TimeBudget | None = None,
     *,
     lists: Mapping[str, str] = MappingProxyType({}),
-    time_budget: float | None = None,
-    budget: TimeBudget | None = None,
 ) -> FoundSchedules:
     """Price a build's operators, settle which of them are split, and search its schedules.
 
@@ -78,22 +77,20 @@ def find_schedules(
         A search for each entry, by contestant.
     clock
         Told how far the searches are.
+    budget
+        Of the whole call. Time for a race is set aside; a search that has had an equal part of the
+        rest takes the best schedule so far.
     lists
         A list for each entry, by contestant: made from the schedule of the search named there.
-    time_budget
-        Seconds for each of the searches, after which the best schedule so far is taken.
-    budget
-        Of the whole call, in place of ``time_budget``; time for a race is set aside.
     """
     searches: dict[str, SearchResult] = {}
+    budget = budget or TimeBudget()
     with resumable(prices):
         settle_splits(prices)
-        reserve_s = 0.0 if budget is None else race_s(sum(prices.operator_ns))
+        reserve_s = race_s(sum(prices.operator_ns))
         for name, options in limits.items():
-            left = TimeBudget(time_budget) if budget is None else budget
-            searches[name] = search_schedule(
-                prices, options, clock, budget=left, reserve_s=reserve_s
-            )
+            part = budget.part(len(limits) - len(searches), reserve_s=reserve_s)
+            searches[name] = search_schedule(prices, options, clock, budget=part)
     schedules = {
         Contestant.SEQUENTIAL.value: sequential_schedule(prices.graph),
         Contestant.GREEDY.value: greedy_schedule(prices.graph),
@@ -104,8 +101,7 @@ def find_schedules(
         # stage of the search has groups, which is known to pay.
         helps, lanes = prices.runner.idle_lanes_help, prices.runner.lanes
         lanes = lanes if helps else min(lanes, widest_stage(schedules[begun]))
-        hurry = budget is not None and not budget.allows(reserve_s)
-        seeds = range(1) if hurry else LIST_SEEDS
+        seeds = LIST_SEEDS if budget.allows(reserve_s) else range(1)
         with resumable(prices):
             listed = fastest_list(prices, schedules[begun], lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
@@ -139,7 +135,6 @@ def search_schedule(
     clock: PhaseClock | None = None,
     *,
     budget: TimeBudget,
-    reserve_s: float = 0.0,
 ) -> SearchResult:
     """Search with measured prices, telling the clock how far it is.
 
@@ -149,8 +144,6 @@ def search_schedule(
         Told after every batch of prices.
     budget
         When it is spent, the best schedule found so far is taken.
-    reserve_s
-        Seconds of it to leave for what comes after.
     """
 
     def report(step: SearchProgress) -> None:
@@ -167,5 +160,5 @@ def search_schedule(
         prices,
         options.completed(measured=True),
         progress=report,
-        should_stop=lambda: not budget.allows(reserve_s),
+        should_stop=lambda: not budget.allows(0.0),
     )
