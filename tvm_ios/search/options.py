@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
+from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = ["SearchOptions"]
 
@@ -69,24 +70,16 @@ class SearchOptions:
             raise OptionError(
                 f"pad_merged_kernels is {self.pad_merged_kernels!r}; give True or False"
             )
-        for name, least, most in (
-            ("max_group_size", 0, None),
-            ("max_num_groups", 0, None),
-            ("max_block_size", 1, 1000),
-            ("max_block_states", 2, 10**6),
-            ("max_block_transitions", 1, 10**9),
-            ("max_chain_size", 1, 1000),
-            ("bound_margin_percent", 0, 100),
-        ):
-            value = getattr(self, name)
-            if value is None and name in _BY_PRICES:
-                continue
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or value < least or (most is not None and value > most):
-                limits = (
-                    "of 0 or more (0 means no limit)" if most is None else f"from {least} to {most}"
-                )
-                raise OptionError(f"{name} is {value!r}; give a whole number {limits}")
+        no_limit = " (0 means no limit)"
+        require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
+        require_whole_fields(
+            self,
+            max_block_size=(1, 1000),
+            max_block_states=(2, 10**6),
+            max_block_transitions=(1, 10**9),
+            max_chain_size=(1, 1000),
+            bound_margin_percent=(0, 100),
+        )
 
     @classmethod
     def of(cls, **given: Any) -> Self:
