@@ -13,17 +13,17 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.fake_runner import FakeStageRunner
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.measure.compare import CompareOptions, Comparison, Verdict, compare
+from tvm_ios.measure.compare import CompareOptions, CompareRound, Comparison, Verdict, compare
 from tvm_ios.measure.machine_mode import ModeOptions
 
 GRAPH = OperatorGraph(
     "g",
     tuple(
         Operator(name=name, kind="net", predecessors=(), workload=name)
-        for name in ("base", "same", "quick", "late")
+        for name in ("base", "same", "quick", "late", "last")
     ),
 )
-TIMES_NS = {"base": 1e6, "same": 1e6, "quick": 0.8e6, "late": 1.1e6}
+TIMES_NS = {"base": 1e6, "same": 1e6, "quick": 0.8e6, "late": 1.1e6, "last": 1.5e6}
 
 
 def race(
@@ -189,6 +189,8 @@ def test_unknown_and_missing_contestants_are_refused() -> None:
         {"confidence": 1.0},
         {"confidence": 0.999, "rounds": 8},
         {"reuse": 1},
+        {"longest_s": 0.0},
+        {"longest_s": float("inf")},
     ],
 )
 def test_senseless_options_are_refused(values: dict[str, Any]) -> None:
@@ -207,6 +209,40 @@ def test_a_race_ends_as_soon_as_the_fastest_is_known() -> None:
     assert len(unclear.rounds) == 25
     told, _ = race("base", "quick", noise=0.02, seed=1)
     assert len(told.rounds) == 25  # benchmarks take them all
+
+
+def test_who_has_lost_beyond_doubt_is_not_timed_further() -> None:
+    """Two that are alike need all rounds; who loses by a tenth runs ten, by a third six."""
+    names = ("base", "same", "late", "last")
+    told, _ = race(*names, until_decided=True, noise=0.03, seed=2)
+    timed = {
+        name: sum(round_.run_ns[place] is not None for round_ in told.rounds)
+        for place, name in enumerate(names)
+    }
+    assert timed == {"base": 25, "same": 25, "late": 10, "last": 6}
+    assert told.rivals == ("base", "same")
+    assert told.speedup("last", over="base").verdict is Verdict.LOSES
+    assert Comparison.from_record(told.as_record()) == told
+    first, _ = race("last", "same", "base", until_decided=True, noise=0.03, seed=2)
+    assert all(round_.run_ns[0] is not None for round_ in first.rounds)  # ratios are over it
+
+
+def test_the_fastest_is_one_of_those_timed_to_the_end() -> None:
+    """The machine slows down after one has lost: his median is the least, and tells nothing."""
+    early = [CompareRound(run_ns=(1.0, 1.2), ping_pong_ns=0.0, slow=False)] * 6
+    late = [CompareRound(run_ns=(2.0, None), ping_pong_ns=0.0, slow=False)] * 19
+    found = Comparison(names=("quick", "lost"), rounds=(*early, *late), confidence=0.95, notes=())
+    assert found.median_ns("lost") < found.median_ns("quick")
+    assert found.fastest() == "quick"
+    assert found.speedup("quick", over="lost").ratio == 1.2
+
+
+def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
+    options = CompareOptions(longest_s=0.03, warmup=0, min_repeat_ms=0.0)
+    short, _ = race("base", "same", options=options, until_decided=True, noise=0.1, seed=1)
+    assert 10 <= len(short.rounds) < 25
+    whole, _ = race("base", "same", options=options, noise=0.1, seed=1)
+    assert len(whole.rounds) == 25  # benchmarks take them all
 
 
 def test_a_race_does_not_end_early_on_a_few_fast_rounds() -> None:

@@ -89,7 +89,7 @@ def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
     when = data.field("raced").text()
     if race.names != names or not race.is_quiet:
         return None
-    if any(run_ns <= 0 for round_ in race.rounds for run_ns in round_.run_ns):
+    if any(ns is not None and ns <= 0 for round_ in race.rounds for ns in round_.run_ns):
         return None
     race.as_text()  # refuses too few rounds
     told = (

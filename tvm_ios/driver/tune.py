@@ -30,6 +30,10 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
+from tvm_ios.search.list_decoder import LIST_DECODER
+from tvm_ios.search.native_space import STATE_SPACE
+from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
@@ -193,6 +197,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         )
     for library in libraries:
         library.require()  # a missing one is told before the work, not after
+    compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
         device=device,

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.measure.comparison import LEAST_ROUNDS, CompareRound, Comparison, Speedup, Verdict
+from tvm_ios.measure.comparison import (
+    LEAST_ROUNDS,
+    CompareRound,
+    Comparison,
+    Speedup,
+    Verdict,
+    used_rounds,
+)
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
@@ -27,6 +34,9 @@ EARLY_LOOKS = (10, 15, 20)
 EARLY_CONFIDENCE = 0.995
 """Confidence of the intervals then. Who looks several times is fooled more often than who looks
 once: three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races between equals."""
+HOPELESS = 1.15
+"""Who took so many times as long as the fastest in each of the first rounds, as many as the least
+that an interval needs, is not timed any more."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
@@ -47,6 +57,9 @@ class CompareOptions:
     """Least runs in a sample."""
     rounds: int = 25
     """Rounds that count; each takes one sample of every contestant."""
+    longest_s: float = 10.0
+    """Seconds after which a race that may end early takes no more rounds, once it has ten; for
+    networks that take long. Races of benchmarks take all rounds."""
     min_repeat_ms: float = 5.0
     """Least length of a sample; ``number`` grows until it is reached."""
     confidence: float = 0.95
@@ -64,6 +77,8 @@ class CompareOptions:
             raise OptionError(
                 f"min_repeat_ms is {self.min_repeat_ms}; give milliseconds, 0 for no minimum"
             )
+        if not (math.isfinite(self.longest_s) and self.longest_s > 0):
+            raise OptionError(f"longest_s is {self.longest_s}; give seconds above 0")
         median_interval([1.0] * self.rounds, self.confidence)
 
 
@@ -85,6 +100,8 @@ def compare(
         nanoseconds.
     until_decided
         Whether to end before all rounds are taken, once it is known which one is the fastest.
+        Contestants that have lost beyond doubt are not timed any more, but for the first one:
+        reports give times of the others as ratios over it.
     ping_pong_ns, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -107,8 +124,8 @@ def compare(
     for cell in cells:
         cell.time_ns(1)
         timed_sample(cell, options.min_repeat_ms * 1e6)
-    decided = partial(_is_decided, names) if until_decided else None
-    rounds = _take_rounds(cells, options, watch, decided)
+    rivals = partial(_rivals, names) if until_decided else None
+    rounds = _take_rounds(cells, options, watch, clock_ns, rivals)
     return Comparison(
         names=names,
         rounds=tuple(rounds),
@@ -117,26 +134,44 @@ def compare(
     )
 
 
-def _is_decided(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> bool:
+def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset[int]:
+    """Places of the contestants that are to be timed further; none when the race is decided."""
     so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
+    best = so_far.fastest()
     # Rounds taken when patience had run out are counted, and out of use once enough are fast.
-    if len(so_far.used_rounds) < EARLY_LOOKS[0]:
-        return False
-    return so_far.is_decided(indifference=INDIFFERENT)
+    looked = len(so_far.used_rounds)
+    if looked >= EARLY_LOOKS[0]:
+        if so_far.is_decided(indifference=INDIFFERENT):
+            return frozenset()
+        lost = {
+            name
+            for name in so_far.rivals
+            if name != best and so_far.speedup(best, over=name).verdict is Verdict.WINS
+        }
+    else:
+        lost = {name for name in names if min(so_far.ratios(best, over=name)) > HOPELESS}
+    return frozenset(
+        place
+        for place, name in enumerate(names)
+        if place == 0 or (name in so_far.rivals and name not in lost)
+    )
 
 
 def _take_rounds(
     cells: Sequence[Cell],
     options: CompareOptions,
     watch: ModeWatch,
-    decided: Callable[[Sequence[CompareRound]], bool] | None,
+    clock_ns: Callable[[], int],
+    rivals: Callable[[Sequence[CompareRound]], frozenset[int]] | None,
 ) -> list[CompareRound]:
     rounds: list[CompareRound] = []
     counted = 0
+    timed = frozenset(range(len(cells)))
+    end_ns = clock_ns() + options.longest_s * 1e9
     watch.look()
     while counted < options.rounds:
         patient = watch.patient
-        order = _order(len(cells), len(rounds))
+        order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         round_ = watch.run_round(partial(_take_round, cells, order, options))
         rounds.append(
@@ -144,15 +179,19 @@ def _take_rounds(
         )
         counts = not (round_.slow and patient)
         counted += counts
-        if counts and decided is not None and counted in EARLY_LOOKS and decided(rounds):
+        if not counts or rivals is None:
+            continue
+        if counted in (LEAST_ROUNDS, *EARLY_LOOKS):
+            timed = rivals(rounds)
+        if not timed or (clock_ns() >= end_ns and len(used_rounds(rounds)) >= EARLY_LOOKS[0]):
             break
     return rounds
 
 
 def _take_round(
     cells: Sequence[Cell], order: Sequence[int], options: CompareOptions
-) -> tuple[float, ...]:
-    run_ns = [0.0] * len(cells)
+) -> tuple[float | None, ...]:
+    run_ns: list[float | None] = [None] * len(cells)
     for place in order:
         if options.warmup:
             cells[place].time_ns(options.warmup)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
@@ -12,7 +12,15 @@ from tvm_ios.errors import CostError, OptionError
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["LEAST_ROUNDS", "CompareRound", "Comparison", "Speedup", "Verdict", "speedup_of"]
+__all__ = [
+    "LEAST_ROUNDS",
+    "CompareRound",
+    "Comparison",
+    "Speedup",
+    "Verdict",
+    "speedup_of",
+    "used_rounds",
+]
 
 LEAST_ROUNDS = 6
 """Fewer give no interval of 95 % (see :func:`~tvm_ios.measure.robust.median_interval`)."""
@@ -30,8 +38,9 @@ class Verdict(Enum):
 class CompareRound:
     """One sample of every contestant."""
 
-    run_ns: tuple[float, ...]
-    """Nanoseconds of one run, in the order of :attr:`Comparison.names`."""
+    run_ns: tuple[float | None, ...]
+    """Nanoseconds of one run, in the order of :attr:`Comparison.names`; None for a contestant that
+    had lost beyond doubt in earlier rounds and was not timed any more."""
     ping_pong_ns: float
     """The slower core-to-core hand-off around the round; 0 where none was taken."""
     slow: bool
@@ -73,24 +82,44 @@ class Comparison:
     @property
     def used_rounds(self) -> tuple[CompareRound, ...]:
         """Rounds that count: those outside the slow mode, or all if these are too few."""
-        fast = tuple(round_ for round_ in self.rounds if not round_.slow)
-        return fast if len(fast) >= LEAST_ROUNDS else self.rounds
+        return used_rounds(self.rounds)
 
     @property
     def is_quiet(self) -> bool:
         """True if no round that counts was taken in the slow mode."""
         return not any(round_.slow for round_ in self.used_rounds)
 
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Contestants that were timed to the end: all that did not lose beyond doubt before it."""
+        last = self.rounds[-1].run_ns
+        return tuple(name for name, ns in zip(self.names, last, strict=True) if ns is not None)
+
+    def fastest(self, among: Iterable[str] | None = None) -> str:
+        """The contestant that was timed longest, and of several the one with the least median.
+
+        Who was timed in fewer rounds had lost by then; his median is of other minutes, which may
+        have been better ones, so medians tell only those apart who were timed in the same rounds.
+
+        Parameters
+        ----------
+        among
+            Names to choose from; all where omitted.
+        """
+        return min(
+            self.names if among is None else among,
+            key=lambda name: (-len(self._times(name)), self.median_ns(name)),
+        )
+
     def median_ns(self, name: str) -> float:
-        """Median time of one run of a contestant, in nanoseconds.
+        """Median time of one run of a contestant, in nanoseconds, over the rounds it was timed in.
 
         Raises
         ------
         OptionError
             If there is no such contestant.
         """
-        place = self._place(name)
-        return median(round_.run_ns[place] for round_ in self.used_rounds)
+        return median(self._times(name).values())
 
     def speedup(self, contestant: str, *, over: str) -> Speedup:
         """Ratio of two contestants' times, and whether it beats the noise.
@@ -100,18 +129,32 @@ class Comparison:
         OptionError
             If there is no such contestant.
         """
-        first, second = self._place(contestant), self._place(over)
-        ratios = [round_.run_ns[second] / round_.run_ns[first] for round_ in self.used_rounds]
-        return speedup_of(ratios, contestant=contestant, over=over, confidence=self.confidence)
+        return speedup_of(
+            self.ratios(contestant, over=over),
+            contestant=contestant,
+            over=over,
+            confidence=self.confidence,
+        )
+
+    def ratios(self, contestant: str, *, over: str) -> list[float]:
+        """How many times faster one contestant was, in each round that both were timed in.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant.
+        """
+        first, second = self._times(contestant), self._times(over)
+        return [second[number] / ns for number, ns in first.items() if number in second]
 
     def is_decided(self, *, indifference: float = 0.0) -> bool:
         """True if more rounds would hardly change which contestant is the fastest.
 
-        The fastest one so far beats every other one, or is as fast as that one within
+        The fastest one so far beats every rival, or is as fast as that one within
         ``indifference`` (a fraction), each time with the whole interval of :attr:`confidence`.
         """
-        best = min(self.names, key=self.median_ns)
-        found = [self.speedup(best, over=name) for name in self.names if name != best]
+        best = self.fastest()
+        found = [self.speedup(best, over=name) for name in self.rivals if name != best]
         return all(
             each.verdict is Verdict.WINS
             or (each.low >= 1 - indifference and each.high <= 1 + indifference)
@@ -152,7 +195,10 @@ class Comparison:
                 notes=data.field("notes").texts(),
                 rounds=tuple(
                     CompareRound(
-                        run_ns=tuple(v.number() for v in row.field("run_ns").rows(len(names))),
+                        run_ns=tuple(
+                            value.or_none(StoredValue.number)
+                            for value in row.field("run_ns").rows(len(names))
+                        ),
                         ping_pong_ns=row.field("ping_pong_ns").number(),
                         slow=row.field("slow").flag(),
                     )
@@ -177,10 +223,19 @@ class Comparison:
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
-    def _place(self, name: str) -> int:
+    def _times(self, name: str) -> dict[int, float]:
+        """Nanoseconds of a contestant by round, of the rounds that count and have it."""
         if name not in self.names:
             raise OptionError(f"no contestant is named {name!r}; there are {', '.join(self.names)}")
-        return self.names.index(name)
+        place = self.names.index(name)
+        times = ((number, each.run_ns[place]) for number, each in enumerate(self.used_rounds))
+        return {number: ns for number, ns in times if ns is not None}
+
+
+def used_rounds(rounds: Sequence[CompareRound]) -> tuple[CompareRound, ...]:
+    """Rounds that count: those outside the slow mode, or all if these are too few."""
+    fast = tuple(round_ for round_ in rounds if not round_.slow)
+    return fast if len(fast) >= LEAST_ROUNDS else tuple(rounds)
 
 
 def speedup_of(

@@ -21,7 +21,7 @@ __all__ = ["ModeOptions", "ModeWatch", "WatchedRound"]
 
 RoundT = TypeVar("RoundT")
 FIRST_PAUSE_S = 0.01
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 0.1
 LOOK_LASTS_NS = 1_000_000_000
 
 

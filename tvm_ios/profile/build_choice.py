@@ -77,14 +77,14 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
     }
     with call.device.open() as session:
         comparison = race(models, options=call.compare, until_decided=True, session=session)
-    fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
+    fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [
         f"{name}: {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) times as fast in "
         f"sequential order as {base}"
         for name, found in speedups.items()
     ]
-    best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
+    best = next(name for name, run in fastest.items() if run == comparison.fastest())
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
 

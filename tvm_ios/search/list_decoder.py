@@ -24,6 +24,7 @@ from tvm_ios.errors import HostError, SearchError
 from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = [
+    "LIST_DECODER",
     "ListDecoder",
     "ListProblem",
     "ListTask",
@@ -33,6 +34,9 @@ __all__ = [
     "Timeline",
     "make_list_decoder",
 ]
+
+LIST_DECODER = Path(__file__).parent / "native" / "list_decoder.c"
+"""The native part of list schedulers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +285,8 @@ def _pointer(array: NDArray[Any]) -> Any:
 @cache
 def _library() -> ctypes.CDLL | None:
     """The compiled kernel, or None where it cannot be had; the reason is logged once."""
-    source = Path(__file__).parent / "native" / "list_decoder.c"
     try:
-        library = ctypes.CDLL(str(compile_shared(source)))
+        library = ctypes.CDLL(str(compile_shared(LIST_DECODER)))
     except (HostError, OSError) as error:
         logging.getLogger(__name__).info("simulating lists in plain Python: %s", error)
         return None

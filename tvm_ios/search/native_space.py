@@ -21,7 +21,10 @@ from tvm_ios.search.python_space import PythonStateSpace
 from tvm_ios.search.state_space import StateSpace, TooManyTransitionsError
 from tvm_ios.support.c_compiler import compile_shared
 
-__all__ = ["MAX_NATIVE_OPERATORS", "NativeStateSpace", "make_state_space"]
+__all__ = ["MAX_NATIVE_OPERATORS", "STATE_SPACE", "NativeStateSpace", "make_state_space"]
+
+STATE_SPACE = Path(__file__).parent / "native" / "state_space.c"
+"""The native part of the search."""
 
 MAX_NATIVE_OPERATORS = 64
 _COUNT_LIMBS = 7
@@ -152,9 +155,8 @@ def _int64s(values: Sequence[int]) -> ctypes.Array[c_int64]:
 @cache
 def _library() -> ctypes.CDLL | None:
     """The compiled kernel, or None where it cannot be had; the reason is logged once."""
-    source = Path(__file__).parent / "native" / "state_space.c"
     try:
-        library = ctypes.CDLL(str(compile_shared(source)))
+        library = ctypes.CDLL(str(compile_shared(STATE_SPACE)))
     except (HostError, OSError) as error:
         logging.getLogger(__name__).info("searching in plain Python: %s", error)
         return None

@@ -13,7 +13,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tvm_ios.errors import HostError
 
 __all__ = [
     "cache_directory",
+    "compile_ahead",
     "compile_object",
     "compile_shared",
     "find_c_compiler",
@@ -105,6 +108,22 @@ def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | N
     return _compile(source, ("-shared", *flags), ".so", compiler)
 
 
+def compile_ahead(*sources: Path) -> threading.Thread:
+    """A thread that compiles C files to shared libraries, so that nobody waits for them later.
+
+    What cannot be compiled is told to whoever needs it.
+    """
+
+    def work() -> None:
+        for source in sources:
+            with suppress(HostError):
+                compile_shared(source)
+
+    thread = threading.Thread(target=work, name="tvm-ios-native", daemon=True)
+    thread.start()
+    return thread
+
+
 def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | None = None) -> Path:
     compiler = find_c_compiler() if other is None else _require_compiler(other)
     options = ("-std=gnu11", "-O2", "-fPIC", "-Wall", *flags)
@@ -112,8 +131,13 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     directory = cache_directory() / "native"
     product = directory / f"{source.stem}-{key}{suffix}"
-    if product.exists():
-        return product
+    if not product.exists():
+        _make(product, (*compiler, *options, str(source)))
+    return product
+
+
+def _make(product: Path, command: tuple[str, ...]) -> None:
+    directory, suffix = product.parent, product.suffix
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # Beside the product and moved over it: no other process ever loads half a library.
@@ -125,14 +149,13 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
         ) from error
     os.close(handle)
     try:
-        command = [*compiler, *options, str(source), "-o", temporary, "-lpthread"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        whole = [*command, "-o", temporary, "-lpthread"]
+        done = subprocess.run(whole, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise HostError(
-                f"C compiler failed on {source} (exit {done.returncode}): "
-                f"{shlex.join(command)}\n{done.stderr.strip()}"
+                f"C compiler failed on {command[-1]} (exit {done.returncode}): "
+                f"{shlex.join(whole)}\n{done.stderr.strip()}"
             )
         os.replace(temporary, product)
     finally:
         Path(temporary).unlink(missing_ok=True)
-    return product

@@ -25,6 +25,7 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
 
 __all__ = [
+    "LANE_EXECUTOR",
     "NATIVE_ABI_VERSION",
     "NativeLaunch",
     "NativePoison",
@@ -42,7 +43,8 @@ __all__ = [
 
 NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
-_SOURCE = _NATIVE / "lane_executor.c"
+LANE_EXECUTOR = _NATIVE / "lane_executor.c"
+"""The native part of the executor on CPUs."""
 _REMOTE_SOURCE = _NATIVE / "remote_lanes.c"
 
 
@@ -182,7 +184,7 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 @cache
 def runtime_digest() -> str:
     """Digest of the sources of the executor: prices taken on another one are not comparable."""
-    return source_digest(_SOURCE)
+    return source_digest(LANE_EXECUTOR)
 
 
 @cache
@@ -194,12 +196,12 @@ def remote_digest() -> str:
 @cache
 def shared_runtime() -> NativeRuntime:
     """The lane executor as a library of its own, compiled on first use."""
-    return NativeRuntime(ctypes.CDLL(str(compile_shared(_SOURCE))))
+    return NativeRuntime(ctypes.CDLL(str(compile_shared(LANE_EXECUTOR))))
 
 
 def compile_runtime_object() -> Path:
     """The lane executor as an object file to link into an exported model."""
-    return compile_object(_SOURCE)
+    return compile_object(LANE_EXECUTOR)
 
 
 def compile_remote_lanes(compiler: str | None = None) -> Path:

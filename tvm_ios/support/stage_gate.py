@@ -1,0 +1,101 @@
+"""Stages of a tuning job, and the gate it passes before each: who may compute where, and when.
+
+A job that tunes by itself finds the gate open. One of many jobs on shared machines asks a scheduler
+at the gate, and goes on when cores and device are its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+__all__ = ["GrantedStage", "JobProgress", "OpenGate", "StageGate", "StageKind", "StageNeed"]
+
+
+class StageKind(Enum):
+    """What a job does between two gates."""
+
+    PREPARE = "prepare"
+    """Loads and prepares a model, extracts its tasks, compiles it."""
+    SEARCH = "search"
+    """Picks the next candidates of a task."""
+    BUILD = "build"
+    """Compiles candidates."""
+    PROFILE = "profile"
+    """Runs candidates, stages or networks on the device: needs it, and its cores, undisturbed."""
+    UPDATE = "update"
+    """Trains the cost model of a tuner with what was measured."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether anything else on the same device or core would distort what it finds."""
+        return self is StageKind.PROFILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageNeed:
+    """What a stage needs before it may begin."""
+
+    kind: StageKind
+    least_cores: int = 1
+    """Cores without which it does not begin."""
+    most_cores: int = 1
+    """Cores that it can make use of."""
+    task: str = ""
+    """What it works on; stages of one kind and task take about the same time."""
+    estimate_s: float | None = None
+    """About how long it takes on one core, where the job knows better than its past does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedStage:
+    """Where a stage may run."""
+
+    cores: tuple[int, ...]
+    """Numbers of the processors, as ``os.sched_setaffinity`` takes them; may become fewer while a
+    stage that does not measure runs."""
+    device: str = ""
+    """Name of the device that is the stage's own; empty for stages that need none."""
+    address: str = ""
+    """Where the device is reached, ``host:port:key`` of an RPC tracker; empty in this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """How far a job is, told after its records are written and before its device is free."""
+
+    trials: int
+    """Candidates measured so far."""
+    total: int | None = None
+    """Candidates it means to measure; None where it does not know."""
+    best_ms: float | None = None
+    """About how long the network takes with the best kernels so far, in milliseconds."""
+    stage: str = ""
+    """What it is at, in words."""
+
+
+class StageGate(Protocol):
+    """What a job passes before each of its stages."""
+
+    def stage(self, need: StageNeed) -> AbstractContextManager[GrantedStage]:
+        """Wait until a stage may begin; it ends with the context. Stages do not nest."""
+
+    def tell(self, progress: JobProgress) -> None:
+        """Say how far the job is."""
+
+
+class OpenGate:
+    """A gate that lets everything pass at once, on all usable cores."""
+
+    @contextmanager
+    def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
+        """Begin the stage at once."""
+        del need
+        yield GrantedStage(cores=tuple(sorted(os.sched_getaffinity(0))))
+
+    def tell(self, progress: JobProgress) -> None:
+        """Tell nobody."""
