@@ -85,6 +85,8 @@ class ScheduleOperators(_Options):
         self.chosen_scheduler()
         if not isinstance(self.search, SearchOptions):
             raise OptionError(f"search is {self.search!r}; give SearchOptions")
+        if self.search.list_only and self.chosen_scheduler() is Scheduler.IOS:
+            raise OptionError("search has list_only=True, which is for tune; give scheduler='list'")
         lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:

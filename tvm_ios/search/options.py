@@ -57,6 +57,9 @@ class SearchOptions:
     with measured prices, which scatter by about as much, else 0."""
     native: bool = True
     """Use the compiled kernel where there is a C compiler; the answers are the same without."""
+    list_only: bool = False
+    """Search no stages: single operators alone are priced, the answer is sequential order, and
+    ``tune`` makes its list from that. All else here is not read then."""
 
     def __post_init__(self) -> None:
         if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
@@ -66,10 +69,9 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
-        if not isinstance(self.pad_merged_kernels, bool):
-            raise OptionError(
-                f"pad_merged_kernels is {self.pad_merged_kernels!r}; give True or False"
-            )
+        for name in ("list_only", "pad_merged_kernels"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
         no_limit = " (0 means no limit)"
         require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
         require_whole_fields(
@@ -103,6 +105,8 @@ class SearchOptions:
 
     def completed(self, *, measured: bool) -> Self:
         """The options with all defaults that depend on where prices come from."""
+        if self.list_only:
+            return replace(self, max_block_size=1, max_chain_size=1, bound_margin_percent=0)
         missing: dict[str, Any] = {
             name: values[0 if measured else 1]
             for name, values in _BY_PRICES.items()
