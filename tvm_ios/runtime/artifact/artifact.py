@@ -27,7 +27,7 @@ from tvm_ios.runtime.base.native_runtime import compile_runtime_object
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
-from tvm_ios.runtime.cuda.native_streams import compile_streams_object
+from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import find_library, read_call
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
@@ -61,7 +61,7 @@ def export_artifact(
     path = Path(path)
     addons = [str(compile_runtime_object())]
     if is_gpu_target(_device_target(factory.target)):
-        addons.append(str(compile_streams_object()))
+        addons.append(str(STREAMS_SOURCE.as_object()))
     addons += map(str, _native_objects(plan))
     with_plan = _attach_plan(factory, plan)
     try:
