@@ -16,7 +16,7 @@ from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
-from tvm_ios.runtime.cuda.native_streams import streams_digest
+from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.rpc.address import DeviceAddress
 
 ROOT = Path(__file__).resolve().parents[2] / "tvm_ios"
@@ -28,7 +28,7 @@ MITE = RemoteDevice(
 KEPT_UNDER = [
     (LocalCpu(), processor_name(), runtime_digest()),
     (MITE, "Mite 3, RPC key k", remote_digest()),
-    (H100, "NVIDIA H100 (sm_90), driver for CUDA 12.8", streams_digest()),
+    (H100, "NVIDIA H100 (sm_90), driver for CUDA 12.8", STREAMS_SOURCE.digest),
 ]
 """Each device with the two parts of a price key that are its own. A change of what stands here
 loses every price of the device that somebody has measured."""

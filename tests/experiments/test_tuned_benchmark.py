@@ -10,6 +10,7 @@ from tvm_ios.experiments.tuned_table import tuned_table
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import nasnet_small
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -31,11 +32,13 @@ def found(tmp_path_factory) -> TunedEvaluation:
         mod,
         params,
         request,
+        MeasuringCall.here(
+            lanes=1,  # two would wait for each other beside other tests
+            database=folder / "prices.sqlite",
+            compare=BRIEF,
+            time_budget=5,
+        ),
         name="tiny",
-        lanes=1,  # two would wait for each other beside other tests
-        database=folder / "prices.sqlite",
-        options=BRIEF,
-        time_budget=5,
     )
 
 

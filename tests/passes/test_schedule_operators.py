@@ -223,7 +223,13 @@ def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
 
 @pytest.mark.parametrize(
     "options",
-    [{"scheduler": "best"}, {"search": {"max_group_size": 3}}, {"search": None}, {"lanes": 0}],
+    [
+        {"scheduler": "best"},
+        {"search": {"max_group_size": 3}},
+        {"search": None},
+        {"search": SearchOptions(list_only=True)},
+        {"lanes": 0},
+    ],
 )
 def test_bad_options_are_refused_where_the_pass_is_made(case, options):
     with pytest.raises(OptionError, match=next(iter(options))):

@@ -41,6 +41,12 @@ class PrimitiveCall:
         """The value of an attribute, or the default where there is none of that name."""
         return dict(self.attributes).get(name, default)
 
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """The whole numbers of an attribute that is one, or several."""
+        value = self.attribute(name)
+        entries = value if isinstance(value, tuple) else (value,)
+        return tuple(entry for entry in entries if isinstance(entry, int))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedFunction:

@@ -13,40 +13,23 @@ import tvm
 
 from tvm_ios.compile.model import BuiltModel, build_prepared, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target, traits_for_target
 from tvm_ios.host import host_target
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Verdict
 from tvm_ios.profile.build_candidates import (
     BuildCandidate,
     all_candidates,
     changes_for,
 )
-from tvm_ios.profile.prices import profile_context
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import race
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = [
-    "build_for_schedule",
-    "choose_build",
-    "known_choices",
-]
-
-
-def known_choices(
-    database: ProfileDatabase | None,
-    target: tvm.target.Target,
-    lanes: int,
-    device: MeasuringDevice,
-) -> KnownChoices:
-    """Choices between builds that were made under the records in force, as prices are kept."""
-    return KnownChoices(database, profile_context(target, lanes, device))
+__all__ = ["build_for_schedule", "choose_build"]
 
 
 def build_for_schedule(
@@ -70,13 +53,7 @@ def build_for_schedule(
     return build_prepared(plain)
 
 
-def choose_build(
-    builds: Mapping[str, BuiltModel],
-    *,
-    lanes: int,
-    device: MeasuringDevice,
-    options: CompareOptions | None = None,
-) -> BuildChoice:
+def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
@@ -86,24 +63,20 @@ def choose_build(
     ----------
     builds
         By name, all of one network.
-    lanes
-        Most lanes they are timed on.
-    options
-        How they are timed.
     """
     base, *others = builds
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"
-        for count in ({lanes: None, 1: None} if device.traits.idle_lanes_help else (1,))
+        for count in ({call.lanes: None, 1: None} if call.device.traits.idle_lanes_help else (1,))
         for name in builds
     }
     models = {
         text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
         for (name, count), text in runs.items()
     }
-    with device.open() as session:
-        comparison = race(models, options=options, until_decided=True, session=session)
+    with call.device.open() as session:
+        comparison = race(models, options=call.compare, until_decided=True, session=session)
     fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [

@@ -13,11 +13,15 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison, Verdict
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["choose", "race", "race_s"]
+__all__ = ["VARIANT_RACE", "choose", "race", "race_s"]
+
+VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
+"""Of variants of one schedule before the last race: short, as there may be several."""
 
 
 def race(

@@ -22,9 +22,9 @@ from tvm_ios.runtime.libraries.onednn.cuts import (
 )
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import (
+    CALLS_SOURCE,
     NativeFunctions,
     OnednnPreparedCall,
-    calls_digest,
 )
 from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.search import fastest_counts
@@ -103,7 +103,7 @@ class OnednnProcessor:
     def price_name(self, call: OnednnCall) -> str:
         """Version, instruction sets and parts of a complete call, and the code that makes it."""
         assert call.cut is not None, "complete() gives every call one"
-        return f"{self._version}-{call.cut.as_text()}-{calls_digest()}"
+        return f"{self._version}-{call.cut.as_text()}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> OnednnLane:
         """Calls that any lane makes; HostError if there is no code to make them with."""

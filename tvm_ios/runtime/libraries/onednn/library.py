@@ -206,8 +206,8 @@ def load_onednn() -> Onednn:
     found = find_onednn()
     if found.library is None or found.version is None:
         raise HostError(
-            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (the "
-            f"package {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
+            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (which "
+            f"pins {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
             "onednn=True"
         )
     return Onednn(found.library, found.path, found.version)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import Structure, c_int, c_int32, c_int64, c_uint64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.onednn.library import Onednn
 from tvm_ios.runtime.libraries.onednn.primitives import MadePart, MadePrimitive
 from tvm_ios.runtime.libraries.protocol import LibraryLane
-from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.support.c_compiler import NativeSource
 
-__all__ = ["NativeFunctions", "OnednnPreparedCall", "calls_digest", "compile_calls_object"]
+__all__ = ["CALLS_SOURCE", "NativeFunctions", "OnednnPreparedCall"]
 
-_SOURCE = Path(__file__).parent / "native" / "onednn_calls.c"
+CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
 _RUN = "tvm_ios_onednn_run"
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
@@ -89,7 +88,9 @@ class OnednnPreparedCall:
         lane: LibraryLane,
     ) -> None:
         brings = lane.code is not None and hasattr(lane.code, _RUN)
-        self.function = address_of(lane.code if lane.code and brings else _shared(), _RUN)
+        self.function = address_of(
+            lane.code if lane.code and brings else CALLS_SOURCE.library, _RUN
+        )
         self._library = library
         self._kept: list[Any] = [functions]
         self._native = _NativeCall(
@@ -142,19 +143,3 @@ class OnednnPreparedCall:
         array = (kind * max(1, len(values)))(*values)
         self._kept.append(array)
         return ctypes.addressof(array)
-
-
-def compile_calls_object() -> Path:
-    """The native side as an object file to link into an exported model."""
-    return compile_object(_SOURCE)
-
-
-@cache
-def calls_digest() -> str:
-    """Digest of the native source: prices taken with another are not comparable."""
-    return source_digest(_SOURCE)
-
-
-@cache
-def _shared() -> ctypes.CDLL:
-    return ctypes.CDLL(str(compile_shared(_SOURCE)))

@@ -43,9 +43,9 @@ class OnednnLibrary:
 
     def native_object(self) -> Path:
         """The object file of the function that makes the calls."""
-        from tvm_ios.runtime.libraries.onednn.native_calls import compile_calls_object  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
-        return compile_calls_object()
+        return CALLS_SOURCE.as_object()
 
     def require(self) -> None:
         """Load libdnnl, or say what to install."""
