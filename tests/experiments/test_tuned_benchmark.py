@@ -9,7 +9,6 @@ from tvm_ios.experiments.tuned_benchmark import TunedEvaluation, evaluate_tuned,
 from tvm_ios.experiments.tuned_table import tuned_table
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import nasnet_small
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -19,9 +18,9 @@ CONTESTANTS = {f"{k} {w}" for k in ("untuned", "tuned") for w in ("sequential", 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> TunedEvaluation:
+def found(fork, tmp_path_factory) -> TunedEvaluation:
     folder = tmp_path_factory.mktemp("tuned")
-    mod, params = nasnet_small(size=8, num_cells=1)
+    mod, params = fork
     request = TuningRequest(
         backend="autotvm",
         records=(folder / "autotvm.log",),
