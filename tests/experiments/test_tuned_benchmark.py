@@ -38,7 +38,7 @@ def found(fork, tmp_path_factory) -> TunedEvaluation:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(18)
 def test_all_four_corners_and_stock_tvm_are_timed_together(found):
     assert set(found.comparison.names) > CONTESTANTS
     assert len(found.comparison.names) == len(CONTESTANTS) + 2

@@ -58,6 +58,7 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
         assert 12 in blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
 def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
     database = ProfileDatabase(tmp_path / "prices.sqlite")

@@ -43,7 +43,10 @@ def sunk(nets, output, *inputs):
     bound = tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(module["main"], params))
     typed = relay.transform.InferType()(bound)
     after, count = sink_into_concatenations(typed)
-    check_same_bits(typed, after)
+    if count:
+        check_same_bits(typed, after)
+    else:  # the same module computes the same bits
+        tvm.ir.assert_structural_equal(typed, after, map_free_vars=True)
     return names(after), count
 
 
