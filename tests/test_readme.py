@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.impatience import IMPATIENT
-
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.problem import parse_problem
 
