@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.models import nasnet_small, squeezenet
 from tvm_ios.plan.verify import verify_plan
@@ -60,7 +60,7 @@ def check_same_bits(before, after):
         # Level 0 fuses nothing, so both compute every operator by itself.
         with tvm.transform.PassContext(opt_level=0):
             library = relay.build(module, "llvm")
-        run = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        run = stock_executor(library)
         run.run(
             **{
                 var.name_hint: value.astype("float32")
