@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
@@ -157,7 +157,7 @@ def test_the_partitioned_module_runs_with_plain_relay_build(
 ) -> None:
     with tvm.transform.PassContext(opt_level=3):
         library = relay.build(tuned.module, target=TARGET)
-    stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    stock = stock_executor(library)
     stock.set_input("data", net.image)
     stock.run()
     np.testing.assert_allclose(stock.get_output(0).numpy(), net.expected, rtol=1e-4, atol=1e-5)
@@ -395,7 +395,7 @@ def test_truth_values_may_be_inputs_and_outputs(
     reference_build: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    stock = graph_executor.GraphModule(reference_build(*masked, TARGET)["default"](tvm.cpu()))
+    stock = stock_executor(reference_build(*masked, TARGET))
     for name, value in MASKED_INPUTS.items():
         stock.set_input(name, value)
     stock.run()

@@ -54,6 +54,7 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+@pytest.mark.slow
 def test_a_list_needs_prices_of_operators_only(case, prices):
     after = scheduled(case, scheduler="list", cost_model=prices, lanes=2)
     schedule = read_schedule(after)
@@ -84,6 +85,7 @@ def test_strategies_and_limits_reach_the_search(case, merging_prices):
     assert max(len(stage.groups) for stage in merging_prices.asked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded", [True, False])
 def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
     """A 1x1 and two 3x3 convolutions of one input, with an inf in it."""

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tvm
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.traits import CPU
@@ -61,6 +60,7 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, databas
         assert 12 in blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
 def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, database, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
@@ -165,7 +165,7 @@ def test_a_model_in_nhwc_is_tuned_in_nchw(in_nhwc, clocked, tmp_path, reference_
     assert sum(len(call.checked_type.shape) == 5 for call in calls) > 3  # blocked, as NCHW is
     tuned.export_library(tmp_path / "nhwc.so")
     again = tvm_ios.compile_schedule(mod, params, TARGET, schedule=tuned.schedule, lanes=2)
-    stock = graph_executor.GraphModule(reference_build(mod, params, TARGET)["default"](tvm.cpu()))
+    stock = stock_executor(reference_build(mod, params, TARGET))
     expected = output_of(stock)
     assert expected.shape == (1, 12, 12, 16)
     with (

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import auto_scheduler, autotvm
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios import Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
@@ -63,7 +63,7 @@ def outputs(model, network, build):
         executor.run(data=data)
         actual = executor.get_output(0).numpy()
     stock_library = build(mod, params, TARGET)
-    stock = graph_executor.GraphModule(stock_library["default"](tvm.cpu()))
+    stock = stock_executor(stock_library)
     stock.run(data=data)
     return actual, stock.get_output(0).numpy()
 
