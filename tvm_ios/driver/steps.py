@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
@@ -14,6 +14,7 @@ from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
+from tvm_ios.profile.build_choice import compiled_for
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.prices import KernelPrices, profile_context
@@ -111,8 +112,7 @@ class Steps:
     def _compiled(
         self, built: BuiltModel, schedule: InterOpSchedule, session: MeasuringSession
     ) -> CompiledModel:
-        model = lower_schedule(built, schedule, lanes=self.lanes)
-        return replace(model, plan=session.libraries(self.database).complete(model.plan))
+        return compiled_for(session, built, schedule, lanes=self.lanes, database=self.database)
 
     def untuned(
         self, built: BuiltModel, tuned: ScheduledBuild, session: MeasuringSession

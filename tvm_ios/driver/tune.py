@@ -199,8 +199,10 @@ def tune_race(
         clock,
         lanes=chosen_lanes,
         changes=() if conversion.changes else changes,
+        libraries=libraries,
         records=None if request is None else request.ansor_records,
         compare_options=options.compare,
+        measure=options.measure,
         budget=budget,
         database=opened,
         device=device,
@@ -217,7 +219,7 @@ def tune_race(
     with ExitStack() as stack:
         if request is None:
             session = stack.enter_context(device.open())
-            main = steps.schedule(replace(chosen.built, libraries=libraries), session)
+            main = steps.schedule(chosen.built, session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -228,17 +230,18 @@ def tune_race(
                 clock,
                 lanes=chosen_lanes,
                 compare_options=options.compare,
+                measure=options.measure,
                 budget=budget,
                 database=opened,
                 device=device,
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
                 session = stack.enter_context(device.open())
-                main = steps.schedule(replace(tuned.built, libraries=libraries), session)
+                main = steps.schedule(tuned.built, session)
                 steps.compile(main.racers)
         racers = dict(main.racers)
         if tuned is not None and tuned.layout is not None:
-            racers |= steps.untuned(replace(chosen.built, libraries=libraries), main, session)
+            racers |= steps.untuned(chosen.built, main, session)
         end = steps.finish(racers, main.found.sequential_ns, session)
     if tuned is None:
         records = records_around(main.built.kernels.staged)

@@ -7,15 +7,17 @@ whole networks are timed, and the first build stays unless another one is faster
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_prepared, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel, build_prepared, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import require_known_target, traits_for_target
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions
@@ -25,17 +27,21 @@ from tvm_ios.profile.build_candidates import (
     all_candidates,
     changes_for,
 )
-from tvm_ios.profile.prices import profile_context
+from tvm_ios.profile.prices import KernelPrices, profile_context
 from tvm_ios.profile.race import race
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = [
     "build_for_schedule",
     "choose_build",
+    "compiled_for",
     "known_choices",
+    "with_libraries",
 ]
 
 
@@ -47,6 +53,24 @@ def known_choices(
 ) -> KnownChoices:
     """Choices between builds that were made under the records in force, as prices are kept."""
     return KnownChoices(database, profile_context(target, lanes, device))
+
+
+def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
+    """A question to known choices, whose answer depends on the libraries that may compute."""
+    return " with ".join((question, *(library.identity() for library in libraries)))
+
+
+def compiled_for(
+    session: MeasuringSession,
+    built: BuiltModel,
+    schedule: InterOpSchedule,
+    *,
+    lanes: int,
+    database: ProfileDatabase | None,
+) -> CompiledModel:
+    """A schedule, compiled, with all that libraries find out of their calls on a device."""
+    model = lower_schedule(built, schedule, lanes=lanes)
+    return replace(model, plan=session.libraries(database).complete(model.plan))
 
 
 def build_for_schedule(
@@ -76,11 +100,14 @@ def choose_build(
     lanes: int,
     device: MeasuringDevice,
     options: CompareOptions | None = None,
+    measure: MeasureOptions | None = None,
+    database: ProfileDatabase | None = None,
 ) -> BuildChoice:
     """The fastest build if it beats the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
-    with one, and the better of the two is what counts. On a GPU there is one stream.
+    with one, and the better of the two is what counts. On a GPU there is one stream. Where
+    libraries may compute operators of a build they do, each operator as its prices say.
 
     Parameters
     ----------
@@ -90,6 +117,8 @@ def choose_build(
         Most lanes they are timed on.
     options
         How they are timed.
+    measure, database
+        How operators that libraries may compute are priced, and where the prices are kept.
     """
     base, *others = builds
     runs = {
@@ -98,11 +127,15 @@ def choose_build(
         for count in ({lanes: None, 1: None} if device.traits.idle_lanes_help else (1,))
         for name in builds
     }
-    models = {
-        text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
-        for (name, count), text in runs.items()
-    }
     with device.open() as session:
+        orders = {
+            name: _in_order(built, session, lanes=lanes, measure=measure, database=database)
+            for name, built in builds.items()
+        }
+        models = {
+            text: compiled_for(session, builds[name], orders[name], lanes=count, database=database)
+            for (name, count), text in runs.items()
+        }
         comparison = race(models, options=options, until_decided=True, session=session)
     fastest = {name: min(_of(name, runs), key=comparison.median_ns) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
@@ -114,6 +147,27 @@ def choose_build(
     best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
+
+
+def _in_order(
+    built: BuiltModel,
+    session: MeasuringSession,
+    *,
+    lanes: int,
+    measure: MeasureOptions | None,
+    database: ProfileDatabase | None,
+) -> InterOpSchedule:
+    """Sequential order, each operator by the library that was found to be faster, if any is."""
+    schedule = sequential_schedule(built.graph)
+    if not built.libraries:
+        return schedule
+    with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
+        prices = KernelPrices(runner, database=database, options=measure)
+        try:
+            prices.price_operators()
+        finally:
+            prices.save()
+        return prices.annotate(schedule)
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:

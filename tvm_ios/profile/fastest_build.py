@@ -15,14 +15,16 @@ import tvm
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange
-from tvm_ios.profile.build_choice import choose_build, known_choices
+from tvm_ios.profile.build_choice import choose_build, known_choices, with_libraries
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -53,8 +55,10 @@ def build_fastest(
     name: str = "main",
     lanes: int,
     device: MeasuringDevice,
+    libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
     compare_options: CompareOptions | None = None,
+    measure: MeasureOptions | None = None,
     budget: TimeBudget | None = None,
     database: ProfileDatabase | None = None,
 ) -> ChosenBuild:
@@ -67,9 +71,13 @@ def build_fastest(
     changes
         What is tried, such as :func:`~tvm_ios.profile.build_candidates.changes_for` says: each one
         on what was kept before it. One that TVM cannot make is left out, with a note.
+    libraries
+        May compute operators of every build; they do so in races, too, where it is faster.
     records
         Records that later builds will have. Changes of layout are raced under them, since they may
         be for one layout only; the build that is returned has none of them.
+    measure
+        How operators that libraries may compute are priced.
     budget
         Of the whole call; what is left of it has to allow as much again as building took, and more.
     database
@@ -81,7 +89,9 @@ def build_fastest(
         name=name,
         lanes=lanes,
         device=device,
+        libraries=libraries,
         compare_options=compare_options,
+        measure=measure,
         budget=budget or TimeBudget(),
         database=database,
     )
@@ -122,7 +132,9 @@ class _Builder:
     name: str
     lanes: int
     device: MeasuringDevice
+    libraries: tuple[OperatorLibrary, ...]
     compare_options: CompareOptions | None
+    measure: MeasureOptions | None
     budget: TimeBudget
     database: ProfileDatabase | None
 
@@ -149,9 +161,10 @@ class _Builder:
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
         with self.clock.phase(phase):
-            return build_model(
+            built = build_model(
                 candidate.mod, candidate.params, self.target, name=self.name, like=like
             )
+        return replace(built, libraries=self.libraries)
 
     def _faster(
         self,
@@ -178,10 +191,12 @@ class _Builder:
                     {change.without: built, change.name: changed_built},
                     lanes=self.lanes,
                     options=self.compare_options,
+                    measure=self.measure,
                     device=self.device,
+                    database=self.database,
                 )
                 known_choices(self.database, self.target, self.lanes, self.device).keep(
-                    question, choice
+                    with_libraries(question, self.libraries), choice
                 )
         best = best.with_notes(*choice.notes)
         if choice.kept != change.name:
@@ -190,7 +205,9 @@ class _Builder:
 
     def _known(self, question: str) -> BuildChoice | None:
         """The choice that was made under the records in force."""
-        return known_choices(self.database, self.target, self.lanes, self.device).known(question)
+        return known_choices(self.database, self.target, self.lanes, self.device).known(
+            with_libraries(question, self.libraries)
+        )
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:

@@ -20,10 +20,11 @@ import tvm
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.profile.build_choice import choose_build, known_choices
+from tvm_ios.profile.build_choice import choose_build, known_choices, with_libraries
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.support.c_compiler import cache_directory
@@ -167,6 +168,7 @@ def tuned_kernels(
     lanes: int,
     device: MeasuringDevice,
     compare_options: CompareOptions | None = None,
+    measure: MeasureOptions | None = None,
     budget: TimeBudget | None = None,
     database: ProfileDatabase | None = None,
 ) -> Iterator[TunedKernels]:
@@ -175,9 +177,11 @@ def tuned_kernels(
     Parameters
     ----------
     untuned
-        The model, built without these records.
+        The model, built without these records; its libraries may compute operators of all builds.
     clock
         Told of the phases ``tune`` and ``build tuned``.
+    measure
+        How operators that libraries may compute are priced.
     budget
         Of the whole call; tuners get a share of what is left of it.
     database
@@ -205,17 +209,25 @@ def tuned_kernels(
 
     def build(name: str) -> None:
         with clock.phase("build tuned"), variants[name]():
-            builds[name] = build_model(mod, params, target, name=untuned.name)
+            built = build_model(mod, params, target, name=untuned.name)
+        builds[name] = replace(built, libraries=untuned.libraries)
 
     choices = known_choices(database, target, lanes, device)
-    question = f"records of {model_digest(mod, params)}: {_digest_of(logs)}"
+    question = with_libraries(
+        f"records of {model_digest(mod, params)}: {_digest_of(logs)}", untuned.libraries
+    )
     choice = choices.known(question)
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
         with clock.phase("check tuned"):
             slower = (
-                slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
+                slower_workloads(
+                    replace(untuned, libraries=()),  # one kernel of TVM's against the other
+                    replace(builds[ANSOR], libraries=()),
+                    lanes=lanes,
+                    device=device,
+                )
                 if ANSOR in builds
                 else frozenset[str]()
             )
@@ -223,7 +235,14 @@ def tuned_kernels(
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
         with clock.phase("check tuned"):
-            raced = choose_build(builds, lanes=lanes, options=compare_options, device=device)
+            raced = choose_build(
+                builds,
+                lanes=lanes,
+                options=compare_options,
+                measure=measure,
+                device=device,
+                database=database,
+            )
         choice = replace(raced, left_out=tuple(sorted(slower)))
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)

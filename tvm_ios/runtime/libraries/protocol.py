@@ -158,6 +158,18 @@ class OperatorLibrary(Protocol):
         """The options, to follow the name, such as ``without TF32``; may be empty."""
         ...
 
+    def identity(self) -> str:
+        """All that changes the speed of calls in general, in a line: name, version, options, code.
+
+        Choices and races that had calls in force are kept under it.
+
+        Raises
+        ------
+        HostError
+            If the library is missing or does not fit.
+        """
+        ...
+
     def match(self, function: FusedFunction) -> CallDescriptor | None:
         """The call that computes a fused function; None where there is none."""
         ...

@@ -204,7 +204,7 @@ class OnednnProcessor:
 
     @property
     def _version(self) -> str:
-        return f"{self.library.version.text}-{self.library.isa}"
+        return self.library.identity
 
     @property
     def _device(self) -> str:
