@@ -14,11 +14,10 @@ from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
-from tvm_ios.profile.build_choice import compiled_for
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.prices import KernelPrices, profile_context
-from tvm_ios.profile.race import race_s
+from tvm_ios.profile.race import compiled_for, race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant

@@ -7,12 +7,11 @@ whole networks are timed, and the first build stays unless another one is faster
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_prepared, lower_schedule
+from tvm_ios.compile.model import BuiltModel, build_prepared
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
@@ -27,8 +26,9 @@ from tvm_ios.profile.build_candidates import (
     all_candidates,
     changes_for,
 )
+from tvm_ios.profile.find_schedules import settle_splits
 from tvm_ios.profile.prices import KernelPrices, profile_context
-from tvm_ios.profile.race import race
+from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
@@ -39,7 +39,7 @@ from tvm_ios.search.baselines import sequential_schedule
 __all__ = [
     "build_for_schedule",
     "choose_build",
-    "compiled_for",
+    "in_order",
     "known_choices",
     "with_libraries",
 ]
@@ -60,17 +60,25 @@ def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
     return " with ".join((question, *(library.identity() for library in libraries)))
 
 
-def compiled_for(
-    session: MeasuringSession,
+def in_order(
     built: BuiltModel,
-    schedule: InterOpSchedule,
+    session: MeasuringSession,
     *,
     lanes: int,
-    database: ProfileDatabase | None,
-) -> CompiledModel:
-    """A schedule, compiled, with all that libraries find out of their calls on a device."""
-    model = lower_schedule(built, schedule, lanes=lanes)
-    return replace(model, plan=session.libraries(database).complete(model.plan))
+    measure: MeasureOptions | None = None,
+    database: ProfileDatabase | None = None,
+) -> InterOpSchedule:
+    """Sequential order, each operator by the library that was found to be faster, if any is."""
+    schedule = sequential_schedule(built.graph)
+    if not built.libraries:
+        return schedule
+    with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
+        prices = KernelPrices(runner, database=database, options=measure)
+        try:
+            settle_splits(prices)
+        finally:
+            prices.save()
+        return prices.annotate(schedule)
 
 
 def build_for_schedule(
@@ -129,7 +137,7 @@ def choose_build(
     }
     with device.open() as session:
         orders = {
-            name: _in_order(built, session, lanes=lanes, measure=measure, database=database)
+            name: in_order(built, session, lanes=lanes, measure=measure, database=database)
             for name, built in builds.items()
         }
         models = {
@@ -147,27 +155,6 @@ def choose_build(
     best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
     kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
-
-
-def _in_order(
-    built: BuiltModel,
-    session: MeasuringSession,
-    *,
-    lanes: int,
-    measure: MeasureOptions | None,
-    database: ProfileDatabase | None,
-) -> InterOpSchedule:
-    """Sequential order, each operator by the library that was found to be faster, if any is."""
-    schedule = sequential_schedule(built.graph)
-    if not built.libraries:
-        return schedule
-    with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
-        prices = KernelPrices(runner, database=database, options=measure)
-        try:
-            prices.price_operators()
-        finally:
-            prices.save()
-        return prices.annotate(schedule)
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:

@@ -100,8 +100,10 @@ class KernelPrices:
             chosen=self._whole,
         )
         context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
-        self.identity = self._whole.fingerprint()
-        """Of the graph and the code of its kernels."""
+        libraries = (library.identity() for library in runner.built.libraries)
+        self.identity = " with ".join((self._whole.fingerprint(), *libraries))
+        """Of the graph, the code of its kernels, and the libraries that may compute in their
+        place."""
         self.choices = KnownChoices(database, context)
         """What was chosen before under the same conditions as these prices."""
         self._measured = MeasuredCostModel(

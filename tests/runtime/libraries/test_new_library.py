@@ -31,9 +31,11 @@ from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.kernel_variant import variants_of
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
 from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR
@@ -343,6 +345,24 @@ def test_builds_race_with_the_calls_that_prices_choose(built, plain, monkeypatch
     calls = {text: by(model.plan) for text, model in raced.items()}
     assert calls == {"without, lanes: 1": [], "with, lanes: 1": ["nn.relu"]}
     with raced["with, lanes: 1"].executor() as module:
+        assert run(module) == expected(plain)
+
+
+def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, options=MEASURE)
+        assert prices.identity.endswith(f" with {library.identity()}")
+        found = find_schedules(prices, {}).without_repetitions()
+    own = found.pop(Contestant.OWN_KERNELS.value)
+    assert {chosen.by_library("fake") for chosen in found.values()} == {
+        (operator(built, "nn.relu"),)
+    }
+    model = lower_schedule(built, own, lanes=1)
+    assert by(model.plan) == []
+    with model.executor() as module:
         assert run(module) == expected(plain)
 
 

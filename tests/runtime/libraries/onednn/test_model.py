@@ -25,6 +25,7 @@ from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.known import onednn_library, read_call
+from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import _NativePrimitive
@@ -183,6 +184,20 @@ def test_cuts_are_found_once_and_kept(built, tmp_path, monkeypatch):
     other = OnednnProcessor(store=store, lanes=1)
     with pytest.raises(pytest.fail.Exception, match="found before"):
         other.complete(found.values())  # another number of lanes wants other cuts
+
+
+def test_a_call_is_cut_wherever_it_can_be(built, monkeypatch):
+    model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
+    calls = [launch.call.descriptor for launch in model.plan.launches if launch.call]
+    monkeypatch.setattr(device, "fastest_counts", lambda _pool, _call, ways: next(iter(ways)))
+    processor = OnednnProcessor(lanes=2)
+    found = processor.complete(calls).values()
+    processor.close()
+    # Squeezed to 16 channels there is one block of them, and nothing to part.
+    assert {(call.result.extents[1] > 16, call.cut.parts) for call in found} == {
+        (True, 2),
+        (False, 1),
+    }
 
 
 def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
