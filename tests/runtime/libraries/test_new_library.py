@@ -120,6 +120,9 @@ class Prepared:
     def resource(self) -> int:
         return ctypes.addressof(self.native)
 
+    def constants_changed(self) -> None:
+        """Nothing is made of them."""
+
     def failure(self, where: str) -> ExecutionError | None:
         failed, self.native.failed = self.native.failed, 0
         return ExecutionError(f"{where}: status {failed} of Fake 1.2") if failed else None

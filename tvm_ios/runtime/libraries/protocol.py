@@ -44,6 +44,10 @@ class PreparedCall(Protocol):
         """The resource handle that the function is given: the call itself, as prepared."""
         ...
 
+    def constants_changed(self) -> None:
+        """Forget what was made of constants: their values are others. No run is under way."""
+        ...
+
     def failure(self, where: str) -> ExecutionError | None:
         """The error of a call that just failed, None if it was not for the library.
 
