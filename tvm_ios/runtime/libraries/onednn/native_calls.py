@@ -21,7 +21,8 @@ from tvm_ios.support.c_compiler import compile_object, compile_shared, source_di
 __all__ = ["NativeFunctions", "OnednnPreparedCall", "calls_digest", "compile_calls_object"]
 
 _SOURCE = Path(__file__).parent / "native" / "onednn_calls.c"
-_RUN = "tvm_ios_onednn_run"
+_RUN = "tvm_ios_onednn_run_2"
+"""With the number of the interface: a file may bring code along that reads other structures."""
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
 

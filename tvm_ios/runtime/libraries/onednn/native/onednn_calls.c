@@ -131,8 +131,8 @@ static int run_task(int task, TVMParallelGroupEnv* env, void* data) {
   return code;
 }
 
-int32_t tvm_ios_onednn_run(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
-                           TVMValue* value, int32_t* code, void* resource) {
+int32_t tvm_ios_onednn_run_2(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
+                             TVMValue* value, int32_t* code, void* resource) {
   OnednnCall* call = resource;
   Running running = {call, arguments, num_arguments};
   if (call->num_parts < 2 || !call->launch) return run_part(&running, call->whole) ? -1 : 0;
