@@ -111,7 +111,7 @@ def choose_build(
     measure: MeasureOptions | None = None,
     database: ProfileDatabase | None = None,
 ) -> BuildChoice:
-    """The fastest build if it beats the first one beyond the noise, else the first one.
+    """The fastest of the builds that beat the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
     with one, and the better of the two is what counts. On a GPU there is one stream. Where
@@ -152,8 +152,9 @@ def choose_build(
         f"sequential order as {base}"
         for name, found in speedups.items()
     ]
-    best = min(builds, key=lambda name: comparison.median_ns(fastest[name]))
-    kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
+    # Round by round, not by medians alone: where times have two modes, those may say the opposite.
+    winners = [name for name, found in speedups.items() if found.verdict is Verdict.WINS]
+    kept = min(winners, key=lambda name: comparison.median_ns(fastest[name]), default=base)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
 
 
