@@ -56,6 +56,8 @@ class FusedFunction:
     """Parameters in the order of the kernel's arguments."""
     calls: tuple[PrimitiveCall, ...]
     """Each reads only values before it; the last one's result is that of the function."""
+    constants: frozenset[int] = frozenset()
+    """Parameters that are the same in every run, unless somebody sets them between two."""
 
     def result_of(self, call: int) -> int:
         """The number of the value that a call, by its position, makes."""

@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
-from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.race import race_s
+from tvm_ios.profile.race import compiled_for, race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
@@ -49,7 +48,6 @@ class Steps:
 
     call: MeasuringCall
     search: SearchOptions
-    measure: MeasureOptions
 
     def schedule(self, built: BuiltModel, session: MeasuringSession) -> ScheduledBuild:
         """Price a build and search its schedules, under the records in force."""
@@ -59,7 +57,7 @@ class Steps:
             ) as runner,
             self.call.clock.phase("search"),
         ):
-            prices = KernelPrices(runner, database=self.call.database, options=self.measure)
+            prices = KernelPrices(runner, database=self.call.database, options=self.call.measure)
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
@@ -107,8 +105,8 @@ class Steps:
     def _compiled(
         self, built: BuiltModel, schedule: InterOpSchedule, session: MeasuringSession
     ) -> CompiledModel:
-        model = lower_schedule(built, schedule, lanes=self.call.lanes)
-        return replace(model, plan=session.libraries(self.call.database).complete(model.plan))
+        call = self.call
+        return compiled_for(session, built, schedule, lanes=call.lanes, database=call.database)
 
     def untuned(
         self, built: BuiltModel, tuned: ScheduledBuild, session: MeasuringSession

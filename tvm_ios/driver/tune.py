@@ -205,6 +205,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         clock=PhaseClock(given.progress),
         budget=budget,
         compare=options.compare,
+        measure=options.measure,
     )
     if target is None:
         target = device.target
@@ -216,14 +217,15 @@ def tune_race(given: TuneCall) -> TuneRace:
         target,
         call,
         changes=() if conversion.changes else changes,
+        libraries=libraries,
         records=None if request is None else request.ansor_records,
     )
-    steps = Steps(call=call, search=options.search, measure=options.measure)
+    steps = Steps(call=call, search=options.search)
     tuned = None
     with ExitStack() as stack:
         if request is None:
             session = stack.enter_context(device.open())
-            main = steps.schedule(replace(chosen.built, libraries=libraries), session)
+            main = steps.schedule(chosen.built, session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -235,11 +237,11 @@ def tune_race(given: TuneCall) -> TuneRace:
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
                 session = stack.enter_context(device.open())
-                main = steps.schedule(replace(tuned.built, libraries=libraries), session)
+                main = steps.schedule(tuned.built, session)
                 steps.compile(main.racers)
         racers = dict(main.racers)
         if tuned is not None and tuned.layout is not None:
-            racers |= steps.untuned(replace(chosen.built, libraries=libraries), main, session)
+            racers |= steps.untuned(chosen.built, main, session)
         end = steps.finish(racers, main.found.sequential_ns, session)
     if tuned is None:
         records = records_around(main.built.kernels.staged)

@@ -17,10 +17,11 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange
-from tvm_ios.profile.build_choice import choose_build
+from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["ChosenBuild", "build_fastest"]
 
@@ -47,6 +48,7 @@ def build_fastest(
     *,
     changes: Sequence[ModelChange],
     name: str = "main",
+    libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
 ) -> ChosenBuild:
     """Build a model; where a change of it may help, also with that, and keep the faster one.
@@ -60,12 +62,14 @@ def build_fastest(
     changes
         What is tried, such as :func:`~tvm_ios.profile.build_candidates.changes_for` says: each one
         on what was kept before it. One that TVM cannot make is left out, with a note.
+    libraries
+        May compute operators of every build; they do so in races, too, where it is faster.
     records
         Records that later builds will have. Changes of layout are raced under them, since they may
         be for one layout only; the build that is returned has none of them.
     """
     resolved = resolve_target(target if target is not None else host_target())
-    builder = _Builder(call=call, target=resolved, name=name)
+    builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
     best = _Best(
         candidate=BuildCandidate(mod=mod, params=params),
         subject=model_digest(mod, params) if changes else "",
@@ -101,6 +105,7 @@ class _Builder:
     call: MeasuringCall
     target: tvm.target.Target
     name: str
+    libraries: tuple[OperatorLibrary, ...]
 
     def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
         """The faster one of the best so far and what a change makes of it."""
@@ -125,9 +130,10 @@ class _Builder:
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
         with self.call.clock.phase(phase):
-            return build_model(
+            built = build_model(
                 candidate.mod, candidate.params, self.target, name=self.name, like=like
             )
+        return replace(built, libraries=self.libraries)
 
     def _faster(
         self,
@@ -152,7 +158,8 @@ class _Builder:
             with self.call.clock.phase(f"check {change.phase}"):
                 builds = {change.without: built, change.name: changed_built}
                 choice = choose_build(builds, self.call)
-                self.call.choices(self.target).keep(question, choice)
+                known = self.call.choices(self.target)
+                known.keep(with_libraries(question, self.libraries), choice)
         best = best.with_notes(*choice.notes)
         if choice.kept != change.name:
             return best
@@ -160,6 +167,7 @@ class _Builder:
 
     def _known(self, question: str) -> BuildChoice | None:
         """The choice that was made under the records in force."""
+        question = with_libraries(question, self.libraries)
         return self.call.choices(self.target).known(question)
 
 

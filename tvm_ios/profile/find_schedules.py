@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.compile.model import widest_stage
@@ -47,13 +47,18 @@ class FoundSchedules:
         )
 
     def without_repetitions(self) -> dict[str, InterOpSchedule]:
-        """By contestant; one with the stages of sequential order need not race against it."""
+        """By contestant; one with the stages of sequential order need not race against it.
+
+        Unless it has home lanes, or other libraries compute.
+        """
         first, *others = self.schedules
-        in_order = self.schedules[first].stages
-        return {first: self.schedules[first]} | {
-            name: self.schedules[name]
+        in_order = self.schedules[first]
+        return {first: in_order} | {
+            name: schedule
             for name in others
-            if self.schedules[name].stages != in_order or self.schedules[name].home_lanes
+            if (schedule := self.schedules[name]).stages != in_order.stages
+            or schedule.home_lanes
+            or schedule.libraries != in_order.libraries
         }
 
 
@@ -106,8 +111,14 @@ def find_schedules(
             listed = fastest_list(prices, schedules[begun], lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
             schedules[name] = listed
+    annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
+    if prices.fastest_library:
+        # What a network does to caches may favour the kernels that lost alone.
+        annotated[Contestant.OWN_KERNELS.value] = replace(
+            annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()
+        )
     return FoundSchedules(
-        schedules={name: prices.annotate(schedule) for name, schedule in schedules.items()},
+        schedules=annotated,
         searches=searches,
         sequential_ns=sum(prices.operator_ns),
     )

@@ -14,6 +14,7 @@ from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.prices import open_database, profile_context
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
@@ -36,6 +37,8 @@ class MeasuringCall:
     """Of the whole call."""
     compare: CompareOptions = field(default_factory=CompareOptions)
     """How whole networks are timed against each other."""
+    measure: MeasureOptions = field(default_factory=MeasureOptions)
+    """How stages are priced."""
 
     @classmethod
     def here(

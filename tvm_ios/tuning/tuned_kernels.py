@@ -20,7 +20,7 @@ import tvm
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.profile.build_choice import choose_build
+from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
@@ -166,7 +166,7 @@ def tuned_kernels(
     Parameters
     ----------
     untuned
-        The model, built without these records.
+        The model, built without these records; its libraries may compute operators of all builds.
     call
         Its clock is told of the phases ``tune`` and ``build tuned``, and tuners get a share of what
         is left of its budget. Builds that lost before, as its database knows, are not made again.
@@ -192,17 +192,25 @@ def tuned_kernels(
 
     def build(name: str) -> None:
         with call.clock.phase("build tuned"), variants[name]():
-            builds[name] = build_model(mod, params, target, name=untuned.name)
+            built = build_model(mod, params, target, name=untuned.name)
+        builds[name] = replace(built, libraries=untuned.libraries)
 
     choices = call.choices(target)
-    question = f"records of {model_digest(mod, params)}: {_digest_of(logs)}"
+    question = with_libraries(
+        f"records of {model_digest(mod, params)}: {_digest_of(logs)}", untuned.libraries
+    )
     choice = choices.known(question)
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
         with call.clock.phase("check tuned"):
             slower = (
-                slower_workloads(untuned, builds[ANSOR], lanes=call.lanes, device=call.device)
+                slower_workloads(
+                    replace(untuned, libraries=()),  # one kernel of TVM's against the other
+                    replace(builds[ANSOR], libraries=()),
+                    lanes=call.lanes,
+                    device=call.device,
+                )
                 if ANSOR in builds
                 else frozenset[str]()
             )

@@ -110,6 +110,7 @@ class PlanModule:
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._shared.discard(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
+            self._written(entry.name)
 
     def set_input_zero_copy(
         self, key: int | str | None = None, value: Any = None, **params: Any
@@ -125,6 +126,7 @@ class PlanModule:
             entry = self.plan.inputs[self._find_input(name)]
             self._memory.replace(entry.tensor, _as_ndarray(array, f"input {name!r}"))
             self._shared.discard(entry.name)
+            self._written(entry.name)
 
     def set_output_zero_copy(self, key: int, value: Any) -> None:
         """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
@@ -158,6 +160,9 @@ class PlanModule:
 
     def get_input(self, index: int | str, out: Any = None) -> Any:
         """An input or parameter by number or name, copied to `out` if given.
+
+        It shares its bytes with the module. A parameter that is written to there has to be set
+        again, if only to the same array: libraries keep what they made of it.
 
         Raises
         ------
@@ -322,6 +327,9 @@ class PlanModule:
             raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
         function: Callable[..., Any] = getattr(self, key)
         return function
+
+    def _written(self, name: str) -> None:
+        """An input or parameter has other values, or another place."""
 
     def _time_end_to_end(self, inputs: Mapping[str, Any], number: int) -> int:
         start_ns = time.perf_counter_ns()

@@ -79,3 +79,7 @@ class MultiStreamGraphModule(PlanModule):
     def ping_pong_ns(self) -> float:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._lane_executor.ping_pong_ns()
+
+    def _written(self, name: str) -> None:
+        if name in self._params:
+            self._lane_executor.constants_changed()

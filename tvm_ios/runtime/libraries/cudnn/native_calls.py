@@ -69,6 +69,9 @@ class CudnnPreparedCall:
         """Address of the native call."""
         return ctypes.addressof(self._native)
 
+    def constants_changed(self) -> None:
+        """Nothing is made of constants."""
+
     def failure(self, where: str) -> ExecutionError | None:
         """The error of the call of cuDNN that failed, once; None if it was none of cuDNN."""
         status, self._native.status = self._native.status, 0

@@ -116,6 +116,11 @@ class Onednn:
         name: bytes = text(self.library["dnnl_get_effective_cpu_isa"]()) or b"unknown"
         return name.decode(errors="replace").removeprefix("cpu_isa_")
 
+    @property
+    def identity(self) -> str:
+        """Version and instruction sets, which decide what its code does."""
+        return f"{self.version.text}-{self.isa}"
+
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
         """Call a function of oneDNN; ``where`` is the operator or purpose, for the message.
 

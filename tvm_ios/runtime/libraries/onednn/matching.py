@@ -33,7 +33,8 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     made = _first_call(function, first)
     if made is None or any(each.format not in FORMATS for each in (*made.inputs, made.result)):
         return None
-    return read_steps(function, made)
+    constant = made.weight.position in function.constants
+    return read_steps(function, replace(made, weight=replace(made.weight, constant=constant)))
 
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
