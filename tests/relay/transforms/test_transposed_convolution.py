@@ -42,7 +42,7 @@ def by_definition(image, weight, stride, padding):
     top, left, bottom, right = padding
     images, _, high, wide = image.shape
     _, channels, *kernel = weight.shape
-    rows, columns = ((size - 1) * stride + reach for size, reach in zip((high, wide), kernel))
+    rows, columns = (high - 1) * stride + kernel[0], (wide - 1) * stride + kernel[1]
     whole = np.zeros((images, channels, rows, columns))
     for row in range(high):
         for column in range(wide):
