@@ -5,7 +5,7 @@ the peers.
 
 ::
 
-    python -m benchmarks.profiles.measure --who ours --build "onednn sequential" --networks unet
+    python -m benchmarks.profiles.measure --who ours --networks unet
     FOLDER/bin/python -m benchmarks.profiles.measure --who openvino onnxruntime --networks unet
 """
 
@@ -65,7 +65,12 @@ def _profile(subject: Subject, who: str, options: argparse.Namespace) -> Profile
 
         write_onnx(case, folder / "network.onnx")
     asked = Asked(
-        case=case, folder=folder, threads=options.threads, runs=options.runs, build=options.build
+        subject=subject,
+        case=case,
+        folder=folder,
+        threads=options.threads,
+        runs=options.runs,
+        build=options.build,
     )
     told = PROFILERS[who](asked)
     return Profile(
@@ -91,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     add_subject_options(parser)
     add = parser.add_argument
     add("--who", nargs="+", choices=list(PROFILERS), default=["ours"], help="whose profiler")
-    add("--build", default="onednn sequential", help="which build of ours (%(default)s)")
+    add("--build", default="", help="an exported build of ours, in place of one made here")
     add("--name", default="ours", help="what that build is called in the results (%(default)s)")
     add("--threads", type=int, default=1, help="of everybody (%(default)s)")
     add("--runs", type=int, default=40, help="of which the shortest counts (%(default)s)")

@@ -22,6 +22,7 @@ from benchmarks.peers.build import exported_path
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import Case
 from benchmarks.peers.peer import Contestant, Peer, Runner
+from benchmarks.peers.subject import Subject
 from benchmarks.profiles.profile import OperatorTime, kind_of
 
 __all__ = ["PROFILERS", "Asked", "Profiled", "reorder_us_of"]
@@ -33,13 +34,14 @@ _WARMUP_RUNS = 5
 class Asked:
     """What is profiled, and how."""
 
+    subject: Subject
     case: Case
     folder: Path
     """Of the network."""
     threads: int
     runs: int
     build: str
-    """Name of the build of ours."""
+    """Name of an exported build of ours; empty for one that is made for the profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +124,9 @@ def _onnxruntime_code(event: Mapping[str, Any]) -> str:
 
 
 def _ours(asked: Asked) -> Profiled:
-    import tvm_ios  # noqa: PLC0415
     from benchmarks.peers.our_peer import OurRunner  # noqa: PLC0415
 
-    path = exported_path(asked.folder, asked.build)
-    if not path.exists():
-        raise PeerError(f"{path} is missing; make it: python -m benchmarks.peers.ours")
-    with tvm_ios.load(path) as module:
-        if module.plan.lanes != asked.threads:
-            raise PeerError(
-                f"{path} was built for {module.plan.lanes} lanes, asked are {asked.threads}; give "
-                "another --build, or build with --lanes"
-            )
+    with _our_module(asked) as module:
         run_us = _run_us(OurRunner(module, asked.case), asked.runs)
         codes = {
             launch.operator: (
@@ -160,6 +153,18 @@ def _ours(asked: Asked) -> Profiled:
         version=("tvm-ios", metadata.version("tvm-ios")),
         reorder_us=reorder_us,
     )
+
+
+def _our_module(asked: Asked) -> Any:
+    import tvm_ios  # noqa: PLC0415
+    from benchmarks.profiles.our_build import build_for_profile  # noqa: PLC0415
+
+    if not asked.build:
+        return build_for_profile(asked.subject, asked.threads)
+    path = exported_path(asked.folder, asked.build)
+    if not path.exists():
+        raise PeerError(f"{path} is missing; make it: python -m benchmarks.peers.ours")
+    return tvm_ios.load(path)
 
 
 PROFILERS: Mapping[str, Callable[[Asked], Profiled]] = {

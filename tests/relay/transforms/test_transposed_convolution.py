@@ -125,15 +125,79 @@ def test_bias_and_activation_go_into_the_convolution(nets):
     call, data = transposed()
     biased = relay.nn.bias_add(call, relay.var("bias", shape=(OUT_CHANNELS,)))
     clipped = relay.clip(relay.nn.relu(biased), 0.0, 0.3)
-    both = relay.add(clipped, biased)  # the bias is read by another, too
+    both = relay.add(clipped, relay.exp(biased))  # the bias is read by another, too
     module, params = nets.finish(both, data)
     written, count = convolve_transposed(module, params)
     steps = ["nn.conv2d", "nn.bias_add", "nn.relu", "clip", "nn.depth_to_space"]
-    assert (count, operators(written)) == (1, [*steps, "nn.depth_to_space", "add"])
+    assert (count, operators(written)) == (1, [*steps, "nn.depth_to_space", "exp", "add"])
     image = nets.random_input(module)
     expected = nets.reference(module, params, image)[0]
     seen = nets.reference(written, None, image)[0]
     np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+
+
+def test_batch_norm_goes_along_and_into_the_weights(nets):
+    call, data = transposed()
+    statistics = [
+        relay.var(name, shape=(OUT_CHANNELS,)) for name in ("gamma", "beta", "mean", "variance")
+    ]
+    module, params = nets.finish(relay.nn.relu(relay.nn.batch_norm(call, *statistics)[0]), data)
+    params["variance"] = tvm.nd.array(abs(params["variance"].numpy()) + 0.5)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "multiply", "add", "nn.relu", "nn.depth_to_space"]
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    seen = nets.reference(written, None, image)[0]
+    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(14,), (10, 1), (1, 1, 10, 14), (OUT_CHANNELS, 10, 14)])
+def test_constants_that_differ_from_place_to_place_stay_behind(nets, shape):
+    call, data = transposed()
+    module, params = nets.finish(relay.subtract(relay.var("other", shape=shape), call), data)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "nn.depth_to_space", "subtract"]
+
+
+@pytest.mark.parametrize("shape", [(OUT_CHANNELS, 1, 1), (1, OUT_CHANNELS, 1, 1), (1, 1, 1), ()])
+def test_constants_of_channels_go_in_front(nets, shape):
+    call, data = transposed((4, 4), padding=(1, 1))
+    module, params = nets.finish(relay.subtract(relay.var("other", shape=shape), call), data)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "subtract", "nn.depth_to_space"]
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
+def test_a_bias_of_one_channel_is_one_for_each_output(nets):
+    data, weight = relay.var("data", shape=(1, 4, 5, 5)), relay.var("w", shape=(4, 1, 2, 2))
+    call = relay.nn.conv2d_transpose(data, weight, strides=(2, 2), channels=1, kernel_size=(2, 2))
+    module, params = nets.finish(relay.nn.bias_add(call, relay.var("b", shape=(1,))), data)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "nn.bias_add", "nn.depth_to_space"]
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
+def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets):
+    call, data = transposed()
+    other = relay.nn.relu(relay.negative(data))
+    again = relay.nn.conv2d_transpose(
+        other,
+        relay.var("v", shape=(IN_CHANNELS, OUT_CHANNELS, 4, 4)),
+        strides=(2, 2),
+        channels=OUT_CHANNELS,
+        kernel_size=(4, 4),
+        padding=(1, 1),
+    )
+    module, params = nets.finish(relay.add(call, again), data)
+    written, count = convolve_transposed(module, params)
+    assert (count, operators(written)[-2:]) == (2, ["add", "nn.depth_to_space"])
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
 
 
 def test_a_bias_of_another_axis_stays_behind(nets):

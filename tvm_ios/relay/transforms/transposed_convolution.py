@@ -6,9 +6,9 @@ channels computes them all, with zeros where an output does not see an element, 
 ``nn.depth_to_space`` puts them side by side. Where the kernel is as large as the stride there are
 no such zeros. TVM's own kernels for CPUs spread the data with zeros, and compute with these.
 
-Bias and activations behind it go in front of ``nn.depth_to_space``, into the convolution. Only
-zeros times data are added, so results change by the order of summation; inf and NaN in the data
-reach as far as the larger kernel does.
+Bias, batch norm and activations behind it go in front of ``nn.depth_to_space``, into the
+convolution. Only zeros times data are added, so results change by the order of summation; inf and
+NaN in the data reach as far as the larger kernel does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, rebuild
+from tvm_ios.relay.context import pass_context
+from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import check_module, check_parameters
 
@@ -31,6 +32,8 @@ __all__ = ["convolve_transposed"]
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
 """Where zeros make a convolution's products more than this many times those it needs, it stays."""
+BIAS = "nn.bias_add"
+BINARY = frozenset({"add", "multiply", "subtract"})
 ACTIVATIONS = frozenset({"clip", "nn.leaky_relu", "nn.relu", "sigmoid", "tanh"})
 
 
@@ -61,10 +64,13 @@ def convolve_transposed(
     arrays = check_parameters(typed["main"], params)
     main = relay.build_module.bind_params_by_name(typed["main"], arrays)
     bound = relay.transform.InferType()(tvm.IRModule.from_expr(main))
+    if not any(_form_of(call) for call in kernel_calls(bound["main"].body)):
+        return bound, 0
+    with pass_context():
+        steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
+        bound = relay.transform.InferType()(tvm.ir.transform.Sequential(steps)(bound))
     rewriter = _Rewriter()
     body = rebuild(bound["main"].body, {}, rewriter.rewritten)
-    if not rewriter.written:
-        return bound, 0
     function = relay.Function(bound["main"].params, body)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
     return module, rewriter.written
@@ -81,16 +87,28 @@ class _Rewriter:
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
         if name == TRANSPOSED:
             return self._convolution(call, arguments) or copy_call(call, arguments)
-        stride = self._blocks.get(arguments[0]) if arguments else None
-        if stride is not None:
-            before = arguments[0].args[0]
-            if name in ACTIVATIONS:
-                return self._spread(copy_call(call, [before]), stride)
-            if name == "nn.bias_add" and call_attribute(call, "axis") == 1:
-                # Each of the outputs that are put side by side has all channels.
-                bias = relay.tile(arguments[1], (stride * stride,))
-                return self._spread(copy_call(call, [before, bias]), stride)
+        stride = next((self._blocks[each] for each in arguments if each in self._blocks), 0)
+        if stride and _moves(call, name):
+            before = [self._before(each, call, stride) for each in arguments]
+            if None not in before:
+                return self._spread(copy_call(call, before), stride)
         return copy_call(call, arguments)
+
+    def _before(self, argument: relay.Expr, call: relay.Call, stride: int) -> relay.Expr | None:
+        """An operand in front of ``nn.depth_to_space``; None where it has to stay behind it."""
+        if argument in self._blocks:
+            return argument.args[0] if self._blocks[argument] == stride else None
+        if not isinstance(argument, relay.Constant):
+            return None
+        values = argument.data.numpy()
+        axis = 0 if call.op.name == BIAS else values.ndim - 3
+        if call.op.name != BIAS and values.size == 1:
+            return argument
+        channels = int(call.checked_type.shape[1])
+        if axis < 0 or values.shape[axis] != channels or values.size != channels:
+            return None
+        # Each of the outputs that are put side by side has all channels.
+        return relay.const(np.concatenate([values] * stride**2, axis))
 
     def _convolution(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr | None:
         form = _form_of(call)
@@ -112,6 +130,13 @@ class _Rewriter:
         spread = relay.nn.depth_to_space(value, stride, mode="DCR")
         self._blocks[spread] = stride
         return spread
+
+
+def _moves(call: relay.Call, name: str) -> bool:
+    """Whether an operator does the same to channels, wherever they lie."""
+    if name == BIAS:
+        return int(call_attribute(call, "axis")) == 1
+    return name in BINARY or name in ACTIVATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +200,8 @@ class _Form:
 
 
 def _form_of(call: relay.Call) -> _Form | None:
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != TRANSPOSED:
+        return None
     layouts = [str(call_attribute(call, f"{name}_layout")) for name in ("data", "kernel", "out")]
     data, weight = (argument.checked_type for argument in call.args)
     if layouts[:2] != ["NCHW", "IOHW"] or layouts[2] not in ("", "NCHW"):
