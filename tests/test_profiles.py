@@ -91,8 +91,10 @@ def test_profiles_are_stored_and_make_a_table(tmp_path):
     readme.write_text("before\n<!-- profiles: begin -->\nold\n<!-- profiles: end -->\nafter\n")
     assert main(["--folder", str(tmp_path), "--write", "--readme", str(readme)]) == 0
     text = readme.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n")
-    assert "openvino" in text and "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "openvino" in text
+    assert "old" not in text
 
 
 def test_what_is_no_profile_is_one_line(tmp_path, capsys):

@@ -67,6 +67,22 @@ def test_a_result_that_is_gated_leaves_the_weights_as_they_are(nets):
     assert not scaled_weights(prepared.module)
 
 
+@pytest.mark.slow
+def test_a_hard_swish_stays_out_of_the_weights_of_a_product(nets):
+    data = relay.var("data", shape=(1, 24))
+    gate = relay.clip(data + relay.const(3.0), 0.0, 6.0) * relay.const(1 / 6)
+    product = relay.nn.dense(relay.multiply(data, gate), relay.var("w", shape=(40, 24)))
+    module, params = nets.finish(product, data)
+    prepared = prepare(module, params, resolve_target(nets.target))
+    swish, dense = names(prepared.module)
+    assert swish == ["add", "clip", "multiply", "multiply"]
+    assert dense[0] in ("nn.dense", "nn.contrib_dense_pack")
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    seen = nets.reference(prepared.module, prepared.params, image)[0]
+    np.testing.assert_allclose(seen, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_markers_come_and_go(nets):
     data = relay.var("data", shape=(1, CHANNELS, 3, 3))
     module, params = nets.finish(gated(nets, data, 3), data)

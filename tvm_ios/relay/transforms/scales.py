@@ -1,8 +1,9 @@
-"""Keeps gates out of the weights of convolutions.
+"""Keeps gates out of the weights of convolutions and products.
 
-TVM's FoldScaleAxis multiplies the weights of a convolution where its data, or its result, is
-multiplied by a value a channel. Where that value is computed in every run, as the gate of a
-squeeze-and-excite block is, so are the weights then, and laid out anew. A marker that the pass does
+TVM's FoldScaleAxis multiplies the weights of a convolution or a product where its data, or its
+result, is multiplied by a value a channel. Where that value is computed in every run, as the gate
+of a squeeze-and-excite block is, and all of a hard swish in front of a product of one row, so are
+the weights then, and laid out anew. A marker that the pass does
 not look through holds such a product back; it is gone before operators are fused.
 """
 
@@ -19,7 +20,8 @@ from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
 
 __all__ = ["free_scales", "hold_scales"]
 
-CONVOLUTION = "nn.conv2d"
+WEIGHTED = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense")
+"""Operators whose weights the pass scales."""
 MARKER = "annotation.checkpoint"
 SCALING = 2
 """An element of weights costs so many of the data: it is scaled, and laid out."""
@@ -42,18 +44,20 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
     computed = _computed(order, params)
     weights: dict[relay.Expr, int] = defaultdict(int)
     for each in order:
-        if _is_call_of(each, CONVOLUTION):
+        if _is_call_of(each, *WEIGHTED):
             weights[each.args[0]] += _size(each.args[1])
     held = 0
 
     def mark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         nonlocal held
-        scaled = _scaled(call) if all(each in computed for each in call.args) else None
-        if scaled is None:
+        gated = _is_call_of(call, "multiply") and all(each in computed for each in call.args)
+        if not gated:
             return copy_call(call, arguments)
         held += 1
-        inside = list(arguments)
-        inside[scaled] = _marked(arguments[scaled])
+        inside = [
+            _marked(argument) if _size(each) == _size(call) else argument
+            for each, argument in zip(call.args, arguments, strict=True)
+        ]
         product = copy_call(call, inside)
         return _marked(product) if SCALING * weights[call] > _size(call) else product
 
@@ -94,16 +98,6 @@ def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Exp
     return found
 
 
-def _scaled(call: relay.Call) -> int | None:
-    """Which operand of a product is as large as it, where the other one is smaller."""
-    if not _is_call_of(call, "multiply"):
-        return None
-    sizes = [_size(each) for each in call.args]
-    if sizes[0] == sizes[1] or max(sizes) != _size(call):
-        return None
-    return sizes.index(max(sizes))
-
-
 def _size(expression: relay.Expr) -> int:
     return prod(int(extent) for extent in expression.checked_type.shape)
 
@@ -112,9 +106,9 @@ def _marked(expression: relay.Expr) -> relay.Expr:
     return relay.annotation.checkpoint(expression)
 
 
-def _is_call_of(expression: relay.Expr, name: str) -> bool:
+def _is_call_of(expression: relay.Expr, *names: str) -> bool:
     return (
         isinstance(expression, relay.Call)
         and isinstance(expression.op, tvm.ir.Op)
-        and expression.op.name == name
+        and expression.op.name in names
     )
