@@ -18,7 +18,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
-LAYOUT, PADDING = changes_for(CPU)
+LAYOUT, CONVOLVED, PADDING = changes_for(CPU)
 
 
 @pytest.fixture
@@ -37,8 +37,9 @@ def output_of(candidate):
 
 def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
     assert changes_for(GPU) == ()
-    assert [change.name for change in changes_for(CPU)] == ["NCHW", "padded channels"]
-    assert [change.name for change in changes_for(CPU, pad_channels=False)] == ["NCHW"]
+    names = ["NCHW", "convolutions for transposed ones", "padded channels"]
+    assert [change.name for change in changes_for(CPU)] == names
+    assert [change.name for change in changes_for(CPU, pad_channels=False)] == names[:2]
 
 
 def test_convolutions_are_laid_out_behind_the_same_inputs_and_outputs(as_it_is):

@@ -43,6 +43,8 @@ class DeviceTraits:
     idle_lanes_help: bool
     """Whether a long operator is faster where other lanes are idle; streams do not help each
     other."""
+    convolves_transposed: bool
+    """Whether transposed convolutions are written as convolutions where that is faster."""
     pads_channels: bool
     """Whether output channels are padded to whole vectors where that is faster."""
     kernel_layout: str | None
@@ -57,6 +59,7 @@ CPU = DeviceTraits(
         flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
     ),
     idle_lanes_help=True,
+    convolves_transposed=True,
     pads_channels=True,
     kernel_layout="NCHW",
     tunes_float16=True,
@@ -71,6 +74,7 @@ GPU = DeviceTraits(
         longest_program_ns=200_000,
     ),
     idle_lanes_help=False,
+    convolves_transposed=False,
     pads_channels=False,
     kernel_layout=None,
     tunes_float16=False,

@@ -22,6 +22,7 @@ from tvm_ios.relay.inputs import check_module
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
+from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
@@ -88,6 +89,8 @@ def changes_for(traits: DeviceTraits, *, pad_channels: bool = True) -> tuple[Mod
                 rewrite=partial(_laid_out, layout),
             )
         )
+    if traits.convolves_transposed:
+        changes.append(CONVOLVED)  # after layouts as well, and padded like all others
     if pad_channels and traits.pads_channels:
         changes.append(PADDING)  # after layouts: only convolutions of NCHW data are padded
     return tuple(changes)
@@ -122,6 +125,17 @@ def _laid_out(
     return (mod, told) if changed else None
 
 
+def _convolved(
+    candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    del target  # the same convolutions on every CPU
+    if is_prepared(check_module(candidate.mod)):
+        return None
+    mod, written = convolve_transposed(candidate.mod, candidate.params)
+    told = f"{written} transposed convolutions were written as convolutions"
+    return (mod, told) if written else None
+
+
 def _padded(
     candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
@@ -130,6 +144,12 @@ def _padded(
     return (mod, told) if padded else None
 
 
+CONVOLVED = ModelChange(
+    name="convolutions for transposed ones",
+    without="transposed convolutions as they are",
+    phase="convolutions",
+    rewrite=_convolved,
+)
 PADDING = ModelChange(
     name="padded channels", without="channels as they are", phase="padded", rewrite=_padded
 )

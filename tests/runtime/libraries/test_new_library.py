@@ -33,6 +33,7 @@ from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.kernel_variant import variants_of
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant
@@ -332,7 +333,7 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
         assert run(module) == expected(plain)
 
 
-def test_builds_race_with_the_calls_that_prices_choose(built, plain, monkeypatch):
+def test_builds_race_with_the_calls_that_prices_choose(built, plain, tmp_path, monkeypatch):
     raced = {}
 
     def race(models, **_options):
@@ -343,7 +344,8 @@ def test_builds_race_with_the_calls_that_prices_choose(built, plain, monkeypatch
     monkeypatch.setattr(build_choice, "race", race)
     monkeypatch.setattr(build_choice, "RelayStageRunner", PricedByHand)
     builds = {"without": plain, "with": built}
-    choice = choose_build(builds, lanes=1, device=LocalCpu(), measure=MEASURE)
+    call = replace(MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite"), measure=MEASURE)
+    choice = choose_build(builds, call)
     assert choice.kept == "without"  # a tie
     calls = {text: by(model.plan) for text, model in raced.items()}
     assert calls == {"without, lanes: 1": [], "with, lanes: 1": ["nn.relu"]}

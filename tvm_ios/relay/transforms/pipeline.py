@@ -24,12 +24,15 @@ from tvm_ios.relay.context import ANSOR_SWITCH, tvm_pipeline
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
+from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
 
 __all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
 
 LAYOUTS = "AlterOpLayout"
 """The last pass of the first half."""
+LAYOUTS_LEVEL = 3
+"""The level from which on there is that pass, and FoldScaleAxis."""
 UNSHARER = "SimplifyExpr"
 """The pass that duplicates operators of sums with equal sides."""
 SIMPLIFIERS = (UNSHARER, "SimplifyExprPostAlterOp")
@@ -90,11 +93,16 @@ def _optimize(
             fused, rest = relay.optimize(module, target=target, params=dict(params))
         return Optimized(module=fused, params=rest, unshares=False)
     sunk = 0
+    held = 0
+    if opt_level >= LAYOUTS_LEVEL and LAYOUTS not in disabled:  # else nobody takes markers away
+        module, held = hold_scales(module, params)
     first = _UpToLayouts()
     with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[first]):
         fused, rest = relay.optimize(module, target=target, params=dict(params))
     if first.done:
         laid_out = relay.transform.InferType()(fused)
+        if held:
+            laid_out = free_scales(laid_out)
         if first.folds:
             laid_out = fold_moved_constants(laid_out)
         if sink:

@@ -79,6 +79,24 @@ def transposed(dtype: str) -> relay.Expr:
     )
 
 
+def pooled(
+    dtype: str, kind: str = "max_pool2d", shape=(1, 32, 15, 13), layout: str = "NCHW", **attributes
+) -> relay.Expr:
+    data = variable("x", shape, dtype)
+    return getattr(relay.nn, kind)(data, layout=layout, **attributes)
+
+
+def pooled_blocks(dtype: str, block: int = 16, **attributes) -> relay.Expr:
+    return pooled(dtype, shape=(1, 3, 15, 13, block), layout=f"NCHW{block}c", **attributes)
+
+
+def pooled_and_more(dtype: str) -> relay.Expr:
+    value = pooled_blocks(dtype, pool_size=(3, 3), padding=(1, 1), strides=(2, 2))
+    other = variable("y", shape_of(value), dtype)
+    scale = variable("s", (1, 3, 1, 1, 16), dtype)
+    return relay.nn.relu(relay.add(relay.multiply(value, scale), other))
+
+
 def dense(dtype: str, rows: int, columns: int) -> relay.Expr:
     product = relay.nn.dense(variable("x", (rows, 64), dtype), variable("w", (columns, 64), dtype))
     return relay.nn.relu(relay.nn.bias_add(product, variable("b", (columns,), dtype)))

@@ -8,8 +8,9 @@ import pytest
 
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.libraries.onednn.call import Primitive
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
-from tvm_ios.runtime.libraries.onednn.numbers import BINARY, ELEMENTWISE
+from tvm_ios.runtime.libraries.onednn.numbers import ALGORITHMS, BINARY, ELEMENTWISE
 from tvm_ios.runtime.libraries.onednn.tensors import FORMATS
 from tvm_ios.support.c_compiler import compile_shared
 
@@ -35,6 +36,18 @@ def test_numbers_of_steps_are_those_of_the_library(onednn):
     for kind, number in BINARY.items():
         wanted = f"binary_{short.get(kind.value, kind.value)}"
         assert name_of(onednn, "dnnl_alg_kind2str", number) == wanted
+
+
+def test_numbers_of_algorithms_are_those_of_the_library(onednn):
+    assert {
+        kind: name_of(onednn, "dnnl_alg_kind2str", number) for kind, number in ALGORITHMS.items()
+    } == {
+        Primitive.CONVOLUTION: "convolution_direct",
+        Primitive.TRANSPOSED: "deconvolution_direct",
+        Primitive.MAX_POOLING: "pooling_max",
+        Primitive.AVERAGE_POOLING: "pooling_avg_include_padding",
+        Primitive.AVERAGE_INSIDE: "pooling_avg_exclude_padding",
+    }
 
 
 def test_a_status_is_one_clear_error(onednn):

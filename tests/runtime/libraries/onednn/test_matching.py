@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut, StepKind
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut, Primitive, StepKind, Window
 from tvm_ios.runtime.libraries.onednn.matching import match_call
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -118,3 +118,51 @@ def test_a_bias_a_residual_and_a_relu_go_along():
 def test_a_value_that_something_else_reads_too_is_no_step():
     twice = function(blocked(), call("nn.relu", (2,), RESULT), call("add", (2, 3), RESULT))
     assert match_call(twice) is None
+
+
+def pooled(operator="nn.max_pool2d", shape=(1, 3, 9, 9, 16), result=(1, 3, 4, 4, 16), **attributes):
+    wholes = {"pool_size": (3, 3), "strides": (2, 2), "padding": (0,), "dilation": (1, 1)}
+    layout = {"layout": "NCHW16c" if len(shape) == 5 else "NCHW", "out_layout": ""}
+    first = call(operator, (0,), floats(*result), **wholes | layout | attributes)
+    return FusedFunction(parameters=(floats(*shape),), calls=(first,))
+
+
+def test_a_pooling_has_no_weights_and_is_stored_with_its_kernel():
+    found = match_call(pooled())
+    assert (found.primitive, found.weight) == (Primitive.MAX_POOLING, None)
+    assert found.inputs == (found.data,)
+    assert found.window == Window(
+        strides=(2, 2), padding=(0, 0, 0, 0), dilation=(1, 1), pooled=(3, 3)
+    )
+    assert found.as_text() == (
+        "max pooling 1x48x9x9:aBcd16b = 1x48x4x4:aBcd16b "
+        "kernel=3x3 strides=2x2 padding=0x0x0x0 dilation=1x1"
+    )
+    assert OnednnCall.from_data(parse_json(json.dumps(found.to_data()), "the call")) == found
+
+
+def test_a_convolution_of_a_file_from_before_poolings_is_read():
+    found = match_call(function(blocked()))
+    data = found.to_data()
+    del data["window"]["pooled"]
+    assert OnednnCall.from_data(parse_json(json.dumps(data), "the call")) == found
+
+
+def test_what_sizes_rounded_up_need_is_padding_below_and_right():
+    rounded = pooled(result=(1, 3, 5, 5, 16), strides=(2, 2), pool_size=(2, 2), ceil_mode=True)
+    assert match_call(rounded).window.padding == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pooled("nn.avg_pool2d", count_include_pad=True, ceil_mode=True),
+        pooled("nn.adaptive_avg_pool2d", output_size=(4, 4)),
+        pooled("nn.global_max_pool2d", result=(1, 3, 1, 1, 16)),
+        pooled(dilation=(2, 2), strides=(1, 1), result=(1, 3, 5, 5, 16)),
+        pooled(padding=(3, 3), result=(1, 3, 7, 7, 16)),  # a place that sees padding only
+        pooled(layout="NCHW24c", shape=(1, 2, 9, 9, 24), result=(1, 2, 4, 4, 24)),
+    ],
+)
+def test_other_poolings_stay_with_tvm(other):
+    assert match_call(other) is None

@@ -34,6 +34,40 @@ OPERATORS = {
     "dense": partial(n.dense, rows=5, columns=64),
     "matrices": partial(n.matrices, transposed=False),
     "transposed matrices": partial(n.matrices, transposed=True),
+    "max pooling": partial(n.pooled_blocks, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)),
+    "max pooling, uneven padding": partial(
+        n.pooled_blocks, block=8, pool_size=(2, 3), strides=(2, 1), padding=(0, 2, 1, 0)
+    ),
+    "max pooling, rounded up": partial(
+        n.pooled_blocks, pool_size=(2, 2), strides=(2, 2), ceil_mode=True
+    ),
+    "max pooling of NCHW": partial(n.pooled, pool_size=(3, 3), strides=(2, 2)),
+    "max pooling of NHWC": partial(
+        n.pooled, shape=(2, 9, 11, 20), layout="NHWC", pool_size=(3, 3), strides=(2, 2)
+    ),
+    "average pooling": partial(
+        n.pooled_blocks, kind="avg_pool2d", pool_size=(3, 3), padding=(1, 1)
+    ),
+    "average pooling, zeros count": partial(
+        n.pooled_blocks,
+        kind="avg_pool2d",
+        pool_size=(3, 3),
+        padding=(1, 2, 0, 1),
+        count_include_pad=True,
+    ),
+    "average pooling, rounded up": partial(
+        n.pooled_blocks, kind="avg_pool2d", pool_size=(3, 3), strides=(2, 2), ceil_mode=True
+    ),
+    "average pooling of NCHW": partial(
+        n.pooled, kind="avg_pool2d", shape=(1, 24, 14, 14), pool_size=(3, 3), padding=(1, 1)
+    ),
+    "global average": partial(n.pooled_blocks, kind="global_avg_pool2d"),
+    "global average of NCHW": partial(n.pooled, kind="global_avg_pool2d", shape=(2, 20, 7, 9)),
+    "global average of NHWC": partial(
+        n.pooled, kind="global_avg_pool2d", shape=(1, 7, 7, 40), layout="NHWC"
+    ),
+    "adaptive average": partial(n.pooled, kind="adaptive_avg_pool2d", output_size=(1, 1)),
+    "pooling and more": n.pooled_and_more,
 }
 STEPS = {
     "residual": (n.residual, (StepKind.ADD, StepKind.RELU)),
@@ -82,6 +116,22 @@ CUTS = {
     "first layer": (partial(n.biased, shape=(1, 3, 32, 32), channels=32), [(1, 2, 1)]),
     "dense": (partial(n.dense, rows=5, columns=64), [(2, 1, 1), (5, 1, 1)]),
     "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1)]),
+    "pooling": (n.pooled_and_more, [(1, 2, 1), (1, 3, 1)]),
+    "pooling of NCHW": (
+        partial(n.pooled, kind="avg_pool2d", pool_size=(3, 3), padding=(1, 1)),
+        [(1, 2, 1), (1, 4, 1)],
+    ),
+    "pooling of rows": (
+        partial(
+            n.pooled, shape=(1, 15, 11, 20), layout="NHWC", pool_size=(3, 3), padding=(1, 0, 0, 1)
+        ),
+        [(1, 1, 2), (1, 1, 5)],
+    ),
+    "pooling of images": (
+        partial(n.pooled, shape=(3, 9, 11, 20), layout="NHWC", pool_size=(2, 2), strides=(2, 2)),
+        [(3, 1, 1), (2, 1, 1)],
+    ),
+    "global average": (partial(n.pooled_blocks, kind="global_avg_pool2d"), [(1, 3, 1)]),
 }
 
 
@@ -96,6 +146,29 @@ def test_parts_are_right(onednn, monkeypatch, name):
         seen = n.computed(make, lanes=2)
         assert [call.cut.as_text() for call in seen.calls] == [text]
         assert seen.error < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(
+            n.pooled_blocks,
+            kind="avg_pool2d",
+            pool_size=(3, 3),
+            strides=(2, 2),
+            ceil_mode=True,
+            count_include_pad=True,
+        ),
+        partial(n.pooled, kind="adaptive_avg_pool2d", output_size=(3, 3)),
+        partial(n.pooled, kind="global_max_pool2d"),
+        partial(n.pooled_blocks, pool_size=(3, 2), padding=(1, 1), dilation=(2, 3)),
+    ],
+)
+def test_poolings_that_the_library_means_otherwise_stay_with_tvm(onednn, make):
+    seen = n.computed(make, lanes=1)
+    assert seen.calls == ()
+    assert seen.error < TOLERANCE
 
 
 def test_what_oneDNN_has_no_fast_code_for_stays_with_tvm(onednn):  # noqa: N802

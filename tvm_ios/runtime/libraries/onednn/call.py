@@ -20,6 +20,11 @@ class Primitive(Enum):
     CONVOLUTION = "convolution"
     TRANSPOSED = "transposed convolution"
     PRODUCT = "product"
+    MAX_POOLING = "max pooling"
+    AVERAGE_POOLING = "average pooling"
+    """Zeros around the data count."""
+    AVERAGE_INSIDE = "average pooling inside"
+    """What is around the data does not count."""
 
 
 class StepKind(Enum):
@@ -66,17 +71,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How a convolution's kernel moves over its data."""
+    """How the kernel of a convolution or a pooling moves over its data."""
 
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
     """Zeros above, left, below, right."""
     dilation: tuple[int, int]
+    pooled: tuple[int, int] | None = None
+    """Height and width of what a pooling takes together; None for convolutions, whose weights
+    say."""
 
     def as_text(self) -> str:
         """All fields in a word."""
+        size = "" if self.pooled is None else f"kernel={_by(self.pooled)} "
         return (
-            f"strides={_by(self.strides)} padding={_by(self.padding)} dilation={_by(self.dilation)}"
+            f"{size}strides={_by(self.strides)} padding={_by(self.padding)} "
+            f"dilation={_by(self.dilation)}"
         )
 
 
@@ -110,9 +120,9 @@ class OnednnCall:
 
     primitive: Primitive
     data: OnednnTensor
-    weight: OnednnTensor
+    weight: OnednnTensor | None
     """Output channels, input channels of a group, height, width, after the groups where there are
-    several; of a product, its right operand."""
+    several; of a product, its right operand; None for poolings."""
     bias: OnednnTensor | None
     """One value an output channel."""
     result: OnednnTensor
@@ -125,14 +135,9 @@ class OnednnCall:
     @property
     def inputs(self) -> tuple[OnednnTensor, ...]:
         """All that is read."""
-        bias = () if self.bias is None else (self.bias,)
         operands = (step.operand for step in self.steps)
-        return (
-            self.data,
-            self.weight,
-            *bias,
-            *(operand for operand in operands if operand is not None),
-        )
+        optional = (self.weight, self.bias, *operands)
+        return (self.data, *(tensor for tensor in optional if tensor is not None))
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
         """True if the tensors of a launch are those of the call, all of them used."""
@@ -151,9 +156,10 @@ class OnednnCall:
 
     def as_text(self) -> str:
         """All but positions in a line: the name that a cut is kept under, and for messages."""
+        weight = "" if self.weight is None else f" * {self.weight.as_text()}"
         parts = [
             self.primitive.value,
-            f"{self.data.as_text()} * {self.weight.as_text()} = {self.result.as_text()}",
+            f"{self.data.as_text()}{weight} = {self.result.as_text()}",
             *([] if self.window is None else [self.window.as_text()]),
             *([] if self.bias is None else ["+bias"]),
             *(f"+{step.as_text()}" for step in self.steps),
@@ -177,7 +183,7 @@ class OnednnCall:
         return cls(
             primitive=data.field("primitive").member(Primitive),
             data=OnednnTensor.from_data(data.field("data")),
-            weight=OnednnTensor.from_data(data.field("weight")),
+            weight=data.field("weight").or_none(OnednnTensor.from_data),
             bias=data.field("bias").or_none(OnednnTensor.from_data),
             result=OnednnTensor.from_data(data.field("result")),
             window=data.field("window").or_none(_window),
@@ -190,9 +196,18 @@ def _window(data: StoredValue) -> Window:
     vertical, horizontal = (value.whole(1) for value in data.field("strides").rows(2))
     top, left, bottom, right = (value.whole() for value in data.field("padding").rows(4))
     high, wide = (value.whole(1) for value in data.field("dilation").rows(2))
+    pooled = data.optional_field("pooled")  # files of convolutions alone do without
     return Window(
-        strides=(vertical, horizontal), padding=(top, left, bottom, right), dilation=(high, wide)
+        strides=(vertical, horizontal),
+        padding=(top, left, bottom, right),
+        dilation=(high, wide),
+        pooled=None if pooled is None else pooled.or_none(_pair),
     )
+
+
+def _pair(data: StoredValue) -> tuple[int, int]:
+    high, wide = (value.whole(1) for value in data.rows(2))
+    return high, wide
 
 
 def _step(data: StoredValue) -> Step:

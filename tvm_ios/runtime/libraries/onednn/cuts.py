@@ -81,6 +81,8 @@ def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
 
 
 def _channel_unit(call: OnednnCall) -> int:
+    if call.weight is None:
+        return lcm(call.data.block(1), call.result.block(1))
     axis = 0 if len(call.weight.extents) >= 4 else len(call.weight.extents) - 1
     blocks = lcm(call.result.block(1), call.weight.block(axis))
     if call.primitive is Primitive.CONVOLUTION and len(call.weight.extents) == 5:
@@ -94,17 +96,18 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
         window, boxes = call.window, _product_boxes(call, result_box)
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
-    data, weight = _cut(call.data, boxes[0]), _cut(call.weight, boxes[1])
+    data = _cut(call.data, boxes[0])
+    weight = None if call.weight is None else _cut(call.weight, boxes[1])
     bias = None if call.bias is None else _cut(call.bias, _following(call.bias, result_box))
     steps = tuple(_step(step, result_box) for step in call.steps)
     result = _cut(call.result, result_box)
-    cut = [data, weight, *([] if bias is None else [bias])]
-    cut += [operand for _, operand in steps if operand is not None]
+    optional = (weight, bias, *(operand for _, operand in steps))
+    cut = [data, *(each for each in optional if each is not None)]
     return CallPart(
         call=replace(
             call,
             data=data[0],
-            weight=weight[0],
+            weight=None if weight is None else weight[0],
             bias=None if bias is None else bias[0],
             result=result[0],
             window=window,
@@ -122,6 +125,7 @@ def _product_boxes(
     matrices = [
         [_shared(tensor, axis, each) for axis, each in enumerate(result_box[:-2])]
         for tensor in (call.data, call.weight)
+        if tensor is not None
     ]
     inner = (0, call.data.extents[-1])
     return [*matrices[0], result_box[-2], inner], [*matrices[1], inner, result_box[-1]]
@@ -133,9 +137,10 @@ def _convolution_boxes(
     """What a box of the result is computed from; rows need those around them, or zeros."""
     window, extents = call.window, call.data.extents
     assert window is not None, "who made the call gave every convolution a window"
-    grouped = len(call.weight.extents) == 5
     own, inputs = channels, (0, extents[1])
-    if grouped:
+    if call.weight is None:
+        inputs = channels
+    elif len(call.weight.extents) == 5:
         _, outputs_each, inputs_each = call.weight.extents[:3]
         own = (channels[0] // outputs_each, channels[1] // outputs_each)
         inputs = (own[0] * inputs_each, own[1] * inputs_each)
@@ -144,15 +149,24 @@ def _convolution_boxes(
         if call.primitive is Primitive.TRANSPOSED:
             raise _GapError
         top, left, _, right = window.padding
-        reach = window.dilation[0] * (call.weight.extents[-2] - 1) + 1
+        reach = window.dilation[0] * (_height(call) - 1) + 1
         begin = rows[0] * window.strides[0] - top
         end = (rows[1] - 1) * window.strides[0] + reach - top
         lines = (max(0, begin), min(extents[2], end))
         if lines[0] >= lines[1]:  # all of it is padding
             raise _GapError
         window = replace(window, padding=(max(0, -begin), left, max(0, end - extents[2]), right))
-    weight_box = _box(call.weight, {0: own})
+    weight_box = [] if call.weight is None else _box(call.weight, {0: own})
     return window, ([images, inputs, lines, (0, extents[3])], weight_box)
+
+
+def _height(call: OnednnCall) -> int:
+    """Rows of the kernel."""
+    if call.weight is not None:
+        return call.weight.extents[-2]
+    assert call.window is not None, "who made the call gave every pooling a window"
+    assert call.window.pooled is not None, "and a kernel"
+    return call.window.pooled[0]
 
 
 def _step(step: Step, box: Sequence[Range]) -> tuple[Step, tuple[OnednnTensor, int] | None]:

@@ -6,7 +6,7 @@ Prototypes and numbers are those of its C interface, which all releases 3.x shar
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from functools import cache
@@ -21,13 +21,14 @@ from tvm_ios.core.onednn_files import (
 )
 from tvm_ios.errors import ExecutionError, HostError
 
-__all__ = ["MOST_AXES", "Onednn", "OnednnRefusalError", "load_onednn"]
+__all__ = ["Onednn", "OnednnRefusalError", "extents_of", "load_onednn"]
 
 MOST_AXES = 12
 """Axes that arrays of extents have room for (``DNNL_MAX_NDIMS``)."""
 _MAKE, _DROP = POINTER(c_void_p), (c_void_p,)
 _EXTENTS = POINTER(c_int64)
 _CONVOLVE = (_MAKE, c_void_p, c_int, c_int, *(c_void_p,) * 4, *(_EXTENTS,) * 4, c_void_p)
+_POOL = (_MAKE, c_void_p, c_int, c_int, *(c_void_p,) * 2, *(_EXTENTS,) * 5, c_void_p)
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "dnnl_engine_create": (_MAKE, c_int, c_size_t),
@@ -52,6 +53,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_post_ops_destroy": _DROP,
         "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,
+        "dnnl_pooling_forward_primitive_desc_create": _POOL,
         "dnnl_matmul_primitive_desc_create": (_MAKE, *(c_void_p,) * 6),
         "dnnl_reorder_primitive_desc_create": (_MAKE, *(c_void_p,) * 5),
         "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
@@ -197,6 +199,11 @@ class Onednn:
             f"{self.path} is {self.version.as_text()}, but {reason}; pip install "
             f"'tvm-ios[onednn]', or name another libdnnl in {ONEDNN_VARIABLE}"
         )
+
+
+def extents_of(values: Sequence[int]) -> ctypes.Array[c_int64]:
+    """Whole numbers as an argument that has one for each axis."""
+    return (c_int64 * MOST_AXES)(*values)
 
 
 @cache

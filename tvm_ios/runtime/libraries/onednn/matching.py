@@ -1,7 +1,8 @@
 """Recognises fused functions that one call of oneDNN computes. No TVM here.
 
-Such a function begins with a float32 convolution, transposed convolution or product, in a layout
-that is one of oneDNN's formats; what follows is done element by element as the result is written.
+Such a function begins with a float32 convolution, transposed convolution, product or pooling, in a
+layout that is one of oneDNN's formats; what follows is done element by element as the result is
+written.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import re
 from dataclasses import replace
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
+from tvm_ios.runtime.libraries.onednn.attributes import (
+    images_of,
+    layout_of,
+    plain,
+    window_of,
+)
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.pooling import read_pooling
 from tvm_ios.runtime.libraries.onednn.steps import read_steps
 from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor
 
@@ -26,18 +34,22 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     dtypes = {parameter.dtype for parameter in function.parameters}
     dtypes |= {call.result.dtype for call in function.calls}
     inside = any(operand >= len(function.parameters) for operand in first.operands)
-    if dtypes != {"float32"} or len(first.operands) != 2 or inside:
+    if dtypes != {"float32"} or inside or not first.operands:
         return None
     if any(first.attribute(name) for name in REWRITTEN):
         return None
     made = _first_call(function, first)
     if made is None or any(each.format not in FORMATS for each in (*made.inputs, made.result)):
         return None
-    constant = made.weight.position in function.constants
-    return read_steps(function, replace(made, weight=replace(made.weight, constant=constant)))
+    if made.weight is not None:
+        constant = made.weight.position in function.constants
+        made = replace(made, weight=replace(made.weight, constant=constant))
+    return read_steps(function, made)
 
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
+    if len(first.operands) == 1:
+        return read_pooling(function, first)
     match first.operator:
         case "nn.conv2d" | "nn.contrib_conv2d_NCHWc" | "nn.contrib_depthwise_conv2d_NCHWc":
             return _convolution(function, first)
@@ -50,12 +62,12 @@ def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
 
 
 def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
-    data_layout, kernel_layout = (_layout(first, f"{name}_layout") for name in ("data", "kernel"))
-    out_layout = _layout(first, "out_layout") or data_layout
+    data_layout, kernel_layout = (layout_of(first, f"{name}_layout") for name in ("data", "kernel"))
+    out_layout = layout_of(first, "out_layout") or data_layout
     groups = first.wholes("groups")[0]
     data_shape, weight_shape = (function.parameters[each].shape for each in first.operands)
-    data = _images(data_layout, data_shape, first.operands[0])
-    result = _images(out_layout, first.result.shape, None)
+    data = images_of(data_layout, data_shape, first.operands[0])
+    result = images_of(out_layout, first.result.shape, None)
     if data is None or result is None:
         return None
     channels = (result.extents[1], data.extents[1] // groups)
@@ -68,26 +80,26 @@ def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | 
         weight=weight,
         bias=None,
         result=result,
-        window=_window(first),
+        window=window_of(first),
     )
 
 
 def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     groups = first.wholes("groups")[0]
-    layouts = (_layout(first, "data_layout"), _layout(first, "kernel_layout"))
+    layouts = (layout_of(first, "data_layout"), layout_of(first, "kernel_layout"))
     if layouts != ("NCHW", "IOHW") or groups != 1:
         return None
     data_shape, (inputs, outputs, *kernel) = (
         function.parameters[each].shape for each in first.operands
     )
-    window = _window(first)
+    window = window_of(first)
     top, left, bottom, right = window.padding
     high, wide = first.wholes("output_padding")
     if bottom < high or right < wide:
         return None
     return OnednnCall(
         primitive=Primitive.TRANSPOSED,
-        data=_plain(data_shape, "abcd", first.operands[0]),
+        data=plain(data_shape, "abcd", first.operands[0]),
         weight=OnednnTensor(
             position=first.operands[1],
             shape=(inputs, outputs, *kernel),
@@ -95,7 +107,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
             format="bacd",
         ),
         bias=None,
-        result=_plain(first.result.shape, "abcd", None),
+        result=plain(first.result.shape, "abcd", None),
         window=replace(window, padding=(top, left, bottom - high, right - wide)),
     )
 
@@ -103,19 +115,19 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
 def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     left, right = first.operands
     left_shape, right_shape = (function.parameters[each].shape for each in first.operands)
-    result = _plain(first.result.shape, "abc"[: len(first.result.shape)], None)
+    result = plain(first.result.shape, "abc"[: len(first.result.shape)], None)
     if first.operator == "nn.batch_matmul":
         data = _matrices(left_shape, bool(first.attribute("transpose_a")), left)
         weight = _matrices(right_shape, bool(first.attribute("transpose_b")), right)
     elif len(left_shape) != 2:
         return None
     elif first.operator == "nn.dense":
-        data, weight = _plain(left_shape, "ab", left), _matrices(right_shape, True, right)
+        data, weight = plain(left_shape, "ab", left), _matrices(right_shape, True, right)
     else:
         blocks, inner, block = right_shape
-        if _layout(first, "weight_layout") != f"NC{block}n" or inner % 16:
+        if layout_of(first, "weight_layout") != f"NC{block}n" or inner % 16:
             return None
-        data = _plain(left_shape, "ab", left)
+        data = plain(left_shape, "ab", left)
         weight = OnednnTensor(
             position=right,
             shape=right_shape,
@@ -128,34 +140,12 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
     )
 
 
-def _plain(shape: tuple[int, ...], format_: str, position: int | None) -> OnednnTensor:
-    return OnednnTensor(position=position, shape=shape, extents=shape, format=format_)
-
-
 def _matrices(shape: tuple[int, ...], transposed: bool, position: int) -> OnednnTensor:
     """A matrix or a row of matrices; a transposed one is described as what it stands for."""
     *count, rows, columns = shape
     extents = (*count, columns, rows) if transposed else shape
     formats = ("ba", "acb") if transposed else ("ab", "abc")
     return OnednnTensor(position=position, shape=shape, extents=extents, format=formats[len(count)])
-
-
-def _images(layout: str, shape: tuple[int, ...], position: int | None) -> OnednnTensor | None:
-    """Images in NCHW, NHWC or NCHW with blocks of channels; None for other layouts."""
-    if layout == "NCHW":
-        return _plain(shape, "abcd", position)
-    if layout == "NHWC":
-        images, high, wide, channels = shape
-        extents = (images, channels, high, wide)
-        return OnednnTensor(position=position, shape=shape, extents=extents, format="acdb")
-    found = re.fullmatch(r"NCHW(\d+)c", layout)
-    if found is None or len(shape) != 5:
-        return None
-    images, blocks, high, wide, block = shape
-    # One block of all channels is NHWC.
-    format_ = "acdb" if blocks == 1 and f"aBcd{block}b" not in FORMATS else f"aBcd{block}b"
-    extents = (images, blocks * block, high, wide)
-    return OnednnTensor(position=position, shape=shape, extents=extents, format=format_)
 
 
 def _kernel(
@@ -200,19 +190,3 @@ def _blocked_kernel(inner: int, outer: int, inputs: int, kernel: tuple[int, int]
         return f"ABcd{inner}b{outer}a"
     one_by_one = inner == inputs or kernel == (1, 1)
     return f"Acdb{outer}a" if one_by_one else ""
-
-
-def _window(call: PrimitiveCall) -> Window:
-    padding = call.wholes("padding")
-    if len(padding) < 4:
-        padding = (padding * 2)[:2] * 2
-    top, left, bottom, right = padding
-    vertical, horizontal = (call.wholes("strides") * 2)[:2]
-    high, wide = (call.wholes("dilation") * 2)[:2]
-    return Window(
-        strides=(vertical, horizontal), padding=(top, left, bottom, right), dilation=(high, wide)
-    )
-
-
-def _layout(call: PrimitiveCall, name: str) -> str:
-    return str(call.attribute(name) or "")

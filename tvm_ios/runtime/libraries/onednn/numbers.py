@@ -10,9 +10,9 @@ from types import MappingProxyType
 from tvm_ios.runtime.libraries.onednn.call import Primitive, StepKind
 
 __all__ = [
+    "ALGORITHMS",
     "BIAS",
     "BINARY",
-    "DIRECT",
     "ELEMENTWISE",
     "FLOAT32",
     "FORWARD_INFERENCE",
@@ -33,7 +33,15 @@ __all__ = [
 
 FLOAT32 = 3
 FORWARD_INFERENCE = 96
-DIRECT = MappingProxyType({Primitive.CONVOLUTION: 1, Primitive.TRANSPOSED: 10})
+ALGORITHMS = MappingProxyType(
+    {
+        Primitive.CONVOLUTION: 1,
+        Primitive.TRANSPOSED: 10,
+        Primitive.MAX_POOLING: 511,
+        Primitive.AVERAGE_POOLING: 767,
+        Primitive.AVERAGE_INSIDE: 1023,
+    }
+)
 """Algorithms (``dnnl_alg_kind_t``): sums are taken as written, never by Winograd's way."""
 ELEMENTWISE = MappingProxyType(
     {

@@ -6,20 +6,18 @@ What oneDNN computes by its reference code is refused: TVM's kernel is faster th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from ctypes import c_char_p, c_int64
+from collections.abc import Callable
+from ctypes import c_char_p
 from dataclasses import dataclass, field
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart
-from tvm_ios.runtime.libraries.onednn.library import MOST_AXES, Onednn, OnednnRefusalError
+from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, extents_of
 from tvm_ios.runtime.libraries.onednn.numbers import (
     BIAS,
     BINARY,
-    DIRECT,
     ELEMENTWISE,
     FLOAT32,
-    FORWARD_INFERENCE,
     IN_ORDER,
     QUERIES,
     QUERY_NAME,
@@ -32,6 +30,7 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
     WEIGHTS,
     operand_of,
 )
+from tvm_ios.runtime.libraries.onednn.operations import description_of
 from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor
 
 __all__ = [
@@ -142,7 +141,7 @@ class PrimitiveMaker:
 
     def _given(self, call: OnednnCall) -> dict[int, int]:
         """Memory descriptors of the inputs and the result as they lie, by argument, in order."""
-        numbers = [SOURCE, WEIGHTS]
+        numbers = [SOURCE] if call.weight is None else [SOURCE, WEIGHTS]
         if call.bias is not None:
             numbers.append(BIAS)
         for position, step in enumerate(call.steps):
@@ -152,7 +151,7 @@ class PrimitiveMaker:
         return dict(zip((*numbers, TARGET), map(self._tensor, tensors), strict=True))
 
     def _tensor(self, tensor: OnednnTensor, format_: str | None = None) -> int:
-        extents = _extents(tensor.extents)
+        extents = extents_of(tensor.extents)
         number = FORMATS[tensor.format if format_ is None else format_]
         return self._make(
             "memory_desc", "create_with_tag", len(tensor.extents), extents, FLOAT32, number
@@ -163,8 +162,10 @@ class PrimitiveMaker:
         found: _Described | None = None
         tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
         attributes = self._attributes(call, given)
-        for free in _CHOICES_OF_CONSTANTS if call.weight.constant else _CHOICES:
-            asked = given | {number: self._tensor(tensors[number], ANY) for number in free}
+        constant = call.weight is not None and call.weight.constant
+        for free in _CHOICES_OF_CONSTANTS if constant else _CHOICES:
+            freed = {n: self._tensor(each, ANY) for n in free if (each := tensors[n]) is not None}
+            asked = given | freed
             try:
                 handle = self._main(call, asked, attributes, where)
             except OnednnRefusalError:
@@ -200,28 +201,8 @@ class PrimitiveMaker:
         return made
 
     def _main(self, call: OnednnCall, asked: dict[int, int], attributes: int, where: str) -> int:
-        tensors = (asked[SOURCE], asked[WEIGHTS], asked.get(BIAS), asked[TARGET])
-        if call.window is None:
-            name = "dnnl_matmul_primitive_desc_create"
-            arguments: tuple[object, ...] = (*tensors, attributes)
-        else:
-            kind = "deconvolution" if call.primitive is Primitive.TRANSPOSED else "convolution"
-            name = f"dnnl_{kind}_forward_primitive_desc_create"
-            top, left, bottom, right = call.window.padding
-            numbers = (
-                call.window.strides,
-                tuple(each - 1 for each in call.window.dilation),  # 0 is dense to oneDNN
-                (top, left),
-                (bottom, right),
-            )
-            arguments = (
-                FORWARD_INFERENCE,
-                DIRECT[call.primitive],
-                *tensors,
-                *map(_extents, numbers),
-                attributes,
-            )
-        made = self._library.make(name, self._engine, *arguments, where=where)
+        name, arguments = description_of(call, asked)
+        made = self._library.make(name, self._engine, *arguments, attributes, where=where)
         self._later(self._library.call, "dnnl_primitive_desc_destroy", made)
         return made
 
@@ -315,10 +296,6 @@ class _Place:
     descriptor: int
     position: int
     offset: int
-
-
-def _extents(values: Sequence[int]) -> ctypes.Array[c_int64]:
-    return (c_int64 * MOST_AXES)(*values)
 
 
 def _is_reference(implementation: str) -> bool:

@@ -138,7 +138,7 @@ def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
     if steps is None or any(step.kind is StepKind.ERF for step in steps):
         return None
     first = steps[0].operand if steps and steps[0].kind is StepKind.ADD else None
-    if first is None or not _is_one_a_channel(call, first):
+    if first is None or call.weight is None or not _is_one_a_channel(call, first):
         return replace(call, steps=tuple(steps))
     bias = first
     if call.window is not None:

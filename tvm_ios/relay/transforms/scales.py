@@ -1,0 +1,114 @@
+"""Keeps gates out of the weights of convolutions and products.
+
+TVM's FoldScaleAxis multiplies the weights of a convolution or a product where its data, or its
+result, is multiplied by a value a channel. Where that value is computed in every run, as the gate
+of a squeeze-and-excite block is, and all of a hard swish in front of a product of one row, so are
+the weights then, and laid out anew. A marker that the pass does
+not look through holds such a product back; it is gone before operators are fused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from math import prod
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+
+__all__ = ["free_scales", "hold_scales"]
+
+WEIGHTED = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense")
+"""Operators whose weights the pass scales."""
+MARKER = "annotation.checkpoint"
+SCALING = 2
+"""An element of weights costs so many of the data: it is scaled, and laid out."""
+
+
+def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRModule, int]:
+    """Put markers around products with gates, and count them.
+
+    A product stays unmarked behind itself where it is larger than the weights it would go into.
+
+    Parameters
+    ----------
+    module
+        A typed module whose ``main`` is made of operators.
+    params
+        Those of its inputs that are parameters.
+    """
+    main = module["main"]
+    order = graph_order(main.body)
+    computed = _computed(order, params)
+    weights: dict[relay.Expr, int] = defaultdict(int)
+    for each in order:
+        if _is_call_of(each, *WEIGHTED):
+            weights[each.args[0]] += _size(each.args[1])
+    held = 0
+
+    def mark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        nonlocal held
+        gated = _is_call_of(call, "multiply") and all(each in computed for each in call.args)
+        if not gated:
+            return copy_call(call, arguments)
+        held += 1
+        inside = [
+            _marked(argument) if _size(each) == _size(call) else argument
+            for each, argument in zip(call.args, arguments, strict=True)
+        ]
+        product = copy_call(call, inside)
+        return _marked(product) if SCALING * weights[call] > _size(call) else product
+
+    body = rebuild(main.body, {}, mark)
+    if not held:
+        return module, 0
+    marked = tvm.IRModule(module.functions, module.type_definitions)
+    marked["main"] = relay.Function(main.params, body)
+    return relay.transform.InferType()(marked), held
+
+
+def free_scales(module: tvm.IRModule) -> tvm.IRModule:
+    """The module without markers."""
+
+    def unmark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        return arguments[0] if _is_call_of(call, MARKER) else copy_call(call, arguments)
+
+    main = module["main"]
+    freed = tvm.IRModule(module.functions, module.type_definitions)
+    freed["main"] = relay.Function(main.params, rebuild(main.body, {}, unmark))
+    return relay.transform.InferType()(freed)
+
+
+def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Expr]:
+    """What depends on an input."""
+    found: set[relay.Expr] = set()
+    for each in order:
+        if isinstance(each, relay.Var):
+            depends = each.name_hint not in params
+        elif isinstance(each, relay.Call):
+            depends = any(argument in found for argument in each.args)
+        elif isinstance(each, relay.Tuple):
+            depends = any(field in found for field in each.fields)
+        else:
+            depends = isinstance(each, relay.TupleGetItem) and each.tuple_value in found
+        if depends:
+            found.add(each)
+    return found
+
+
+def _size(expression: relay.Expr) -> int:
+    return prod(int(extent) for extent in expression.checked_type.shape)
+
+
+def _marked(expression: relay.Expr) -> relay.Expr:
+    return relay.annotation.checkpoint(expression)
+
+
+def _is_call_of(expression: relay.Expr, *names: str) -> bool:
+    return (
+        isinstance(expression, relay.Call)
+        and isinstance(expression.op, tvm.ir.Op)
+        and expression.op.name in names
+    )
