@@ -111,7 +111,7 @@ def use_cores(tuner: Tuner, cores: int) -> None:
 def end_workers(tuner: Tuner) -> None:
     """End the processes of a tuner's cost model, if it has one."""
     if isinstance(tuner, XGBTuner):
-        tuner.cost_model._close_pool()
+        tuner.cost_model.pool = None  # its end ends them
 
 
 def require_tuner(name: str) -> None:
