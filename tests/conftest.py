@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -532,3 +532,17 @@ class RecordingGate:
 def recording_gate() -> type[RecordingGate]:
     """Makes gates that write down what passes them."""
     return RecordingGate
+
+
+@pytest.fixture
+def grants_of() -> Callable[[Sequence[RpcDevice], int], Iterator[GrantedStage]]:
+    """Grants devices one after the other; so many of the first are lost as they are granted."""
+
+    def grants(devices: Sequence[RpcDevice], losing: int) -> Iterator[GrantedStage]:
+        for place, device in enumerate(chain(devices, repeat(devices[-1]))):
+            if place < losing:
+                device.kill()
+            address = f"{device.address}:{device.key}"
+            yield GrantedStage(cores=(0,), device=device.key, address=address)
+
+    return grants

@@ -52,7 +52,7 @@ class Devices:
         device = BatchDevice(
             run=self.run,
             died=lambda result: result == "died",
-            lost=lambda granted, _: granted.device in self.gone,
+            lost=lambda granted: granted.device in self.gone,
             keep=self.keep,
         )
         return measure_batch(self.gate, NEED, size, device, known)
