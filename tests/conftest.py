@@ -497,6 +497,8 @@ class RecordingGate:
     )
     """What stages of profiling get; all others get every core."""
     most_cores: int = 2
+    second_try: bool = False
+    """Whether what does not measure may try again."""
     needs: list[StageNeed] = field(default_factory=list)
     """Of the stages that began."""
     events: list[str] = field(default_factory=list)
@@ -516,7 +518,8 @@ class RecordingGate:
         self.events.append(f"begin {need.kind.value}")
         cores = tuple(sorted(os.sched_getaffinity(0)))
         try:
-            yield next(self.grants) if need.kind.measures else GrantedStage(cores=cores)
+            open_grant = GrantedStage(cores=cores, second_try=self.second_try)
+            yield next(self.grants) if need.kind.measures else open_grant
         except DeviceLostError:
             self.events.append("lost")
             raise

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
 
 import pytest
 from tvm import autotvm
@@ -12,6 +17,7 @@ from tests.tuning.autotvm.test_backend import QUICK, TARGET, measured, one_convo
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
+from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 
 BATCH = ["search", "build", "profile"]
@@ -105,12 +111,30 @@ def test_a_candidate_that_costs_two_devices_has_failed_and_the_rest_goes_on(
 
 
 @pytest.mark.slow
-def test_a_tuner_needs_fewer_cores_than_it_asks_for(recording_gate, tmp_path):
-    """A batch has as many candidates as a stage gets cores at most; it is built on what it gets."""
-    gate = recording_gate(most_cores=3)
-    log = tmp_path / "narrow.log"
+@pytest.mark.parametrize(("second_try", "failed"), [(True, 0), (False, 1)])
+def test_a_worker_that_dies_while_it_builds_gets_another_try_where_the_gate_says_so(
+    second_try, failed, recording_gate, tmp_path
+):
+    gate = recording_gate(most_cores=3, second_try=second_try)
+    killed = []
+
+    def kill_a_builder():
+        deadline = time.monotonic() + 120
+        while not killed and time.monotonic() < deadline:
+            for process in marked_processes(os.environ.get(MARK, "none")):
+                with contextlib.suppress(OSError):
+                    if b"popen_worker" in Path(f"/proc/{process}/cmdline").read_bytes():
+                        os.kill(process, signal.SIGKILL)
+                        killed.append(process)
+                        return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=kill_a_builder)
+    thread.start()
     options = TuningOptions(tuner="grid", trials=3, **QUICK)
+    log = tmp_path / "died.log"
     outcome = AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
-    assert gate.kinds == ["prepare", *BATCH]
-    assert (outcome.trials, outcome.tasks[0].failed) == (3, 0)
-    assert replace(outcome.tasks[0], trials=0).latency_ns is not None
+    thread.join()
+    assert len(killed) == 1
+    assert gate.kinds == ["prepare", *BATCH]  # a batch of three, on two cores at most
+    assert (outcome.trials, outcome.tasks[0].failed) == (3, failed)
