@@ -52,10 +52,11 @@ class Steps:
     def schedule(self, built: BuiltModel, session: MeasuringSession) -> ScheduledBuild:
         """Price a build and search its schedules, under the records in force."""
         with (
+            # First: lanes are bound to the cores that the stage is granted.
+            self.call.clock.phase("search", self.call.to_profile),
             RelayStageRunner(
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
-            self.call.clock.phase("search"),
         ):
             prices = KernelPrices(runner, database=self.call.database, options=self.call.measure)
             limits = {Contestant.IOS.value: self.search}
@@ -75,7 +76,7 @@ class Steps:
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compile all contestants, under the records in force; what is compiled stays as it is."""
-        with self.call.clock.phase("lower"):
+        with self.call.clock.phase("lower", self.call.to_prepare()):
             return {who: racer.compiled() for who, racer in racers.items()}
 
     def finish(
@@ -86,7 +87,7 @@ class Steps:
         identity = race_identity(racers, options)
         target = next(iter(racers.values())).built.prepared.target
         races = KnownRaces(self.call.database, self.call.context(target))
-        with self.call.clock.phase("lower"):
+        with self.call.clock.phase("lower", self.call.to_prepare()):
             known = known_end(racers, identity if options.reuse else None, races)
         if known is not None:
             with self.call.clock.phase("compare"):  # every report has this phase
@@ -99,7 +100,7 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
-        with self.call.clock.phase("compare"):
+        with self.call.clock.phase("compare", self.call.to_profile):
             return raced_end(models, options=chosen, session=session, keep=keep)
 
     def _compiled(

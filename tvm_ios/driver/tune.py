@@ -21,6 +21,7 @@ from tvm_ios.devices.targets import local_device, require_cudnn, require_onednn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
+from tvm_ios.host import default_lanes
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.last_race import Racer
@@ -35,6 +36,7 @@ from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
@@ -202,14 +204,15 @@ def tune_race(given: TuneCall) -> TuneRace:
         lanes=device.require_lanes(given.lanes),
         device=device,
         database=open_database(given.database),
-        clock=PhaseClock(given.progress),
+        clock=PhaseClock(given.progress, gate_around(OpenGate(most_cores=default_lanes()))),
         budget=budget,
         compare=options.compare,
         measure=options.measure,
     )
     if target is None:
         target = device.target
-    mod, params = converted_model(given.mod, given.params, target, conversion)
+    with call.clock.gate.stage(call.to_prepare("convert")):
+        mod, params = converted_model(given.mod, given.params, target, conversion)
     changes = changes_for(device.traits, pad_channels=build.pad_channels)
     chosen = build_fastest(
         mod,

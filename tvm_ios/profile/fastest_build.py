@@ -114,7 +114,8 @@ class _Builder:
         if known is not None and known.kept != change.name:
             return best.with_notes(*known.notes)
         try:
-            changed = change.of(best.candidate, self.target)
+            with self.call.clock.gate.stage(self.call.to_prepare(change.name)):
+                changed = change.of(best.candidate, self.target)
         except (ModelError, OptionError) as error:
             return best.with_notes(_left_out(change, error))
         if changed is None:
@@ -129,7 +130,7 @@ class _Builder:
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
-        with self.call.clock.phase(phase):
+        with self.call.clock.phase(phase, self.call.to_prepare()):
             built = build_model(
                 candidate.mod, candidate.params, self.target, name=self.name, like=like
             )
@@ -155,7 +156,7 @@ class _Builder:
                 changed_built = self.build(f"build {change.phase}", changed, like=built)
             except (ModelError, OptionError) as error:
                 return best.with_notes(_left_out(change, error))
-            with self.call.clock.phase(f"check {change.phase}"):
+            with self.call.clock.phase(f"check {change.phase}", self.call.to_profile):
                 builds = {change.without: built, change.name: changed_built}
                 choice = choose_build(builds, self.call)
                 known = self.call.choices(self.target)

@@ -17,6 +17,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.prices import open_database, profile_context
 from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["MeasuringCall"]
@@ -60,6 +61,15 @@ class MeasuringCall:
             budget=TimeBudget(time_budget),
             compare=compare or CompareOptions(),
         )
+
+    def to_prepare(self, task: str = "") -> StageNeed:
+        """What a step needs that prepares or compiles."""
+        return StageNeed.to_prepare(self.clock.gate.most_cores, task)
+
+    @property
+    def to_profile(self) -> StageNeed:
+        """What a step needs that measures."""
+        return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
     def context(self, target: tvm.target.Target) -> ProfileContext:
         """What prices depend on besides the stages, under the records in force."""

@@ -20,11 +20,13 @@ import tvm
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.host import default_lanes
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.stage_gate import OpenGate, StageGate
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import slower_workloads
@@ -176,8 +178,9 @@ def tuned_kernels(
     outcome = None
     if request.backend is not None:
         with call.clock.phase("tune"):
-            merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
-            outcome = _backend(request.backend, merged, request.device).tune(
+            with call.clock.gate.stage(call.to_prepare("merges")):
+                merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
+            outcome = _backend(request.backend, merged, request.device, call.clock.gate).tune(
                 mod,
                 params or {},
                 target,
@@ -191,7 +194,7 @@ def tuned_kernels(
     contexts = contexts_around()
 
     def build(name: str) -> None:
-        with call.clock.phase("build tuned"), variants[name]():
+        with call.clock.phase("build tuned", call.to_prepare()), variants[name]():
             built = build_model(mod, params, target, name=untuned.name)
         builds[name] = replace(built, libraries=untuned.libraries)
 
@@ -203,7 +206,7 @@ def tuned_kernels(
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
-        with call.clock.phase("check tuned"):
+        with call.clock.phase("check tuned", call.to_profile):
             slower = (
                 slower_workloads(
                     replace(untuned, libraries=()),  # one kernel of TVM's against the other
@@ -217,7 +220,7 @@ def tuned_kernels(
         if slower:
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
-        with call.clock.phase("check tuned"):
+        with call.clock.phase("check tuned", call.to_profile):
             raced = choose_build(builds, call)
         choice = replace(raced, left_out=tuple(sorted(slower)))
         choices.keep(question, choice)
@@ -283,9 +286,14 @@ def _backend(
     name: str,
     extra_modules: tuple[tvm.IRModule, ...] = (),
     device: DeviceOptions | None = None,
+    gate: StageGate | None = None,
 ) -> TuningBackend:
     kind = AutoTvmBackend if name == "autotvm" else AnsorBackend
-    return kind(extra_modules=extra_modules, device=device or DeviceOptions())
+    return kind(
+        extra_modules=extra_modules,
+        device=device or DeviceOptions(),
+        gate=gate or OpenGate(most_cores=default_lanes()),
+    )
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
