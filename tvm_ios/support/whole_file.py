@@ -1,4 +1,4 @@
-"""A text file that is written as a whole: readers find what it was before, or all of the new one."""
+"""A text file written as a whole: readers find what it was before, or all of the new one."""
 
 from __future__ import annotations
 
