@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import tvm
@@ -145,20 +146,23 @@ def test_a_cell_that_takes_too_long_is_ended(grid_of, tmp_path, capsys):
 def test_a_cell_has_a_cache_of_its_own_unless_they_share(grid_of, monkeypatch, tmp_path):
     seen = []
 
-    class Process:
-        returncode = 0
+    def start(command, *, env, **_):
+        assert room.CELL_PROCESS in command
+        seen.append((env["TVM_IOS_CACHE_DIR"], env["TVM_NUM_THREADS"]))
+        return begin([sys.executable, "-c", ""], **_)
 
-        def __init__(self, command, *, env, cwd, **_):
-            seen.append((env["TVM_IOS_CACHE_DIR"], env["TVM_NUM_THREADS"]))
-
-        def wait(self, timeout=None):
-            return 0
-
-        def kill(self):
-            """Nothing runs."""
-
+    begin = subprocess.Popen
     monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
-    monkeypatch.setattr(room.subprocess, "Popen", Process)
+    monkeypatch.setattr(
+        room,
+        "subprocess",
+        SimpleNamespace(
+            Popen=start,
+            DEVNULL=subprocess.DEVNULL,
+            STDOUT=subprocess.STDOUT,
+            TimeoutExpired=subprocess.TimeoutExpired,
+        ),
+    )
     for shared in ("true", "false"):
         path = grid_of("net.json")
         text = path.read_text().replace("shared_cache = true", f"shared_cache = {shared}")

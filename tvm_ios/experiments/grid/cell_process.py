@@ -1,4 +1,4 @@
-"""A cell in a process of its own: ``python -m tvm_ios.experiments.grid.cell_process ORDER``.
+"""A cell in a process of its own: ``python -m tvm_ios.experiments.grid.cell_process ORDER PARENT``.
 
 So nothing that one cell loads, caches or breaks is there for the next. What is found out lies in
 the order's folder afterwards: ``report.json``, or ``error.txt`` with the reason.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import signal
 import sys
 from dataclasses import asdict, dataclass
@@ -51,10 +52,14 @@ class CellOrder:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the order in a file says; return the exit status."""
-    # A grid that is killed leaves nobody behind who would write into the folder of the next one.
+    """Do what the order in a file says, for the process of this number; return the exit status."""
+    path, parent = arguments
+    # A grid that is killed leaves nobody behind who would write into the folder of the next one;
+    # one that was killed before this line cannot be waited for any more.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    order = CellOrder.from_json(Path(arguments[0]).read_text(encoding="utf-8"))
+    if os.getppid() != int(parent):
+        return EXIT_ERROR
+    order = CellOrder.from_json(Path(path).read_text(encoding="utf-8"))
     folder = Path(order.folder)
     try:
         text = _run(order, folder)

@@ -36,6 +36,7 @@ from tvm_ios.tuning.records.records import read_records
 
 __all__ = ["CellStep", "run_grid"]
 
+CELL_PROCESS = "tvm_ios.experiments.grid.cell_process"
 LAST_CHARACTERS = 4000
 
 
@@ -194,7 +195,7 @@ def _end_of_process(order: CellOrder, folder: Path, grid: GridFile) -> str:
     output = folder / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tvm_ios.experiments.grid.cell_process", "order.json"],
+            [sys.executable, "-m", CELL_PROCESS, "order.json", str(os.getpid())],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
