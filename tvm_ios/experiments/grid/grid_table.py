@@ -14,7 +14,7 @@ PHASE = "mean_{}_s"
 
 
 def grid_csv(results: Sequence[CellResult]) -> str:
-    """A line of names and one for each result, with lines that end as in every CSV file.
+    """A line of names and one for each result.
 
     Columns are the parameters; repeat, status, seconds; for each phase of ``tune`` the mean over
     the cell's calls, in seconds; mean seconds of waiting and utilisation, empty where cells did
@@ -43,7 +43,7 @@ def grid_csv(results: Sequence[CellResult]) -> str:
         "message",
     )
     text = io.StringIO()
-    writer = csv.DictWriter(text, header, restval="")
+    writer = csv.DictWriter(text, header, restval="", lineterminator="\n")
     writer.writeheader()
     for result, row, phase_s in zip(results, rows, phases, strict=True):
         columns = {PHASE.format(n.replace(" ", "_")): f"{s:.3f}" for n, s in phase_s.items()}
