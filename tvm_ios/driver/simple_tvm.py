@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +18,9 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
 from tvm_ios.driver.chain_setup import ChainSetup, OpenDoor
+from tvm_ios.driver.chain_state import ChainState
 from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.model_runner import LoadedRunner, ModelRunner, evaluate, run
+from tvm_ios.driver.model_runner import LoadedRunner, evaluate, run
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id
@@ -35,21 +36,6 @@ from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.tuned_kernels import BACKENDS, default_records_path
 
 __all__ = ["SimpleTVM"]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Progress:
-    """How far a chain is with its model; a new one where it begins anew."""
-
-    tuned: CompiledModel | None = None
-    """What the front door gave last."""
-    tuned_with: TuneOptions | None = None
-    logs: tuple[Path, ...] = ()
-    model: CompiledModel | None = None
-    runner: ModelRunner | None = None
-    folder: RunFolder | None = None
-    latency: Latency | None = None
-    level: ServiceLevel | None = None
 
 
 class SimpleTVM:
@@ -100,9 +86,7 @@ class SimpleTVM:
         self._setup = ChainSetup(
             target=target, lanes=lanes, database=database, options=options, progress=progress
         )
-        self._at = _Progress()
-        self._source: ModelSource | None = None
-        self._loaded: RunReport | None = None
+        self._at = ChainState()
         self.context = _empty_context()
         """Seconds of every step since the model was given."""
 
@@ -124,11 +108,10 @@ class SimpleTVM:
         ModelError, OptionError
             If there is no such model.
         """
-        self._forget()
-        self._source = self._loaded = None
+        self._begin(ChainState())
         self.context = _empty_context()
         with self._step("from_model"):
-            self._source = ModelSource.of(model, params)
+            self._at.source = ModelSource.of(model, params)
         return self
 
     def autotune(
@@ -167,7 +150,7 @@ class SimpleTVM:
         TuningError, RecordError, CostError, ModelError, HostError
             As :func:`tvm_ios.tune`.
         """
-        source = self._require_source("autotune")
+        source = self._at.require_source("autotune")
         if tuner not in BACKENDS:
             raise OptionError(f"tuner is {tuner!r}; give {' or '.join(map(repr, BACKENDS))}")
         kernels = self._setup.options.kernels
@@ -179,19 +162,20 @@ class SimpleTVM:
             request = LevelRequest(
                 sla_ms=require_sla_ms(sla_ms), tuner=RecordFormat(tuner), kernels=kernels, log=log
             )
-        self._forget()
-        at = self._at
+        at = self._begin(ChainState(source=source))
         with self._step("autotune") as calls:
             door = OpenDoor(setup=self._setup, source=source, calls=calls)
             if request is None:
                 at.tuned = door(kernels, tuner=tuner, records=(log,), time_budget=time_budget)
-                at.logs = (log,)
+                used = {log: None}
             else:
                 reached, known = self._setup.tune_to_level(request, door, budget)
-                at.tuned, at.level, at.latency = reached.model, reached.level, reached.latency
+                at.tuned, at.latency = reached.model, reached.latency
+                at.service_level = reached.level
                 used = dict.fromkeys((log, *known.logs))
-                at.logs = tuple(each for each in used if each.exists())
             at.tuned_with = self._setup.options
+            # Where nothing was measured there may be no log.
+            at.logs = tuple(each for each in used if each.exists())
         return self
 
     def build(
@@ -217,7 +201,7 @@ class SimpleTVM:
         CostError, ModelError, HostError, RecordError
             As :func:`tvm_ios.tune`.
         """
-        source = self._require_source("build")
+        source = self._at.require_source("build")
         if options is not None:
             require_options(options)
             self._setup = replace(self._setup, options=options)
@@ -228,7 +212,8 @@ class SimpleTVM:
                 at.tuned = door(
                     TuningOptions(), tuner=None, records=at.logs, time_budget=time_budget
                 )
-                at.tuned_with, at.latency, at.level = setup.options, None, None
+                at.tuned_with = setup.options
+                at.latency = at.service_level = None
             self.close()
             at.model, at.folder, at.runner = at.tuned, None, setup.runner(at.tuned)
         return self
@@ -245,7 +230,7 @@ class SimpleTVM:
         ArtifactError
             If it cannot be written.
         """
-        model, source = self._require_model("save"), self._require_source("save")
+        model, source = self._at.require_model("save"), self._at.require_source("save")
         report = replace(self.report(), run_id=new_run_id(source.name))
         with self._step("save"):
             folder = RunFolder.make(
@@ -270,12 +255,11 @@ class SimpleTVM:
         """
         folder = RunFolder.find(run_id)
         report = folder.report()
-        self._forget()
-        self._source, self._loaded = None, report
+        at = self._begin(ChainState(latency=report.latency, service_level=report.service_level))
         self.context = report.context
         with self._step("load"):
-            self._at.runner = LoadedRunner(folder.library, report.inputs, lanes=self._setup.lanes)
-        self._at.latency, self._at.level = report.latency, report.service_level
+            at.runner = LoadedRunner(folder.library, report.inputs, lanes=self._setup.lanes)
+        at.loaded = report
         return self
 
     def evaluate(self) -> Self:
@@ -290,7 +274,7 @@ class SimpleTVM:
         CostError, HostError
             If the device is lost or gone.
         """
-        runner = self._require_runner("evaluate")
+        runner = self._at.require_runner("evaluate")
         with self._step("evaluate"):
             self._at.latency = evaluate(runner, self._setup.options.compare)
         if self._at.folder is not None:
@@ -312,7 +296,7 @@ class SimpleTVM:
         ExecutionError
             If an array has another shape or data type than its input, or a kernel fails.
         """
-        return run(self._require_runner("run"), x)
+        return run(self._at.require_runner("run"), x)
 
     # ---- What there is so far ----
 
@@ -329,14 +313,12 @@ class SimpleTVM:
     @property
     def service_level(self) -> ServiceLevel | None:
         """What :meth:`autotune` found of ``sla_ms``; None where none was asked for."""
-        return self._at.level
+        return self._at.service_level
 
     @property
     def run_id(self) -> str:
         """Name of the run that was saved or loaded; empty where none was."""
-        if self._at.folder is not None:
-            return self._at.folder.path.name
-        return "" if self._loaded is None else self._loaded.run_id
+        return self._at.run_id
 
     def report(self) -> RunReport:
         """Everything about the run so far, as text and JSON.
@@ -346,30 +328,11 @@ class SimpleTVM:
         OptionError
             If nothing was built or loaded yet.
         """
-        if self._loaded is not None:
-            report = self._loaded
-        else:
-            model, source = self._require_model("report"), self._require_source("report")
-            report = RunReport(
-                run_id=self.run_id,
-                model=source.name,
-                target=str(model.kernels.staged.target),
-                lanes=model.plan.lanes,
-                inputs=self._require_runner("report").inputs,
-                logs=tuple(map(str, self._at.logs)),
-                context=self.context,
-            )
-        return replace(
-            report,
-            context=self.context,
-            latency=self._at.latency,
-            service_level=self._at.level,
-        )
+        return self._at.report(self.context)
 
     def close(self) -> None:
         """Give back the threads of :meth:`run` and :meth:`evaluate`; they come back when needed."""
-        if self._at.runner is not None:
-            self._at.runner.close()
+        self._at.close()
 
     def __enter__(self) -> Self:
         return self
@@ -388,28 +351,11 @@ class SimpleTVM:
         step = StepTime(step=verb, seconds=clock.phase_s[verb], calls=tuple(calls))
         self.context = self.context.with_step(step)
 
-    def _forget(self) -> None:
-        """Begin anew with the model: nothing is tuned, built or measured yet."""
-        self.close()
-        self._at = _Progress()
-
-    def _require_source(self, verb: str) -> ModelSource:
-        if self._source is None:
-            why = "a run that was loaded is built already; " if self._loaded else ""
-            raise OptionError(f"{why}call .from_model(…) before .{verb}()")
-        return self._source
-
-    def _require_model(self, verb: str) -> CompiledModel:
-        self._require_source(verb)
-        if self._at.model is None:
-            raise OptionError(f"call .build() before .{verb}()")
-        return self._at.model
-
-    def _require_runner(self, verb: str) -> ModelRunner:
-        if self._at.runner is None:
-            self._require_model(verb)
-            raise OptionError(f"call .build() or .load(run_id) before .{verb}()")
-        return self._at.runner
+    def _begin(self, state: ChainState) -> ChainState:
+        """Go on from a state in which nothing is tuned, built or measured yet."""
+        self._at.close()
+        self._at = state
+        return state
 
 
 def _empty_context() -> BenchmarkContext:
