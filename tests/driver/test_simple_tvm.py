@@ -19,9 +19,6 @@ from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionErro
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
-from tvm_ios.tuning.known_tasks import known_tasks
-from tvm_ios.tuning.records.record_index import RecordIndex
-from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records import read_records
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"  # LLVM need not optimise what runs a few times
@@ -209,40 +206,7 @@ def test_a_loaded_run_has_no_model_to_build(saved):
     assert loaded.from_model("nasnet_small").latency is None
 
 
-# ---- What is known, and service levels ----
-
-
-@pytest.mark.slow
-def test_tasks_are_looked_up_in_all_logs(fork, log, folder):
-    mod, params = fork
-    target = tvm.target.Target(TARGET)
-    known = known_tasks(mod, params, target, RecordFormat.AUTOTVM, RecordIndex.of([log]))
-    assert known.is_complete
-    assert known.logs == (log,)
-    assert [task.candidates for task in known.tasks] == [2, 2]
-    assert known.as_text() == "records known for 2 of 2 tasks of autotvm (logs: 1)"
-    # A record of another target is no knowledge, nor is one of another tuner.
-    other = known_tasks(
-        mod, params, tvm.target.Target("llvm"), RecordFormat.AUTOTVM, RecordIndex.of([log])
-    )
-    assert (len(other.missing), other.logs) == (2, ())
-    assert "0 of 2 tasks of autotvm; without: conv2d_NCHWc" in other.as_text()
-    ansor = known_tasks(mod, params, target, RecordFormat.AUTO_SCHEDULER, RecordIndex.of([log]))
-    assert ansor.tasks
-    assert not ansor.is_complete
-
-
-@pytest.mark.slow
-def test_one_record_too_few_is_not_complete(fork, log, folder):
-    half = folder / "half.log"
-    first = read_records(log).records[0]
-    half.write_text(first.line + "\n")
-    mod, params = fork
-    known = known_tasks(
-        mod, params, tvm.target.Target(TARGET), RecordFormat.AUTOTVM, RecordIndex.of([half])
-    )
-    assert not known.is_complete
-    assert len(known.missing) == 1
+# ---- Service levels ----
 
 
 @pytest.mark.slow
