@@ -52,6 +52,8 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 StartServer = Callable[[str], "contextlib.AbstractContextManager[RpcDevice]"]
 ReferenceBuild = Callable[..., Any]
 START_S = 60
+SLOW_S = 4
+"""What a slow test is taken to last where its mark does not say."""
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -65,12 +67,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with the most slow tests come first, and tests that need quiet cores last."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    """Files that take longest come first, and tests that need quiet cores last."""
+    seconds: Counter[Path] = Counter()
     for item in items:
+        slow = item.get_closest_marker("slow")
+        if slow is not None:
+            seconds[item.path] += slow.args[0] if slow.args else SLOW_S
         if item.get_closest_marker("quiet"):
             item.add_marker(pytest.mark.xdist_group("quiet"))
-    items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, -slow[item.path]))
+    items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, -seconds[item.path]))
 
 
 def pytest_collection_finish() -> None:

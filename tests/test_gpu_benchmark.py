@@ -132,7 +132,7 @@ RECORD = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(75)
 def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp_path):
     records = tmp_path / "records"
     records.mkdir()
@@ -193,7 +193,7 @@ def cudnn(script, tmp_path):
     script.environment["PYTHONPATH"] = str(tmp_path / "wheel")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(75)
 @pytest.mark.usefixtures("cudnn")
 def test_a_step_that_fails_is_told_and_the_rest_goes_on(script):
     folder = script.folder

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.source_tree import tree_of
 
 PROJECT = Path(__file__).resolve().parent.parent
 ROOT = PROJECT / "tvm_ios"
@@ -46,17 +49,20 @@ def _is_type_checking(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
+@cache
 def _imports(path):
     """Every module imported at run time, whether at the top or inside a function."""
-    pending = [ast.parse(path.read_text(encoding="utf-8"))]
+    found = []
+    pending: list[ast.AST] = [tree_of(path)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports hide where they point"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
         pending.extend(c for c in ast.iter_child_nodes(node) if not _is_type_checking(c))
+    return found
 
 
 def test_every_room_has_a_place_in_the_order():
@@ -73,26 +79,31 @@ def test_no_folder_is_a_heap(folder):
     assert len(modules) <= MOST_FILES, sorted(modules)
 
 
-@pytest.mark.parametrize("path", FILES, ids=_module)
-def test_imports_point_down(path):
-    room = _room(_module(path))
-    if path.parent == ROOT:
-        return
-    for imported in _imports(path):
-        if imported.split(".")[0] != "tvm_ios" or _room(imported) == room:
-            continue
-        assert RANKS[_room(imported)] < RANKS[room], f"{_module(path)} imports {imported}"
+def _imports_of(package):
+    """Of every file: its room, what it imports of a package, and the words for both."""
+    for path in FILES:
+        for imported in _imports(path):
+            if imported.split(".")[0] == package:
+                yield _room(_module(path)), imported, f"{_module(path)} imports {imported}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=_module)
-def test_tvm_stays_in_its_rooms(path):
-    room = _room(_module(path))
-    for imported in _imports(path):
-        if imported.split(".")[0] != "tvm":
-            continue
-        assert room not in TVM_FREE, f"{_module(path)} imports {imported}"
-        if imported.startswith("tvm.relay"):
-            assert room in RELAY_ROOMS, f"{_module(path)} imports {imported}"
+def test_imports_point_down():
+    imports = [each for each in _imports_of("tvm_ios") if each[0] in ROOMS]
+    assert {room for room, *_ in imports} > {"relay", "driver", "cli"}
+    upwards = [
+        text
+        for room, imported, text in imports
+        if _room(imported) != room and RANKS[_room(imported)] >= RANKS[room]
+    ]
+    assert upwards == []
+
+
+def test_tvm_stays_in_its_rooms():
+    imports = list(_imports_of("tvm"))
+    assert {room for room, *_ in imports} > {"relay", "compile"}
+    assert [text for room, _, text in imports if room in TVM_FREE] == []
+    of_relay = [each for each in imports if each[1].startswith("tvm.relay")]
+    assert [text for room, _, text in of_relay if room not in RELAY_ROOMS] == []
 
 
 @pytest.mark.parametrize(
@@ -107,6 +118,8 @@ def test_tvm_stays_in_its_rooms(path):
         "tvm_ios.plan",
         "tvm_ios.search",
         "tvm_ios.driver.config",
+        "tvm_ios.jobs.core",
+        "tvm_ios.jobs.simulation",
         "tvm_ios.cli.grid",
         "tvm_ios.cli.solve",
         "tvm_ios.cli.tune",
@@ -125,7 +138,7 @@ def test_tvm_free_rooms_do_not_load_tvm(run_python, project_root, module):
 
 @pytest.mark.parametrize("room", ["core", "search"])
 def test_rooms_say_what_is_public(room):
-    tree = ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8"))
+    tree = tree_of(ROOT / room / "__init__.py")
     (public,) = (
         ast.literal_eval(node.value)
         for node in tree.body

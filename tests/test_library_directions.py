@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_tree import tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tvm_ios"
 LIBRARIES = PACKAGE / "runtime" / "libraries"
@@ -16,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 KNOWS_NO_LIBRARY = [
     *sorted((PACKAGE / "runtime").glob("*.py")),
     *(LIBRARIES / name for name in ("protocol.py", "open_libraries.py")),
-    *(PACKAGE / "relay" / name for name in ("fused_function.py", "library_calls.py")),
+    *(PACKAGE / "relay" / "functions" / name for name in ("fused_function.py", "library_calls.py")),
     PACKAGE / "compile" / "model.py",
     *(PACKAGE / "profile").glob("*.py"),
 ]
@@ -29,7 +31,7 @@ NATIVE = sorted(
 
 def imported_modules(path):
     """Every module a file imports, wherever in it, types included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -40,28 +42,26 @@ def test_there_are_libraries():
     assert "cudnn" in FOLDERS
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_registration_imports_a_library(path):
-    if path == REGISTRATION:
-        return
-    for module in imported_modules(path):
-        for folder in FOLDERS:
-            named = f"tvm_ios.runtime.libraries.{folder}"
-            inside = (LIBRARIES / folder) in path.parents
-            assert inside or not f"{module}.".startswith(f"{named}."), f"{path} imports {module}"
+def imports_of_libraries():
+    """Of every file: its path, the library in whose folder it is, and one that it imports."""
+    for path in FILES:
+        own = next((each for each in FOLDERS if (LIBRARIES / each) in path.parents), None)
+        for module in imported_modules(path):
+            for folder in FOLDERS:
+                if f"{module}.".startswith(f"tvm_ios.runtime.libraries.{folder}."):
+                    yield path, own, folder
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_libraries_do_not_import_each_other(path):
-    own = [folder for folder in FOLDERS if (LIBRARIES / folder) in path.parents]
-    for module in imported_modules(path) if own else ():
-        others = [f"tvm_ios.runtime.libraries.{folder}." for folder in FOLDERS if folder not in own]
-        assert not any(f"{module}.".startswith(other) for other in others)
+def test_only_the_registration_and_itself_import_a_library():
+    found = list(imports_of_libraries())
+    registered = {folder for path, _, folder in found if path == REGISTRATION}
+    assert registered == set(FOLDERS)
+    assert [each for each in found if each[0] != REGISTRATION and each[1] != each[2]] == []
 
 
 def _names(path):
     """Identifiers and strings of code; comments and docstrings may give examples."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     texts = {
         id(node.value)
         for node in ast.walk(tree)
@@ -82,9 +82,8 @@ def _names(path):
 
 @pytest.mark.parametrize("path", KNOWS_NO_LIBRARY, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_executors_plans_and_prices_name_no_library(path):
-    for name in _names(path):
-        for folder in FOLDERS:
-            assert folder not in name.lower(), f"{path} has {name!r}"
+    names = list(_names(path))
+    assert [name for name in names if any(folder in name.lower() for folder in FOLDERS)] == []
 
 
 @pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)

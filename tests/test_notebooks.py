@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.impatience import IMPATIENT
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
 
 # The cells of a file, one after another in one module, as a kernel would run them.
@@ -45,7 +47,7 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(notebook, run_python, tmp_path):
     places = {"TVM_IOS_NOTEBOOK_FOLDER": str(tmp_path), "TVM_IOS_NOTEBOOKS": str(notebook.parent)}
-    done = run_python("-c", RUN, str(notebook), **places, **BUDGET)
+    done = run_python("-c", IMPATIENT + RUN, str(notebook), **places, **BUDGET)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     count = len(cells_of(notebook, "code"))
     assert done.stdout.splitlines()[-1] == f"code cell {count - 1} done"

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.models import bert_base, by_name, count
 from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
@@ -385,7 +385,7 @@ def test_exported_reference_is_what_optimised_tvm_computes(reference_build, tmp_
     case = read_case(tmp_path)
     module, params = by_name("randwire_small")()
     built = reference_build(module, params, "llvm")
-    executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
+    executor = stock_executor(built)
 
     def run(image):
         executor.run(data=image)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tvm_ios
+from tests.source_tree import tree_of
 
 ROOT = Path(__file__).resolve().parent.parent / "tvm_ios"
 PACKAGES = (
@@ -44,7 +45,7 @@ def _sort_key(name):
 
 def _declared(path):
     """``__all__`` of a file, None where it has none."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
     return None
@@ -54,7 +55,7 @@ def _imported(path):
     """Names a package takes from its modules."""
     return [
         alias.asname or alias.name
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.ImportFrom) and node.module != "__future__"
         for alias in node.names
     ]
@@ -71,23 +72,35 @@ def test_package_offers_what_it_imports(package):
     assert [name for name in public if not hasattr(module, name)] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_module_lists_what_is_there(path):
-    public = _declared(path)
-    assert public is not None, f"{_name(path)} lacks __all__"
-    assert public == sorted(set(public), key=_sort_key)
+def test_every_module_lists_its_names():
+    assert [_name(path) for path in FILES if _declared(path) is None] == []
+    lists = {_name(path): _declared(path) for path in FILES}
+    assert {n: names for n, names in lists.items() if not _is_sorted(names)} == {}
+
+
+def _is_sorted(names):
+    return names == sorted(set(names), key=_sort_key)
+
+
+def _defined(path):
+    """What a module defines or imports."""
     module_names = {
         name.id
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         for name in ast.walk(node)
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             module_names.add(node.name)
         elif isinstance(node, ast.ImportFrom | ast.Import):
             module_names.update(alias.asname or alias.name for alias in node.names)
-    assert [name for name in public if name not in module_names] == []
+    return module_names
+
+
+def test_what_modules_list_is_there():
+    missing = {_name(path): set(_declared(path) or ()) - _defined(path) for path in FILES}
+    assert {name: names for name, names in missing.items() if names} == {}
 
 
 def test_public_names_are_sorted_and_resolve():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.impatience import IMPATIENT
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.problem import parse_problem
 
@@ -36,7 +37,7 @@ def test_examples_are_about_ten_lines(code):
 @pytest.mark.quiet
 @pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context", "chain"])
 def test_example_runs(code, run_python):
-    done = run_python("-c", code)
+    done = run_python("-c", IMPATIENT + code)
     assert done.returncode == 0, done.stderr
     # All end by printing the shape of the network's output.
     assert done.stdout.splitlines()[-1] == "(1, 1000, 1, 1)"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.models import squeezenet
 
 
 def answer(factory, image):
-    executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    executor = stock_executor(factory)
     executor.set_input("data", image)
     executor.run()
     return executor.get_output(0).numpy()

@@ -16,7 +16,8 @@
     ├── ModelError            a module cannot be prepared or lowered
     ├── HostError             TVM, the C compiler or a device is missing or unfit
     ├── RecordError           a log of tuning records cannot be read or written
-    └── TuningError           a tuner, a worker or a tracker is missing or fails
+    ├── TuningError           a tuner, a worker or a tracker is missing or fails
+    └── JobError              a job, a device or a core cannot be scheduled
 
 A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
 """
@@ -30,6 +31,7 @@ __all__ = [
     "ExecutionError",
     "GraphError",
     "HostError",
+    "JobError",
     "ModelError",
     "OptionError",
     "PlanError",
@@ -100,3 +102,7 @@ class RecordError(TvmIosError):
 
 class TuningError(TvmIosError):
     """A tuner, a worker or a tracker is missing or fails."""
+
+
+class JobError(TvmIosError):
+    """A job, a device or a core cannot be scheduled."""

@@ -19,11 +19,12 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report import draw_schedule
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["search"]
 
-_LONGEST_S = 60.0
-"""Of each of three searches, once its operators are priced."""
+_LONGEST_S = 240.0
+"""Of pricing single operators and three searches."""
 _QUICK = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.02)
 
 
@@ -55,7 +56,7 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
                 options=_QUICK if place.settings.quick else None,
             )
             # Not what is left of the call: a search that is cut short would be kept for good.
-            found, stage_prices_ns = search_all(prices, clock, time_budget=_LONGEST_S)
+            found, stage_prices_ns = search_all(prices, clock, TimeBudget(_LONGEST_S))
         for who, schedule in found.schedules.items():
             text = schedule.to_json() + "\n"
             write_whole(place.schedule(step.case, kernels, who), text)

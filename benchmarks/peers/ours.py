@@ -80,7 +80,7 @@ def build_kernels(
         ``NETWORK_bsBATCH.BACKEND.log``.
     """
     # TVM comes in here, after the process was prepared for it.
-    from tvm_ios.driver.tune import tune_race  # noqa: PLC0415
+    from tvm_ios.driver.tune import TuneCall, tune_race  # noqa: PLC0415
     from tvm_ios.experiments.tuned_benchmark import OWN_KERNELS  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def build_kernels(
         stem = subject.network if subject.batch_size == 1 else subject.stem
         given["tuning_records"] = records / f"{stem}.{recipe.config.tuning}.log"
     with StderrProgress() as progress:
-        raced = tune_race(mod, params, lanes=lanes, progress=progress, **given)
+        raced = tune_race(TuneCall(mod=mod, params=params, lanes=lanes, progress=progress, **given))
     report = raced.kept.report()
     builds = []
     for who, model in raced.models.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.experiments import demonstration
 from tvm_ios.host import default_lanes
+from tvm_ios.models import by_name
 
 
 def demo(*words):
@@ -40,7 +42,12 @@ def test_lanes_that_cannot_be_are_refused(lanes, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.quiet
-def test_a_network_is_shown_from_end_to_end(tmp_path, capsys):
+def test_a_network_is_shown_from_end_to_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        demonstration,
+        "by_name",
+        lambda name: partial(by_name(name), size=8, channels=16, num_nodes=8),
+    )
     words = ["--networks", "randwire_small", "--output", tmp_path / "out"]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
     shown = capsys.readouterr().out

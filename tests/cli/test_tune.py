@@ -106,6 +106,15 @@ def test_onednn_is_a_flag_and_a_key(tmp_path):
     assert not parsed("--config", path, "--no-onednn").options.build.onednn
 
 
+def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
+    path = tmp_path / "list.toml"
+    path.write_text("[search]\nlist_only = true\n")
+    assert not parsed().options.search.list_only
+    assert parsed("--list-only").options.search.list_only
+    assert parsed("--config", path).options.search.list_only
+    assert not parsed("--config", path, "--no-list-only").options.search.list_only
+
+
 def test_padded_merges_are_a_flag_and_a_key(tmp_path):
     path = tmp_path / "exact.toml"
     path.write_text("[search]\npad_merged_kernels = false\n")

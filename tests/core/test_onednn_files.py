@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from tvm_ios.core.onednn_files import (
+    ONEDNN_PACKAGE,
     ONEDNN_VARIABLE,
     OnednnVersion,
     find_onednn,
@@ -24,6 +26,12 @@ def library(folder, major: int, runtime: int) -> str:
     source = folder / f"dnnl_{major}_{runtime}.c"
     source.write_text(SOURCE.format(major=major, runtime=runtime))
     return str(compile_shared(source))
+
+
+def test_messages_name_the_version_that_the_extra_pins():
+    requirements = Path(__file__).parents[2] / "requirements"
+    for name in ("onednn.txt", "dev.txt"):
+        assert f"{ONEDNN_PACKAGE}; " in (requirements / name).read_text()
 
 
 def test_the_systems_and_condas_come_before_the_wheels(monkeypatch, tmp_path):

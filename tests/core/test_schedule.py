@@ -145,6 +145,25 @@ def test_garbage_in_a_field_is_refused(change):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"home_lane": [0, 1, 1]},
+            "the schedule has the unknown field 'home_lane'; known.*home_la",
+        ),
+        (
+            {"stages": [{"strategy": "merge", "groups": [[0]], "lane": 1}]},
+            r"stages\[0\] has the unknown field 'lane'; known are strategy, groups",
+        ),
+    ],
+)
+def test_unknown_fields_are_refused_by_name(change, message):
+    data = json.loads(SCHEDULE.to_json()) | change
+    with pytest.raises(ScheduleError, match=f"not a schedule: {message}"):
+        InterOpSchedule.from_json(json.dumps(data))
+
+
 def _places(data, path=()):
     entries = data.items() if isinstance(data, dict) else enumerate(data)
     for key, value in entries:

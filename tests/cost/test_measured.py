@@ -103,6 +103,40 @@ def test_equal_stages_are_measured_once() -> None:
     assert (model.counters.requested, model.counters.priced) == (10, 1)
 
 
+def test_what_is_compared_is_measured_in_turns() -> None:
+    """One graph is not priced in a busy hour that nobody sees, and the other one after it."""
+    graphs = [
+        OperatorGraph(
+            name,
+            tuple(
+                Operator(name=f"{name}{i}", kind="conv2d", predecessors=(), workload=f"{name}{i}")
+                for i in range(40)
+            ),
+        )
+        for name in ("a", "b")
+    ]
+    stages = singles(graphs[0])
+
+    def prices(busy_s: float, ask) -> tuple[list[float], float]:
+        runner = FakeStageRunner(lambda *_: 10_000.0, slow_spans_s=[(0.0, busy_s)], lanes=1)
+        model = MeasuredCostModel(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
+        found = ask(model)
+        ratios = [one / other for one, other in zip(found[::2], found[1::2], strict=True)]
+        return ratios, runner.clock_ns() / 1e9
+
+    def one_after_the_other(model):
+        both = [model.price(graph, stages) for graph in graphs]
+        return [price for pair in zip(*both, strict=True) for price in pair]
+
+    def in_turns(model):
+        return model.price_in_turns([(graph, stage) for stage in stages for graph in graphs])
+
+    _, quiet_s = prices(0.0, in_turns)
+    half = 0.5 * quiet_s
+    assert max(prices(half, one_after_the_other)[0]) > 1.7
+    assert max(prices(half, in_turns)[0]) < 1.2
+
+
 def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -> None:
     graph = chain_graph(40)
     first = model_of(FakeStageRunner(cost_ns, noise=0.01), database=database)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
@@ -39,7 +39,7 @@ def make_net(reference_build: Callable[..., Any]) -> Callable[..., Net]:
         shape = [int(extent) for extent in mod["main"].params[0].type_annotation.shape]
         image = np.random.default_rng(0).standard_normal(shape).astype("float32")
         library = reference_build(mod, params, TARGET)
-        stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        stock = stock_executor(library)
         stock.set_input("data", image)
         stock.run()
         return Net(mod, params, image, stock.get_output(0).numpy())

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.driver.tune import tune_race
+from tvm_ios.driver.tune import TuneCall, tune_race
 from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
@@ -83,7 +83,8 @@ def test_a_race_has_all_schedules_and_the_one_that_is_kept(
     net, tuned: tvm_ios.CompiledModel, database: Path
 ) -> None:
     """The second call in this database, so its race may be known; still all racers are compiled."""
-    raced = tune_race(net.mod, net.params, TARGET, database=database, options=QUICK)
+    call = TuneCall(mod=net.mod, params=net.params, target=TARGET, database=database, options=QUICK)
+    raced = tune_race(call)
     kept = raced.models[raced.kept.report().kept]
     assert raced.kept.schedule == kept.schedule
     assert set(raced.models) >= {Contestant.SEQUENTIAL, Contestant.GREEDY}
@@ -156,7 +157,7 @@ def test_the_partitioned_module_runs_with_plain_relay_build(
 ) -> None:
     with tvm.transform.PassContext(opt_level=3):
         library = relay.build(tuned.module, target=TARGET)
-    stock = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    stock = stock_executor(library)
     stock.set_input("data", net.image)
     stock.run()
     np.testing.assert_allclose(stock.get_output(0).numpy(), net.expected, rtol=1e-4, atol=1e-5)
@@ -256,6 +257,19 @@ def test_an_interrupt_keeps_what_was_priced(
     resumed = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
     assert resumed.from_database > 0
     assert tuned.report().from_database == 0
+
+
+def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
+    options = replace(QUICK, search=SearchOptions(list_only=True))
+    database = tmp_path / "prices.sqlite"
+    model = tvm_ios.tune(net.mod, net.params, TARGET, database=database, options=options)
+    report = model.report()
+    assert report.stages_priced == report.stages_possible == report.operators
+    names = set(report.comparison.names)
+    assert "ios" not in names
+    assert names <= {"sequential", "greedy", "ios + list"}
+    with model.executor() as executor:
+        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> None:
@@ -381,7 +395,7 @@ def test_truth_values_may_be_inputs_and_outputs(
     reference_build: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    stock = graph_executor.GraphModule(reference_build(*masked, TARGET)["default"](tvm.cpu()))
+    stock = stock_executor(reference_build(*masked, TARGET))
     for name, value in MASKED_INPUTS.items():
         stock.set_input(name, value)
     stock.run()

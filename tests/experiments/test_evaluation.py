@@ -23,6 +23,7 @@ from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.support.progress import Progress
 
@@ -41,13 +42,15 @@ def steps() -> list[Progress]:
 def found(branching, steps: list[Progress], tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
     return evaluate(
         *branching,
-        "llvm",
+        MeasuringCall.here(
+            lanes=LANES,
+            database=tmp_path_factory.mktemp("evaluation") / "prices.sqlite",
+            compare=COMPARE,
+            time_budget=120.0,
+            progress=steps.append,
+        ),
+        target="llvm",
         name="branching",
-        lanes=LANES,
-        database=tmp_path_factory.mktemp("evaluation") / "prices.sqlite",
-        options=COMPARE,
-        time_budget=120.0,
-        progress=steps.append,
     )
 
 
@@ -135,17 +138,15 @@ def test_text_tells_the_comparison_and_what_was_kept(
     assert set(found.phase_s) == {step.phase for step in steps}
 
 
-def test_what_cannot_be_honoured_is_refused_before_any_work(branching, tmp_path) -> None:
-    steps: list[Progress] = []
+def test_what_cannot_be_honoured_is_refused_before_any_work(tmp_path) -> None:
     for options, message in (
         ({"lanes": 0}, "lanes is 0"),
         ({"lanes": default_lanes() + 1}, "cores"),
         ({"lanes": 1, "time_budget": 0}, "time_budget is 0"),
     ):
         with pytest.raises(OptionError, match=message):
-            evaluate(*branching, "llvm", progress=steps.append, **options)
+            MeasuringCall.here(**options)
     path = tmp_path / "not.sqlite"
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(DatabaseError, match=r"not\.sqlite"):
-        evaluate(*branching, "llvm", lanes=1, database=path, progress=steps.append)
-    assert steps == []
+        MeasuringCall.here(lanes=1, database=path)

@@ -9,7 +9,7 @@ from tvm_ios.experiments.tuned_benchmark import TunedEvaluation, evaluate_tuned,
 from tvm_ios.experiments.tuned_table import tuned_table
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import nasnet_small
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -19,9 +19,9 @@ CONTESTANTS = {f"{k} {w}" for k in ("untuned", "tuned") for w in ("sequential", 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> TunedEvaluation:
+def found(fork, tmp_path_factory) -> TunedEvaluation:
     folder = tmp_path_factory.mktemp("tuned")
-    mod, params = nasnet_small(size=8, num_cells=1)
+    mod, params = fork
     request = TuningRequest(
         backend="autotvm",
         records=(folder / "autotvm.log",),
@@ -31,15 +31,17 @@ def found(tmp_path_factory) -> TunedEvaluation:
         mod,
         params,
         request,
+        MeasuringCall.here(
+            lanes=1,  # two would wait for each other beside other tests
+            database=folder / "prices.sqlite",
+            compare=BRIEF,
+            time_budget=5,
+        ),
         name="tiny",
-        lanes=1,  # two would wait for each other beside other tests
-        database=folder / "prices.sqlite",
-        options=BRIEF,
-        time_budget=5,
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(18)
 def test_all_four_corners_and_stock_tvm_are_timed_together(found):
     assert set(found.comparison.names) > CONTESTANTS
     assert len(found.comparison.names) == len(CONTESTANTS) + 2

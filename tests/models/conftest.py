@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm.contrib import graph_executor
+
+from tests.stock import stock_executor
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Comparison:
         exact = image.astype(np.float64) if image.dtype.kind == "f" else image
         expected = forward(NumpyLayers(arrays), exact)
         library = self.reference_build(module, None, "llvm -opt-level=0", opt_level=0)
-        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        executor = stock_executor(library)
         executor.set_input(data.name_hint, image, **params)
         executor.run()
         actual = executor.get_output(0).numpy()

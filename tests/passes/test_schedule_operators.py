@@ -54,6 +54,7 @@ def test_ios_runs_side_by_side_what_pays(case, prices):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+@pytest.mark.slow
 def test_a_list_needs_prices_of_operators_only(case, prices):
     after = scheduled(case, scheduler="list", cost_model=prices, lanes=2)
     schedule = read_schedule(after)
@@ -84,6 +85,7 @@ def test_strategies_and_limits_reach_the_search(case, merging_prices):
     assert max(len(stage.groups) for stage in merging_prices.asked) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded", [True, False])
 def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
     """A 1x1 and two 3x3 convolutions of one input, with an inf in it."""
@@ -223,7 +225,13 @@ def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
 
 @pytest.mark.parametrize(
     "options",
-    [{"scheduler": "best"}, {"search": {"max_group_size": 3}}, {"search": None}, {"lanes": 0}],
+    [
+        {"scheduler": "best"},
+        {"search": {"max_group_size": 3}},
+        {"search": None},
+        {"search": SearchOptions(list_only=True)},
+        {"lanes": 0},
+    ],
 )
 def test_bad_options_are_refused_where_the_pass_is_made(case, options):
     with pytest.raises(OptionError, match=next(iter(options))):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.errors import OptionError
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
@@ -30,7 +30,7 @@ def as_it_is(in_nhwc):
 def output_of(candidate):
     with tvm_pipeline():
         library = relay.build(candidate.mod, TARGET, params=candidate.params)
-    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    module = stock_executor(library)
     module.run(data=np.random.default_rng(1).uniform(-1, 1, (1, 12, 12, 16)).astype("float32"))
     return module.get_output(0).numpy()
 

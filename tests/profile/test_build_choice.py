@@ -9,10 +9,12 @@ import pytest
 
 import tvm_ios
 from tvm_ios.compile.model import build_model
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_choice import build_for_schedule, choose_build
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.search.baselines import greedy_schedule
 
@@ -27,19 +29,42 @@ def output_of(compiled):
         return executor.get_output(0).numpy().copy()
 
 
-def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(narrow, clocked):
+def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(
+    narrow, clocked, tmp_path
+):
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     built = build_model(*narrow, TARGET)
     builds = dict.fromkeys(("first", "second", "third"), built)
     for times_ns, kept in (((50, 40, 30), "third"), ((50, 40, 45), "second"), ((1, 1, 2), "first")):
         clocked(dict(zip(builds, times_ns, strict=True)))
-        choice = choose_build(builds, lanes=1, device=LocalCpu())
+        choice = choose_build(builds, call)
         assert choice.kept == kept
         assert [note.split(":")[0] for note in choice.notes] == ["second", "third"]
 
 
-def test_builds_are_really_timed(narrow):
+def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch):
+    def race(models, **_options):
+        pairs = [(95, 91)] * 8 + [(105, 101)] * 8 + [(90, 120)] * 4
+        rounds = tuple(
+            CompareRound(run_ns=tuple(map(float, pair)), ping_pong_ns=0.0, slow=False)
+            for pair in pairs
+        )
+        found = Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+        medians = [found.median_ns(name) for name in models]
+        assert medians[0] < medians[1]
+        return found
+
+    monkeypatch.setattr(build_choice, "race", race)
     built = build_model(*narrow, TARGET)
-    choice = choose_build({"one": built, "other": built}, lanes=2, device=LocalCpu(), options=SOON)
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
+    choice = choose_build({"one": built, "other": built}, call)
+    assert choice.kept == "other"
+
+
+def test_builds_are_really_timed(narrow, tmp_path):
+    call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite", compare=SOON)
+    built = build_model(*narrow, TARGET)
+    choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept in ("one", "other")
     assert "times as fast in sequential order as one" in choice.notes[0]
 

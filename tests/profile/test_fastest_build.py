@@ -6,22 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tvm
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import fastest_build
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.fastest_build import build_fastest
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.transforms.channel_padding import pad_channels
-from tvm_ios.support.progress import PhaseClock
-from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 CHANGES = changes_for(CPU)
@@ -31,6 +28,11 @@ AS_IT_IS_NS = {"layouts as they are": 100, "channels as they are": 50, "padded c
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 
+@pytest.fixture
+def database(tmp_path):
+    return ProfileDatabase(tmp_path / "prices.sqlite")
+
+
 def output_of(executor):
     data = np.random.default_rng(1).uniform(-1, 1, (1, 12, 12, 16)).astype("float32")
     executor.run(data=data)
@@ -38,11 +40,11 @@ def output_of(executor):
 
 
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
-def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_ns):
+def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, database, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
-    clock = PhaseClock(None)
-    chosen = build_fastest(*narrow, TARGET, clock, changes=CHANGES, lanes=1, device=LocalCpu())
-    assert {"build", "build padded", "check padded"} <= set(clock.phase_s)
+    call = MeasuringCall.here(lanes=1, database=database)
+    chosen = build_fastest(*narrow, TARGET, call, changes=CHANGES)
+    assert {"build", "build padded", "check padded"} <= set(call.clock.phase_s)
     assert chosen.notes[0].startswith(f"padded channels: {100 / padded_ns:.3f}")
     blocks = {
         int(call.checked_type.shape[1]) * int(call.checked_type.shape[-1])
@@ -58,37 +60,36 @@ def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, padded_
         assert 12 in blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
-def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, padded_ns):
-    database = ProfileDatabase(tmp_path / "prices.sqlite")
+def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, database, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
-    known = {"changes": CHANGES, "lanes": 1, "device": LocalCpu(), "database": database}
-    first = build_fastest(*narrow, TARGET, PhaseClock(), **known)
-    clock = PhaseClock()
-    again = build_fastest(*narrow, TARGET, clock, **known)
-    assert set(clock.phase_s) == {"build"}
+    known = {"lanes": 1, "database": database}
+    first = build_fastest(*narrow, TARGET, MeasuringCall.here(**known), changes=CHANGES)
+    call = MeasuringCall.here(**known)
+    again = build_fastest(*narrow, TARGET, call, changes=CHANGES)
+    assert set(call.clock.phase_s) == {"build"}
     expected = TWO_PADDED if padded_ns < 100 else ()
     assert again.candidate.changes == first.candidate.changes == expected
     assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
     assert again.notes[0].startswith(f"{first.notes[0]} (raced on 2")
-    for changed in ({"lanes": 2}, {"database": None}):
-        clock = PhaseClock()
-        build_fastest(*narrow, TARGET, clock, **known | changed)
-        assert "check padded" in clock.phase_s
+    for changed in ({"lanes": 2}, {"database": tmp_path / "another.sqlite"}):
+        call = MeasuringCall.here(**known | changed)
+        build_fastest(*narrow, TARGET, call, changes=CHANGES)
+        assert "check padded" in call.clock.phase_s
 
 
-def test_without_narrow_convolutions_nothing_is_timed(narrow):
+def test_without_narrow_convolutions_nothing_is_timed(narrow, database):
     mod, params = narrow
-    clock = PhaseClock(None)
-    here = {"lanes": 1, "device": LocalCpu()}
+    call = MeasuringCall.here(lanes=1, database=database)
     changes = changes_for(CPU, pad_channels=False)
-    chosen = build_fastest(mod, params, TARGET, clock, changes=changes, **here)
+    chosen = build_fastest(mod, params, TARGET, call, changes=changes)
     assert chosen.candidate == BuildCandidate(mod=mod, params=params)
     assert chosen.notes == ()
     padded_mod, _ = pad_channels(mod, params, TARGET)
-    chosen = build_fastest(padded_mod, None, TARGET, clock, changes=CHANGES, **here)
+    chosen = build_fastest(padded_mod, None, TARGET, call, changes=CHANGES)
     assert chosen.candidate == BuildCandidate(mod=padded_mod, params=None)
-    assert "check padded" not in clock.phase_s
+    assert "check padded" not in call.clock.phase_s
 
 
 @pytest.mark.parametrize(
@@ -96,64 +97,54 @@ def test_without_narrow_convolutions_nothing_is_timed(narrow):
     [(50, 60, (LAID_OUT,)), (50, 40, (LAID_OUT, *TWO_PADDED)), (120, 40, ())],
 )
 def test_layouts_are_tried_first_and_padding_on_what_was_kept(
-    in_nhwc, clocked, tmp_path, nchw_ns, padded_ns, changes
+    in_nhwc, clocked, database, nchw_ns, padded_ns, changes
 ):
     clocked(AS_IT_IS_NS | {"NCHW": nchw_ns, "padded channels": padded_ns})
-    database = ProfileDatabase(tmp_path / "prices.sqlite")
-    known = {"changes": CHANGES, "lanes": 1, "device": LocalCpu(), "database": database}
-    clock = PhaseClock()
-    first = build_fastest(*in_nhwc, TARGET, clock, **known)
+    call = MeasuringCall.here(lanes=1, database=database)
+    first = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
     phases = {"build", "build NCHW", "check NCHW"}
-    assert set(clock.phase_s) == phases | ({"build padded", "check padded"} if changes else set())
+    assert set(call.clock.phase_s) == phases | (
+        {"build padded", "check padded"} if changes else set()
+    )
     assert first.candidate.changes == changes
     assert first.notes[0].startswith(f"NCHW: {100 / nchw_ns:.3f}")
     assert first.notes[len(first.notes) - len(changes) :] == changes
-    clock = PhaseClock()
-    again = build_fastest(*in_nhwc, TARGET, clock, **known)
-    assert set(clock.phase_s) == {"build"}  # nothing but the winner
+    call = MeasuringCall.here(lanes=1, database=database)
+    again = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
+    assert set(call.clock.phase_s) == {"build"}  # nothing but the winner
     assert again.candidate.changes == changes
     assert again.built.graph.fingerprint() == first.built.graph.fingerprint()
 
 
-def test_what_cannot_be_laid_out_stays_with_a_note(in_nhwc):
+def test_what_cannot_be_laid_out_stays_with_a_note(in_nhwc, database):
     def refuse(*_):
         raise OptionError("TVM cannot")
 
     layout = replace(CHANGES[0], rewrite=refuse)
-    chosen = build_fastest(
-        *in_nhwc, TARGET, PhaseClock(), changes=(layout,), lanes=1, device=LocalCpu()
-    )
+    call = MeasuringCall.here(lanes=1, database=database)
+    chosen = build_fastest(*in_nhwc, TARGET, call, changes=(layout,))
     assert chosen.candidate.params is in_nhwc[1]
     assert chosen.notes == ("layouts as they are, since NCHW cannot be had: TVM cannot",)
 
 
-def test_a_form_that_does_not_compile_is_left_out(in_nhwc, monkeypatch):
+def test_a_form_that_does_not_compile_is_left_out(in_nhwc, database, monkeypatch):
     def build(mod, params, *arguments, like=None, **options):
         if like is not None:
             raise ModelError("no kernel")
         return build_model(mod, params, *arguments, **options)
 
     monkeypatch.setattr(fastest_build, "build_model", build)
-    chosen = build_fastest(
-        *in_nhwc, TARGET, PhaseClock(), changes=CHANGES, lanes=1, device=LocalCpu()
-    )
+    call = MeasuringCall.here(lanes=1, database=database)
+    chosen = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
     assert chosen.candidate.changes == ()
     assert chosen.notes == ("layouts as they are, since NCHW cannot be had: no kernel",)
 
 
-def test_a_short_budget_leaves_other_layouts_out(in_nhwc):
-    budget = TimeBudget(1e-3)
-    chosen = build_fastest(
-        *in_nhwc,
-        TARGET,
-        PhaseClock(),
-        changes=CHANGES,
-        lanes=1,
-        device=LocalCpu(),
-        budget=budget,
-    )
+def test_a_short_budget_leaves_other_layouts_out(in_nhwc, database):
+    call = MeasuringCall.here(lanes=1, database=database, time_budget=1e-3)
+    chosen = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
     assert chosen.candidate.changes == ()
-    assert budget.notes[0] == "for time_budget=0.001, a build with NCHW was not tried"
+    assert call.budget.notes[0] == "for time_budget=0.001, a build with NCHW was not tried"
 
 
 @pytest.mark.slow
@@ -174,7 +165,7 @@ def test_a_model_in_nhwc_is_tuned_in_nchw(in_nhwc, clocked, tmp_path, reference_
     assert sum(len(call.checked_type.shape) == 5 for call in calls) > 3  # blocked, as NCHW is
     tuned.export_library(tmp_path / "nhwc.so")
     again = tvm_ios.compile_schedule(mod, params, TARGET, schedule=tuned.schedule, lanes=2)
-    stock = graph_executor.GraphModule(reference_build(mod, params, TARGET)["default"](tvm.cpu()))
+    stock = stock_executor(reference_build(mod, params, TARGET))
     expected = output_of(stock)
     assert expected.shape == (1, 12, 12, 16)
     with (

@@ -107,6 +107,26 @@ def test_other_contestants_are_another_race(built, identity):
     assert race_identity(in_order, OPTIONS) not in (None, identity)
 
 
+@dataclass(frozen=True)
+class Library:
+    """All that a race asks of a library."""
+
+    version: str
+
+    def identity(self) -> str:
+        return f"library-{self.version}"
+
+
+def test_another_version_of_a_library_is_another_race(built, identity):
+    found = {
+        race_identity(racers(replace(built, libraries=libraries)), OPTIONS)
+        for libraries in ((), (Library("1"),), (Library("2"),), (Library("1"), Library("2")))
+    }
+    assert identity in found
+    assert len(found) == 4
+    assert None not in found
+
+
 @dataclass
 class Clocked:
     """A race whose rounds the test makes up; greedy order is the faster one."""

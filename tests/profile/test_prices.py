@@ -18,7 +18,7 @@ from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.profile import find_schedules
+from tvm_ios.profile import list_choice, split_choice
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
 from tvm_ios.profile.prices import (
     KernelPrices,
@@ -154,7 +154,7 @@ def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelP
     prices.price_operators()
     start = greedy_schedule(prices.graph)
     measured = prices.counters.priced
-    listed = find_schedules.list_from(prices, start, lanes=LANES)
+    listed = list_choice.list_from(prices, start, lanes=LANES)
     assert prices.counters.priced == measured
     times = prices.operator_times(start)
     assert times.alone_ns == prices.operator_ns
@@ -183,7 +183,7 @@ def test_of_a_few_lists_the_fastest_is_kept(
         row = CompareRound(run_ns=run_ns, ping_pong_ns=50.0, slow=False)
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
-    monkeypatch.setattr(find_schedules, "race", race)
+    monkeypatch.setattr(list_choice, "race", race)
 
     def list_from(prices, start, *, lanes, seed):
         """As many lists as there are lanes to rotate, each twice."""
@@ -191,14 +191,14 @@ def test_of_a_few_lists_the_fastest_is_kept(
         homes = tuple((index + turn) % lanes for index in range(len(prices.graph)))
         return replace(start, home_lanes=homes, latency_ns=10 - turn)
 
-    monkeypatch.setattr(find_schedules, "list_from", list_from)
-    kept = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(4))
+    monkeypatch.setattr(list_choice, "list_from", list_from)
+    kept = list_choice.fastest_list(prices, start, lanes=2, seeds=range(4))
     assert len(raced) == 2
     assert kept == raced["2"].schedule
     assert kept.home_lanes[0] == 1
     raced.clear()
-    assert find_schedules.fastest_list(prices, start, lanes=2, seeds=range(4)) == kept
-    only = find_schedules.fastest_list(prices, start, lanes=2, seeds=range(1))
+    assert list_choice.fastest_list(prices, start, lanes=2, seeds=range(4)) == kept
+    only = list_choice.fastest_list(prices, start, lanes=2, seeds=range(1))
     assert only.latency_ns == 10
     assert raced == {}
 
@@ -266,16 +266,16 @@ def test_splits_that_were_settled_are_not_timed_again(
         row = CompareRound(run_ns=run_ns, ping_pong_ns=hop_ns, slow=hop_ns > 200)
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
-    monkeypatch.setattr(find_schedules, "race", race)
+    monkeypatch.setattr(split_choice, "race", race)
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: hop_ns)
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     first, again = (KernelPrices(runner, database=database, options=MEASURE) for _ in range(2))
-    find_schedules.settle_splits(first)
-    find_schedules.settle_splits(again)
+    split_choice.settle_splits(first)
+    split_choice.settle_splits(again)
     assert timed == [("by price", "all split", "none split")]
     assert first.unsplit == again.unsplit
     if fastest != "by price":
         assert len(again.unsplit) == (0 if fastest == "all split" else len(again.graph))
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: 50.0)
-    find_schedules.settle_splits(KernelPrices(runner, database=database, options=MEASURE))
+    split_choice.settle_splits(KernelPrices(runner, database=database, options=MEASURE))
     assert len(timed) == (1 if hop_ns < 200 else 2)  # what was chosen in busy times is not for ever

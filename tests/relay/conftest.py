@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule, prepare
 
@@ -141,11 +139,7 @@ class Nets:
 
     def run(self, factory: Any, *inputs: np.ndarray) -> list[np.ndarray]:
         """Outputs of a compiled module on TVM's own executor."""
-        with tempfile.TemporaryDirectory() as folder:
-            # Kernels that were compiled one by one are linked when a library is exported.
-            factory.export_library(str(Path(folder) / "model.so"))
-            library = tvm.runtime.load_module(str(Path(folder) / "model.so"))
-        executor = graph_executor.GraphModule(library["default"](tvm.cpu(0)))
+        executor = stock_executor(factory)
         for position, value in enumerate(inputs):
             executor.set_input(position, value)
         executor.run()

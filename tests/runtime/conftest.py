@@ -32,6 +32,8 @@ class BuiltModule:
     """A compiled random module, its input, and what stock TVM answers."""
 
     factory: Any
+    path: Path
+    """The exported file, which stock TVM ran: kernels are generated once."""
     graph_json: str
     graph: KernelGraph
     input: np.ndarray
@@ -111,7 +113,7 @@ def _concat_views(graph: dict[str, Any]) -> tuple[ConcatView | None, ...]:
 
 
 def _build(
-    reference_build: Callable[..., Any], seed: int, size: int, opt_level: int
+    reference_build: Callable[..., Any], folder: Path, seed: int, size: int, opt_level: int
 ) -> BuiltModule:
     import tvm
     from tvm.contrib import graph_executor
@@ -121,12 +123,15 @@ def _build(
 
     module, params = _random_relay(seed, size)
     factory = reference_build(module, params, f"{host_target()} -opt-level=0", opt_level=opt_level)
-    stock = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    path = folder / f"{seed}-{size}-{opt_level}.so"
+    factory.export_library(str(path))
+    stock = graph_executor.GraphModule(tvm.runtime.load_module(str(path))["default"](tvm.cpu()))
     data = np.random.default_rng(seed).standard_normal((1, 16, 8, 8)).astype("float32")
     stock.run(data=data)
     graph_json = factory.get_graph_json()
     return BuiltModule(
         factory=factory,
+        path=path,
         graph_json=graph_json,
         graph=read_graph_json(graph_json),
         input=data,
@@ -136,12 +141,14 @@ def _build(
 
 
 @pytest.fixture(scope="session")
-def build_random(reference_build: Callable[..., Any]) -> Callable[..., BuiltModule]:
+def build_random(
+    reference_build: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., BuiltModule]:
     """Compile a random branching module, once a session for equal arguments.
 
     Odd optimisation: level 2 keeps NCHW, so concatenations stay plain and may become views.
     """
-    return cache(partial(_build, reference_build))
+    return cache(partial(_build, reference_build, tmp_path_factory.mktemp("random")))
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ import tvm_ios.profile.prices
 from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.plan.stream_order import StepKind
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 
 
 def streams(folder, lanes, listed=False):
@@ -392,6 +393,8 @@ def compiled(target, path):
             lambda: model.executor(tvm.cpu()),
             lambda: model.executor(lanes=1),
             lambda: tvm_ios.load(path, tvm.cpu()),
+            lambda: tvm_ios.load(path, lanes=1),
+            lambda: tvm_ios.load(path, options=LaneOptions()),
             lambda: tvm_ios.compile_schedule(mod, params, target, lanes=99),
         )
     ]

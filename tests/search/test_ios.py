@@ -220,6 +220,19 @@ def test_errors_of_the_cost_model_pass_through():
         search_ios(make_graph([[]]), Answers(refuse))
 
 
+def test_for_a_list_alone_single_operators_are_priced_and_nothing_else():
+    asked = []
+
+    def answer(stages):
+        asked.extend(stages)
+        return [1] * len(stages)
+
+    graph = make_graph([[], [], [0], [1], [2, 3]])
+    found = search_ios(graph, Answers(answer), SearchOptions(list_only=True, max_chain_size=3))
+    assert found.schedule.stages == sequential_schedule(graph).stages
+    assert sorted(stage.groups for stage in asked) == [((index,),) for index in range(5)]
+
+
 def test_numpy_prices_are_taken():
     numpy = pytest.importorskip("numpy")
     found = search_ios(make_graph([[], []]), Answers(lambda s: numpy.full(len(s), 7)))

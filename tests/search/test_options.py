@@ -31,6 +31,7 @@ def test_defaults_are_the_papers():
         ({"bound_margin_percent": 101}, "bound_margin_percent is 101"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
+        ({"list_only": 1}, "list_only is 1; give True or False"),
         ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
         ({"endings": "complete"}, "endings is 'complete'"),
     ],

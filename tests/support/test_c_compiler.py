@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 import tvm_ios
-from tvm_ios.support.c_compiler import compile_shared, find_c_compiler, source_digest, sources_of
+from tvm_ios.support.c_compiler import (
+    NativeSource,
+    compile_shared,
+    find_c_compiler,
+    source_digest,
+    sources_of,
+)
 
 ROOT = Path(tvm_ios.__file__).parent
 UNITS = ("lane_executor.c", "remote_lanes.c", "cuda_streams.c", "cudnn_calls.c")
@@ -69,3 +75,13 @@ def test_a_library_is_compiled_again_when_a_header_changes(tmp_path):
     assert compile_shared(source) == first
     header.write_text("#define ANSWER 2\n")
     assert compile_shared(source) != first
+
+
+def test_a_native_source_is_a_library_and_an_object_of_one_digest(tmp_path):
+    path = tmp_path / "seven.c"
+    path.write_text("int seven(void) { return 7; }\n")
+    source = NativeSource(path)
+    assert source.library.seven() == 7
+    assert source.library is source.library
+    assert source.as_object().suffix == ".o"
+    assert source.digest == source_digest(path)

@@ -43,6 +43,21 @@ def test_without_a_limit_everything_is_allowed():
     assert (budget.left_s, budget.allows(1e9), budget.notes) == (math.inf, True, ())
 
 
+def test_a_part_is_of_what_is_left_beyond_a_reserve():
+    clock = Clock()
+    budget = TimeBudget(10, clock_s=clock)
+    clock.now_s += 1
+    first = budget.part(2, reserve_s=3)
+    assert (first.left_s, first.allows(3), first.allows(3.1)) == (3, True, False)
+    clock.now_s += 2
+    assert (first.left_s, budget.part(1, reserve_s=3).left_s) == (1, 4)
+    clock.now_s += 8
+    overdrawn = budget.part(1)
+    clock.now_s += 1
+    assert not overdrawn.allows(0)
+    assert TimeBudget().part(3, reserve_s=5).left_s == math.inf
+
+
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, True, "5"])
 def test_no_seconds_are_refused(seconds):
     with pytest.raises(OptionError, match="time_budget is .*give seconds above 0"):

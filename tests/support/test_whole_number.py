@@ -7,7 +7,9 @@ import pytest
 
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.whole_number import as_whole, require_whole
+from tvm_ios.tuning.options import TuningOptions
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3), np.array(3)])
@@ -28,3 +30,20 @@ def test_fields_of_options_become_plain_numbers():
     assert type(options.rounds) is int
     with pytest.raises(OptionError, match="rounds is 2; give a whole number of 6 or more"):
         CompareOptions(rounds=2)
+    limits = SearchOptions(max_group_size=np.int64(2), max_block_size=np.int64(9))
+    assert (type(limits.max_group_size), type(limits.max_block_size)) == (int, int)
+    assert limits.max_chain_size is None
+    tuning = TuningOptions(trials=np.int64(4), min_repeat_ms=np.int64(0))
+    assert (type(tuning.trials), type(tuning.min_repeat_ms), tuning.threads) == (int, int, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"number": None}, "number is None; give a whole number of 1 or more"),
+        ({"min_repeat_ms": True}, "min_repeat_ms is True; give a whole number of 0 or more"),
+    ],
+)
+def test_only_what_may_be_omitted_may_be_none(options, message):
+    with pytest.raises(OptionError, match=message):
+        TuningOptions(**options)

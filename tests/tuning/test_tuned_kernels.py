@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import auto_scheduler, autotvm
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios import Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
@@ -63,7 +63,7 @@ def outputs(model, network, build):
         executor.run(data=data)
         actual = executor.get_output(0).numpy()
     stock_library = build(mod, params, TARGET)
-    stock = graph_executor.GraphModule(stock_library["default"](tvm.cpu()))
+    stock = stock_executor(stock_library)
     stock.run(data=data)
     return actual, stock.get_output(0).numpy()
 
@@ -85,7 +85,7 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(
 def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
     fork, log, tmp_path, monkeypatch, reference_build
 ):
-    def always_tuned(builds, **_):
+    def always_tuned(builds, _call):
         return BuildChoice(kept=list(builds)[-1], notes=(), certain=True)
 
     monkeypatch.setattr("tvm_ios.tuning.tuned_kernels.choose_build", always_tuned)
@@ -102,7 +102,7 @@ def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, -1])
 def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept):
-    def choose(builds, **_):
+    def choose(builds, _call):
         return BuildChoice(kept=list(builds)[kept], notes=("a: 1.0",), certain=True)
 
     monkeypatch.setattr("tvm_ios.tuning.tuned_kernels.choose_build", choose)
@@ -131,7 +131,7 @@ def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
 ):
     monkeypatch.setattr(
         "tvm_ios.tuning.tuned_kernels.choose_build",
-        lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
+        lambda builds, _call: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
     monkeypatch.setattr("tvm_ios.profile.last_race.choose", lambda *_: (kept, "asked for"))
     report = tune(fork, tmp_path, tuning_records=[log]).report()
@@ -250,14 +250,14 @@ def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatc
     )
     raced = []
 
-    def choose_layout(builds, **_):
+    def choose_layout(builds, _call):
         raced.append((tuple(builds), bool(applied_records_digest())))
         return BuildChoice(kept=kept, notes=("raced",), certain=True)
 
     monkeypatch.setattr("tvm_ios.profile.fastest_build.choose_build", choose_layout)
     monkeypatch.setattr(
         "tvm_ios.tuning.tuned_kernels.choose_build",
-        lambda builds, **_: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
+        lambda builds, _call: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
     arguments = {"tuning_records": [log]}
     report = tune((mod, None), tmp_path, **arguments).report()

@@ -54,8 +54,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--time-budget",
         type=float,
         metavar="SECONDS",
-        default=300.0,
-        help="seconds for each search; three a network (default: %(default)s)",
+        default=900.0,
+        help="seconds for each network; the last race is never cut (default: %(default)s)",
     )
     parser.add_argument(
         "--tuning",

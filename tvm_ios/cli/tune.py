@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 FLAGS: Mapping[str, tuple[str, ...]] = {
-    "search": ("max_group_size", "max_num_groups", "pad_merged_kernels"),
+    "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
     "build": ("pad_channels", "cudnn", "tf32", "onednn"),
     "device": ("rpc_tracker", "rpc_key"),
@@ -111,6 +111,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_search_options(group: Any) -> None:
+    _add_switch(
+        group,
+        "--list-only",
+        "whether to price single operators alone and make a list of them, with no stages",
+        default=DEFAULTS.search.list_only,
+    )
     group.add_argument(
         "--max-group-size",
         type=int,

@@ -44,7 +44,8 @@ from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
-from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
+from tvm_ios.runtime.artifact.plan_executor import plan_executor
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
@@ -158,47 +159,33 @@ class CompiledModel:
             ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if it was compiled for one; may be
             omitted.
         lanes
-            Threads, the caller's included; what the model was compiled for where omitted. A GPU's
-            streams are those it was compiled for.
+            Threads, the caller's included; what the model was compiled for where omitted. Not for
+            GPUs, whose streams are those it was compiled for.
         options
-            How lanes share work and wait; for CPUs.
+            How lanes share work and wait; not for GPUs.
         cuda_graph
             On a GPU, True replays a run in one launch and False issues every kernel.
 
         Raises
         ------
         OptionError
-            If the device is another one than it was compiled for, or there are more lanes than
-            cores.
+            If the device is another one than it was compiled for, there are more lanes than cores,
+            or lanes of a GPU.
         HostError
             If there is no driver, no such GPU, or one that does not run this code.
         ExecutionError
             If there is too little memory on the GPU.
         """
-        params = self.kernels.staged.params
-        if self.on_gpu:
-            ordinal = require_cuda(device)
-            if lanes is not None or options is not None:
-                raise OptionError(
-                    f"lanes and options are for CPUs; this model runs on {self.plan.lanes} streams "
-                    "of a GPU, as it was compiled"
-                )
-            return CudaGraphModule(
-                self.plan,
-                self.kernels.library,
-                params,
-                device=ordinal,
-                cuda_graph=cuda_graph,
-                arch=str(self.kernels.staged.target.attrs["arch"]),
-                store=_fact_store(self.plan),
-            )
-        require_cpu(device)
-        return MultiStreamGraphModule(
+        staged = self.kernels.staged
+        return plan_executor(
             self.plan,
             self.kernels.library,
-            params,
+            staged.params,
+            staged.target,
+            device=device,
             lanes=lanes,
             options=options,
+            cuda_graph=cuda_graph,
             store=_fact_store(self.plan),
         )
 

@@ -41,6 +41,12 @@ class PrimitiveCall:
         """The value of an attribute, or the default where there is none of that name."""
         return dict(self.attributes).get(name, default)
 
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """The whole numbers of an attribute that is one, or several."""
+        value = self.attribute(name)
+        entries = value if isinstance(value, tuple) else (value,)
+        return tuple(entry for entry in entries if isinstance(entry, int))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedFunction:
@@ -50,6 +56,8 @@ class FusedFunction:
     """Parameters in the order of the kernel's arguments."""
     calls: tuple[PrimitiveCall, ...]
     """Each reads only values before it; the last one's result is that of the function."""
+    constants: frozenset[int] = frozenset()
+    """Parameters that are the same in every run, unless somebody sets them between two."""
 
     def result_of(self, call: int) -> int:
         """The number of the value that a call, by its position, makes."""

@@ -18,8 +18,8 @@ __all__ = [
     "onednn_libraries",
 ]
 
-ONEDNN_PACKAGE = "onednn-cpu-gomp"
-"""The wheel that the extra ``onednn`` installs."""
+ONEDNN_PACKAGE = "onednn-cpu-gomp==2023.2.0"
+"""The wheel that the extra ``onednn`` installs, of just this version."""
 ONEDNN_VARIABLE = "TVM_IOS_ONEDNN"
 """Environment variable with the path of the library to take, and no other."""
 _SONAME = "libdnnl.so.3"

@@ -15,6 +15,21 @@ __all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "LibraryOperators", "Stage", "
 SCHEDULE_VERSION = 1
 _ONLY_LIBRARY_ONCE = "cudnn"
 """Older files have its operators under its name, in a field of their own."""
+_FIELDS = (
+    "version",
+    "graph_name",
+    "graph_fingerprint",
+    "scheduler",
+    "latency_ns",
+    "priced_by",
+    "operators",
+    "operator_ns",
+    "unsplit",
+    "libraries",
+    "home_lanes",
+    "stages",
+    _ONLY_LIBRARY_ONCE,
+)
 
 
 class Strategy(Enum):
@@ -114,7 +129,8 @@ class InterOpSchedule:
         Raises
         ------
         ScheduleError
-            If the text is no JSON, of another version, or lacks a field or has one of another kind.
+            If the text is no JSON, of another version, or lacks a field or has one of another kind
+            or an unknown one.
         """
         try:
             data = parse_json(text, "the schedule")
@@ -124,7 +140,7 @@ class InterOpSchedule:
                     f"schedule has version {version!r}, this tvm-ios reads version "
                     f"{SCHEDULE_VERSION}; search again with the installed version"
                 )
-            names = data.field("operators").texts()
+            names = data.only(*_FIELDS).field("operators").texts()
             last = len(names) - 1
             priced_by = data.optional_field("priced_by")
             operator_ns = data.optional_field("operator_ns")
@@ -140,13 +156,7 @@ class InterOpSchedule:
                 graph_name=data.field("graph_name").text(),
                 graph_fingerprint=data.field("graph_fingerprint").text(),
                 operator_names=names,
-                stages=tuple(
-                    Stage(
-                        tuple(group.wholes(last) for group in stage.field("groups").rows()),
-                        stage.field("strategy").member(Strategy),
-                    )
-                    for stage in data.field("stages").rows()
-                ),
+                stages=tuple(_read_stage(stage, last) for stage in data.field("stages").rows()),
                 scheduler=data.field("scheduler").text(),
                 latency_ns=data.field("latency_ns").or_none(StoredValue.whole),
                 priced_by="" if priced_by is None else priced_by.text(),
@@ -209,6 +219,14 @@ class InterOpSchedule:
 
 def _libraries_data(schedule: InterOpSchedule) -> dict[str, list[int]]:
     return {row.library: list(row.operators) for row in schedule.libraries or ()}
+
+
+def _read_stage(data: StoredValue, last: int) -> Stage:
+    fields = data.only("strategy", "groups")
+    return Stage(
+        tuple(group.wholes(last) for group in fields.field("groups").rows()),
+        fields.field("strategy").member(Strategy),
+    )
 
 
 def _read_libraries(data: StoredValue, last: int) -> tuple[LibraryOperators, ...] | None:

@@ -9,7 +9,7 @@ sum of its stages, and that is accepted, since all candidates enjoy it alike.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
@@ -128,20 +128,26 @@ class MeasuredCostModel:
         CostError
             If a stage breaks a rule or the runner fails; it names the operators of the stage.
         """
+        return self.price_in_turns([(graph, stage) for stage in stages])
+
+    def price_in_turns(self, pairs: Sequence[tuple[OperatorGraph, Stage]]) -> Sequence[int]:
+        """As :meth:`price`, of stages of several graphs, neighbours measured in turns.
+
+        What is to be compared has to be priced at one time: next to each other here, and not in two
+        calls, between which the machine may become busy.
+        """
         start_ns = self._clock_ns()
         try:
-            keys = [stage_profile_key(graph, stage) for stage in stages]
+            keys = [stage_profile_key(graph, stage) for graph, stage in pairs]
             self._count(requested=len(keys))
             unknown = {
-                key: stage
-                for key, stage in zip(keys, stages, strict=True)
-                if key not in self._records
+                key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._records
             }
             self._recall(unknown)
-            todo = [(key, stage) for key, stage in unknown.items() if key not in self._records]
+            todo = [(key, pair) for key, pair in unknown.items() if key not in self._records]
             size = self._options.batch_size
             for first in range(0, len(todo), size):
-                self._measure(graph, todo[first : first + size])
+                self._measure(todo[first : first + size])
             return [self._records[key].median_ns for key in keys]
         finally:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
@@ -155,7 +161,7 @@ class MeasuredCostModel:
         self._save_at = 1
         self._store({})
 
-    def _recall(self, unknown: dict[str, Stage]) -> None:
+    def _recall(self, unknown: Collection[str]) -> None:
         """Take what the database knows well enough."""
         if self._database is None or not unknown:
             return
@@ -173,11 +179,11 @@ class MeasuredCostModel:
         self._records.update(enough)
         self._count(from_database=len(enough))
 
-    def _measure(self, graph: OperatorGraph, batch: list[tuple[str, Stage]]) -> None:
+    def _measure(self, batch: Sequence[tuple[str, tuple[OperatorGraph, Stage]]]) -> None:
         """Price a batch together; what is complete is kept even if the batch is cut short."""
         cells: dict[str, Cell] = {}
         try:
-            for key, stage in batch:
+            for key, (graph, stage) in batch:
                 cells[key] = Cell(self._timer(graph, stage), self._options.number)
             dropped = sample(list(cells.values()), self._options, self._watch)
             self._count(slow_rounds_dropped=dropped)

@@ -17,7 +17,7 @@ from tvm_ios.devices.traits import GPU, DeviceTraits
 from tvm_ios.errors import OptionError
 from tvm_ios.host import read_clocks
 from tvm_ios.runtime.cuda.device import CudaDevice, DeviceFacts, require_arch
-from tvm_ios.runtime.cuda.native_streams import streams_digest
+from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
@@ -60,7 +60,7 @@ class GpuDevice:
     @property
     def executor_digest(self) -> str:
         """Digest of the code that issues kernels to streams."""
-        return streams_digest()
+        return STREAMS_SOURCE.digest
 
     @property
     def target(self) -> str:

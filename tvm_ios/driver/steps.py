@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
-from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
-from tvm_ios.driver.options import TuneOptions
+from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
-from tvm_ios.profile.prices import KernelPrices, profile_context
-from tvm_ios.profile.race import race_s
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.race import compiled_for, race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.support.progress import PhaseClock
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.search.options import SearchOptions
 
 __all__ = ["UNTUNED", "ScheduledBuild", "Steps"]
 
@@ -48,25 +46,21 @@ class ScheduledBuild:
 class Steps:
     """How builds are scheduled, and their schedules raced, within one call of ``tune``."""
 
-    lanes: int
-    database: ProfileDatabase
-    options: TuneOptions
-    device: MeasuringDevice
-    clock: PhaseClock
-    budget: TimeBudget
+    call: MeasuringCall
+    search: SearchOptions
 
     def schedule(self, built: BuiltModel, session: MeasuringSession) -> ScheduledBuild:
         """Price a build and search its schedules, under the records in force."""
         with (
             RelayStageRunner(
-                built, lanes=self.lanes, session=session, database=self.database
+                built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
-            self.clock.phase("search"),
+            self.call.clock.phase("search"),
         ):
-            prices = KernelPrices(runner, database=self.database, options=self.options.measure)
-            limits = {Contestant.IOS.value: self.options.search}
+            prices = KernelPrices(runner, database=self.call.database, options=self.call.measure)
+            limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
-            found = find_schedules(prices, limits, self.clock, lists=lists, budget=self.budget)
+            found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
         records = applied_records_digest()
         racers = {
             Contestant(name): Racer(
@@ -81,21 +75,21 @@ class Steps:
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compile all contestants, under the records in force; what is compiled stays as it is."""
-        with self.clock.phase("lower"):
+        with self.call.clock.phase("lower"):
             return {who: racer.compiled() for who, racer in racers.items()}
 
     def finish(
         self, racers: Mapping[Contestant, Racer], sequential_ns: int, session: MeasuringSession
     ) -> RaceEnd:
         """Race the contestants, unless an earlier call did."""
-        options = self.options.compare
+        options = self.call.compare
         identity = race_identity(racers, options)
         target = next(iter(racers.values())).built.prepared.target
-        races = KnownRaces(self.database, profile_context(target, self.lanes, self.device))
-        with self.clock.phase("lower"):
+        races = KnownRaces(self.call.database, self.call.context(target))
+        with self.call.clock.phase("lower"):
             known = known_end(racers, identity if options.reuse else None, races)
         if known is not None:
-            with self.clock.phase("compare"):  # every report has this phase
+            with self.call.clock.phase("compare"):  # every report has this phase
                 return known
         models = self.compile(racers)
         chosen = self.race_options(sequential_ns, len(models))
@@ -105,14 +99,14 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
-        with self.clock.phase("compare"):
+        with self.call.clock.phase("compare"):
             return raced_end(models, options=chosen, session=session, keep=keep)
 
     def _compiled(
         self, built: BuiltModel, schedule: InterOpSchedule, session: MeasuringSession
     ) -> CompiledModel:
-        model = lower_schedule(built, schedule, lanes=self.lanes)
-        return replace(model, plan=session.libraries(self.database).complete(model.plan))
+        call = self.call
+        return compiled_for(session, built, schedule, lanes=call.lanes, database=call.database)
 
     def untuned(
         self, built: BuiltModel, tuned: ScheduledBuild, session: MeasuringSession
@@ -121,21 +115,21 @@ class Steps:
 
         Their sequential order lost to that of the tuned kernels before.
         """
-        needed_s = 2 * race_s(tuned.found.sequential_ns, self.options.compare)
-        if not self.budget.allows(needed_s):
-            self.budget.cut("schedules of untuned kernels were not found, and so not compared")
+        needed_s = 2 * race_s(tuned.found.sequential_ns, self.call.compare)
+        if not self.call.budget.allows(needed_s):
+            self.call.budget.cut("schedules of untuned kernels were not found, and so not compared")
             return {}
         racers = self.schedule(built, session).racers
         return {UNTUNED[who]: racer for who, racer in racers.items() if who in UNTUNED}
 
     def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
         """Options of a race with as many rounds as there is time for."""
-        compare = self.options.compare
+        compare = self.call.compare
         whole_s = race_s(sequential_ns, compare) * contestants / 4
-        if self.budget.allows(whole_s):
+        if self.call.budget.allows(whole_s):
             return compare
-        share = max(0.0, self.budget.left_s) / whole_s
+        share = max(0.0, self.call.budget.left_s) / whole_s
         rounds = max(LEAST_ROUNDS, int(share * compare.rounds))
         if rounds < compare.rounds:
-            self.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
+            self.call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
         return replace(compare, rounds=min(rounds, compare.rounds))

@@ -24,6 +24,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.last_race import Racer
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import open_database
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
@@ -40,7 +41,23 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["TuneRace", "tune", "tune_race"]
+__all__ = ["TuneCall", "TuneRace", "tune", "tune_race"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneCall:
+    """What a caller of :func:`tune` handed in, which says what each of them is."""
+
+    mod: tvm.IRModule
+    params: Mapping[str, Any] | None = None
+    target: Any = None
+    tuning: str | None = None
+    tuning_records: str | Path | Sequence[str | Path] | None = None
+    time_budget: float | None = None
+    lanes: int | None = None
+    database: ProfileDatabase | str | Path | None = None
+    progress: ProgressListener | None = None
+    options: TuneOptions = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,42 +153,33 @@ def tune(
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
     return tune_race(
-        mod,
-        params,
-        target,
-        tuning=tuning,
-        tuning_records=tuning_records,
-        time_budget=time_budget,
-        lanes=lanes,
-        database=database,
-        progress=progress,
-        options=options,
+        TuneCall(
+            mod=mod,
+            params=params,
+            target=target,
+            tuning=tuning,
+            tuning_records=tuning_records,
+            time_budget=time_budget,
+            lanes=lanes,
+            database=database,
+            progress=progress,
+            options=options,
+        )
     ).kept
 
 
-def tune_race(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
-    target: Any = None,
-    *,
-    tuning: str | None = None,
-    tuning_records: str | Path | Sequence[str | Path] | None = None,
-    time_budget: float | None = None,
-    lanes: int | None = None,
-    database: ProfileDatabase | str | Path | None = None,
-    progress: ProgressListener | None = None,
-    options: TuneOptions = DEFAULTS,
-) -> TuneRace:
+def tune_race(given: TuneCall) -> TuneRace:
     """All schedules of a :func:`tune` that took part in its last race, compiled, and the winner.
 
-    Parameters and errors are those of :func:`tune`.
+    Errors are those of :func:`tune`.
     """
+    options, target = given.options, given.target
     require_options(options)
     conversion, build = options.conversion, options.build
-    budget = TimeBudget(time_budget)
+    budget = TimeBudget(given.time_budget)
     request = TuningRequest.of(
-        tuning,
-        tuning_records,
+        given.tuning,
+        given.tuning_records,
         options=options.kernels,
         device=options.device,
         pad_merged_kernels=options.search.pad_merged_kernels,
@@ -182,47 +190,42 @@ def tune_race(
         *require_onednn(build.onednn, resolved, remote=options.device.is_remote),
     )
     device = _measuring_device(target, options.device)
-    if tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
+    if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
     for library in libraries:
         library.require()  # a missing one is told before the work, not after
-    chosen_lanes = device.require_lanes(lanes)
-    opened = open_database(database)
     compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
-    clock = PhaseClock(progress)
+    call = MeasuringCall(
+        lanes=device.require_lanes(given.lanes),
+        device=device,
+        database=open_database(given.database),
+        clock=PhaseClock(given.progress),
+        budget=budget,
+        compare=options.compare,
+        measure=options.measure,
+    )
     if target is None:
         target = device.target
-    mod, params = converted_model(mod, params, target, conversion)
+    mod, params = converted_model(given.mod, given.params, target, conversion)
     changes = changes_for(device.traits, pad_channels=build.pad_channels)
     chosen = build_fastest(
         mod,
         params,
         target,
-        clock,
-        lanes=chosen_lanes,
+        call,
         changes=() if conversion.changes else changes,
+        libraries=libraries,
         records=None if request is None else request.ansor_records,
-        compare_options=options.compare,
-        budget=budget,
-        database=opened,
-        device=device,
     )
-    steps = Steps(
-        lanes=chosen_lanes,
-        database=opened,
-        options=options,
-        device=device,
-        clock=clock,
-        budget=budget,
-    )
+    steps = Steps(call=call, search=options.search)
     tuned = None
     with ExitStack() as stack:
         if request is None:
             session = stack.enter_context(device.open())
-            main = steps.schedule(replace(chosen.built, libraries=libraries), session)
+            main = steps.schedule(chosen.built, session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -230,20 +233,15 @@ def tune_race(
                 chosen.candidate.mod,
                 chosen.candidate.params,
                 request,
-                clock,
-                lanes=chosen_lanes,
-                compare_options=options.compare,
-                budget=budget,
-                database=opened,
-                device=device,
+                call,
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
                 session = stack.enter_context(device.open())
-                main = steps.schedule(replace(tuned.built, libraries=libraries), session)
+                main = steps.schedule(tuned.built, session)
                 steps.compile(main.racers)
         racers = dict(main.racers)
         if tuned is not None and tuned.layout is not None:
-            racers |= steps.untuned(replace(chosen.built, libraries=libraries), main, session)
+            racers |= steps.untuned(chosen.built, main, session)
         end = steps.finish(racers, main.found.sequential_ns, session)
     if tuned is None:
         records = records_around(main.built.kernels.staged)
@@ -258,7 +256,7 @@ def tune_race(
         counters=main.prices.counters,
         search=main.found.searches[Contestant.IOS.value],
         comparison=end.comparison,
-        phase_s=clock.phase_s,
+        phase_s=call.clock.phase_s,
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *main.built.prepared.notes,

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tvm_ios.compile.model import BuiltModel
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.evaluation import (
     GREEDY,
@@ -24,11 +23,10 @@ from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
-from tvm_ios.profile.prices import open_database
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
-from tvm_ios.support.progress import StderrProgress
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.progress import ProgressListener, StderrProgress
 from tvm_ios.support.whole_file import write_text
 
 __all__ = [
@@ -54,14 +52,21 @@ class BenchmarkSettings:
     database: Path | None
     folder: Path
 
+    def call(self, progress: ProgressListener | None = None) -> MeasuringCall:
+        """The call of one network, which begins now."""
+        return MeasuringCall.here(
+            lanes=self.lanes,
+            database=self.database,
+            time_budget=self.time_budget,
+            progress=progress,
+            compare=CompareOptions(rounds=self.rounds),
+        )
+
 
 def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
     """Measure networks one after another; a record is written as soon as its network is done."""
     factories = [(name, by_name(name)) for name in networks]
-    LocalCpu().require_lanes(settings.lanes)
-    TimeBudget(settings.time_budget)
-    options = CompareOptions(rounds=settings.rounds)
-    open_database(settings.database)
+    settings.call()  # what cannot be honoured is refused before any work
     try:
         settings.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,16 +76,7 @@ def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> No
     for name, factory in factories:
         mod, params = factory(batch_size=settings.batch_size)
         with StderrProgress() as progress:
-            found = evaluate(
-                mod,
-                params,
-                name=name,
-                lanes=settings.lanes,
-                database=settings.database,
-                options=options,
-                time_budget=settings.time_budget,
-                progress=progress,
-            )
+            found = evaluate(mod, params, settings.call(progress), name=name)
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
         path = settings.folder / f"{name}_bs{settings.batch_size}.json"
         write_text(path, _record(name, found, settings).to_json() + "\n")

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tvm
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import MeasureCounters
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.experiments.stock_contestants import (
     STOCK_ALL,
     STOCK_LANES,
@@ -27,13 +24,13 @@ from tvm_ios.experiments.stock_contestants import (
     race_with_stock,
     stock_build,
 )
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
-from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.table import comparison_table
@@ -41,7 +38,7 @@ from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.cpu.stock_executor import ask_for_threads
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
-from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
@@ -128,7 +125,7 @@ class Evaluation:
 
 
 def search_all(
-    prices: KernelPrices, clock: PhaseClock, *, time_budget: float | None = None
+    prices: KernelPrices, clock: PhaseClock, budget: TimeBudget | None = None
 ) -> tuple[FoundSchedules, tuple[int, ...]]:
     """Sequential and greedy order, an IOS schedule for each set of strategies, and a list.
 
@@ -138,8 +135,8 @@ def search_all(
         Prices of the network's stages.
     clock
         Told how far the searches are.
-    time_budget
-        Seconds for each of the searches.
+    budget
+        Of the whole call; where omitted, there is no limit.
 
     Returns
     -------
@@ -151,21 +148,17 @@ def search_all(
         for contestant, strategies in IOS_STRATEGIES.items()
     }
     lists = {IOS_LIST: IOS}
-    found = find_schedules(prices, limits, clock, lists=lists, time_budget=time_budget)
+    found = find_schedules(prices, limits, clock, budget, lists=lists)
     return found, tuple(prices.price(prices.graph, found.schedules[IOS].stages))
 
 
 def evaluate(
     mod: tvm.IRModule,
     params: Mapping[str, Any],
-    target: Any = None,
+    call: MeasuringCall,
     *,
+    target: Any = None,
     name: str = "main",
-    lanes: int,
-    database: ProfileDatabase | str | Path | None = None,
-    options: CompareOptions | None = None,
-    time_budget: float | None = None,
-    progress: ProgressListener | None = None,
 ) -> Evaluation:
     """Build a network, search its schedules, and time all contestants against each other.
 
@@ -173,43 +166,32 @@ def evaluate(
 
     Parameters
     ----------
-    lanes
-        Threads of everything but the single-threaded baseline.
-    time_budget
-        Seconds for each of the searches.
+    call
+        Its lanes run everything but the single-threaded baseline. Its budget is as that of
+        ``tune``, but for the last race, which has all its rounds.
     """
-    device = LocalCpu()
-    device.require_lanes(lanes)
-    TimeBudget(time_budget)
-    opened = open_database(database)
-    clock = PhaseClock(progress)
+    lanes, clock = call.lanes, call.clock
     chosen = build_fastest(
-        mod,
-        params,
-        target,
-        clock,
-        changes=changes_for(device.traits),
-        name=name,
-        lanes=lanes,
-        device=device,
-        compare_options=options,
+        mod, params, target, call, changes=changes_for(call.device.traits), name=name
     )
     built = chosen.built
     plain = stock_build(chosen, mod, params, target, clock, name=name)
     with (
-        device.open() as session,
+        call.device.open() as session,
         RelayStageRunner(built, lanes=lanes, session=session) as runner,
         clock.phase("search"),
     ):
-        prices = KernelPrices(runner, database=opened)
-        searched, stage_prices_ns = search_all(prices, clock, time_budget=time_budget)
+        prices = KernelPrices(runner, database=call.database)
+        searched, stage_prices_ns = search_all(prices, clock, call.budget)
     with clock.phase("lower"):
         models = {
             contestant: lower_schedule(built, schedule, lanes=lanes)
             for contestant, schedule in searched.schedules.items()
         }
     with clock.phase("compare"):
-        comparison = race_with_stock(plain, models, lanes=lanes, options=options, on_lanes=True)
+        comparison = race_with_stock(
+            plain, models, lanes=lanes, options=call.compare, on_lanes=True
+        )
         with models[IOS].executor() as executor:
             trace = tuple(executor.trace())
     return Evaluation(
@@ -228,6 +210,7 @@ def evaluate(
             *searched.notes,
             *prices.notes,
             *comparison.notes,
+            *call.budget.notes,
         ),
     )
 

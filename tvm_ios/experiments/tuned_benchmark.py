@@ -14,26 +14,26 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,
 )
 from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.support.progress import PhaseClock, ProgressListener, StderrProgress
+from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
 
@@ -85,48 +85,39 @@ def evaluate_tuned(
     mod: tvm.IRModule,
     params: Mapping[str, Any],
     request: TuningRequest,
+    call: MeasuringCall,
     *,
     name: str,
-    lanes: int,
-    database: Path | None = None,
-    options: CompareOptions | None = None,
-    time_budget: float | None = None,
-    progress: ProgressListener | None = None,
 ) -> TunedEvaluation:
-    """Build twice, search twice, and time everything against everything."""
-    device = LocalCpu()
-    clock = PhaseClock(progress)
+    """Build twice, search twice, and time everything against everything.
+
+    The call's budget is as that of ``tune``, but for the last race, which has all its rounds. A
+    third of it is for the first search, and of the rest tuners get their share.
+    """
+    lanes, clock = call.lanes, call.clock
     chosen = build_fastest(
-        mod,
-        params,
-        None,
-        clock,
-        changes=changes_for(device.traits),
-        name=name,
-        lanes=lanes,
-        device=device,
-        compare_options=options,
+        mod, params, None, call, changes=changes_for(call.device.traits), name=name
     )
     untuned = chosen.built
     plain = stock_build(chosen, mod, params, None, clock, name=name)
     models: dict[str, CompiledModel] = {}
     notes: list[str] = []
 
-    def schedule(kernels: str, built: BuiltModel) -> None:
+    def schedule(kernels: str, built: BuiltModel, budget: TimeBudget) -> None:
         with clock.phase(f"search {kernels}"):
             with (
-                device.open() as session,
+                call.device.open() as session,
                 RelayStageRunner(built, lanes=lanes, session=session) as runner,
             ):
-                prices = KernelPrices(runner, database=open_database(database))
+                prices = KernelPrices(runner, database=call.database)
                 limits = {Contestant.IOS.value: SearchOptions()}
-                found = find_schedules(prices, limits, clock, time_budget=time_budget)
+                found = find_schedules(prices, limits, clock, budget)
             notes.extend((*found.notes, *prices.notes))
             for who, made in found.schedules.items():
                 name = corner(kernels, Contestant(who))
                 models[name] = lower_schedule(built, made, lanes=lanes)
 
-    schedule(UNTUNED, untuned)
+    schedule(UNTUNED, untuned, call.budget.part(3))
     with ExitStack() as stack:
         tuned = stack.enter_context(
             tuned_kernels(
@@ -134,20 +125,21 @@ def evaluate_tuned(
                 chosen.candidate.mod,
                 chosen.candidate.params,
                 request,
-                clock,
-                lanes=lanes,
-                device=device,
-                compare_options=options,
+                call,
             )
         )
-        schedule(TUNED, tuned.built)
+        schedule(TUNED, tuned.built, call.budget)
         with clock.phase("compare"):
-            comparison = race_with_stock(plain, models, lanes=lanes, options=options)
+            comparison = race_with_stock(plain, models, lanes=lanes, options=call.compare)
     return TunedEvaluation(
         tuned=tuned,
         comparison=comparison,
         phase_s=clock.phase_s,
-        notes=(*chosen.notes, *tuned.notes, *dict.fromkeys(notes), *comparison.notes),
+        notes=(
+            *dict.fromkeys(
+                (*chosen.notes, *tuned.notes, *notes, *comparison.notes, *call.budget.notes)
+            ),
+        ),
     )
 
 
@@ -179,12 +171,8 @@ def measure_tuned(
                 mod,
                 params,
                 replace(request, records=(log,)),
+                settings.call(progress),
                 name=name,
-                lanes=settings.lanes,
-                database=settings.database,
-                options=CompareOptions(rounds=settings.rounds),
-                time_budget=settings.time_budget,
-                progress=progress,
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
         path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"

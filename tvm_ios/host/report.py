@@ -72,8 +72,8 @@ def describe_host() -> HostReport:
     onednn = find_onednn()
     if onednn.version is None:
         hints.append(
-            f"no oneDNN 3 ({onednn.reason}): pip install {ONEDNN_PACKAGE}, if its kernels are "
-            "wanted"
+            f"no oneDNN 3 ({onednn.reason}): pip install 'tvm-ios[onednn]' (which pins "
+            f"{ONEDNN_PACKAGE}), if its kernels are wanted"
         )
     return HostReport(
         python=platform.python_version(),

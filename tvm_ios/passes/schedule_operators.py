@@ -25,8 +25,10 @@ from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
-from tvm_ios.profile.find_schedules import find_schedules, list_from, settle_splits
+from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.prices import measured_cost_model
+from tvm_ios.profile.split_choice import settle_splits
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
@@ -83,6 +85,8 @@ class ScheduleOperators(_Options):
         self.chosen_scheduler()
         if not isinstance(self.search, SearchOptions):
             raise OptionError(f"search is {self.search!r}; give SearchOptions")
+        if self.search.list_only and self.chosen_scheduler() is Scheduler.IOS:
+            raise OptionError("search has list_only=True, which is for tune; give scheduler='list'")
         lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:

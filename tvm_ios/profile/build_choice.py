@@ -11,42 +11,50 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_prepared, lower_schedule
+from tvm_ios.compile.model import BuiltModel, build_prepared
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.devices.targets import require_known_target, traits_for_target
 from tvm_ios.host import host_target
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Verdict
 from tvm_ios.profile.build_candidates import (
     BuildCandidate,
     all_candidates,
     changes_for,
 )
-from tvm_ios.profile.prices import profile_context
-from tvm_ios.profile.race import race
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.race import compiled_for, race
+from tvm_ios.profile.split_choice import settle_splits
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = [
-    "build_for_schedule",
-    "choose_build",
-    "known_choices",
-]
+__all__ = ["build_for_schedule", "choose_build", "in_order", "with_libraries"]
 
 
-def known_choices(
-    database: ProfileDatabase | None,
-    target: tvm.target.Target,
-    lanes: int,
-    device: MeasuringDevice,
-) -> KnownChoices:
-    """Choices between builds that were made under the records in force, as prices are kept."""
-    return KnownChoices(database, profile_context(target, lanes, device))
+def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
+    """A question to known choices, whose answer depends on the libraries that may compute."""
+    return " with ".join((question, *(library.identity() for library in libraries)))
+
+
+def in_order(built: BuiltModel, session: MeasuringSession, call: MeasuringCall) -> InterOpSchedule:
+    """Sequential order, each operator by the library that was found to be faster, if any is."""
+    schedule = sequential_schedule(built.graph)
+    if not built.libraries:
+        return schedule
+    database = call.database
+    with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
+        prices = KernelPrices(runner, database=database, options=call.measure)
+        try:
+            settle_splits(prices)
+        finally:
+            prices.save()
+        return prices.annotate(schedule)
 
 
 def build_for_schedule(
@@ -70,40 +78,34 @@ def build_for_schedule(
     return build_prepared(plain)
 
 
-def choose_build(
-    builds: Mapping[str, BuiltModel],
-    *,
-    lanes: int,
-    device: MeasuringDevice,
-    options: CompareOptions | None = None,
-) -> BuildChoice:
-    """The fastest build if it beats the first one beyond the noise, else the first one.
+def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
+    """The fastest of the builds that beat the first one beyond the noise, else the first one.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
-    with one, and the better of the two is what counts. On a GPU there is one stream.
+    with one, and the better of the two is what counts. On a GPU there is one stream. Where
+    libraries may compute operators of a build they do, each operator as its prices say.
 
     Parameters
     ----------
     builds
         By name, all of one network.
-    lanes
-        Most lanes they are timed on.
-    options
-        How they are timed.
     """
     base, *others = builds
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"
-        for count in ({lanes: None, 1: None} if device.traits.idle_lanes_help else (1,))
+        for count in ({call.lanes: None, 1: None} if call.device.traits.idle_lanes_help else (1,))
         for name in builds
     }
-    models = {
-        text: lower_schedule(builds[name], sequential_schedule(builds[name].graph), lanes=count)
-        for (name, count), text in runs.items()
-    }
-    with device.open() as session:
-        comparison = race(models, options=options, until_decided=True, session=session)
+    with call.device.open() as session:
+        orders = {name: in_order(built, session, call) for name, built in builds.items()}
+        models = {
+            text: compiled_for(
+                session, builds[name], orders[name], lanes=count, database=call.database
+            )
+            for (name, count), text in runs.items()
+        }
+        comparison = race(models, options=call.compare, until_decided=True, session=session)
     fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [
@@ -111,8 +113,10 @@ def choose_build(
         f"sequential order as {base}"
         for name, found in speedups.items()
     ]
-    best = next(name for name, run in fastest.items() if run == comparison.fastest())
-    kept = best if best != base and speedups[best].verdict is Verdict.WINS else base
+    # Round by round, not by medians alone: where times have two modes, those may say the opposite.
+    winners = {found.contestant for found in speedups.values() if found.verdict is Verdict.WINS}
+    best = comparison.fastest(winners) if winners else fastest[base]
+    kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
 
 

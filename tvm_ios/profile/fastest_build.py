@@ -13,18 +13,15 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import BuiltModel, build_model
-from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange
-from tvm_ios.profile.build_choice import choose_build, known_choices
+from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.support.progress import PhaseClock
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["ChosenBuild", "build_fastest"]
 
@@ -47,44 +44,32 @@ def build_fastest(
     mod: tvm.IRModule,
     params: Mapping[str, Any] | None,
     target: Any,
-    clock: PhaseClock,
+    call: MeasuringCall,
     *,
     changes: Sequence[ModelChange],
     name: str = "main",
-    lanes: int,
-    device: MeasuringDevice,
+    libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
-    compare_options: CompareOptions | None = None,
-    budget: TimeBudget | None = None,
-    database: ProfileDatabase | None = None,
 ) -> ChosenBuild:
     """Build a model; where a change of it may help, also with that, and keep the faster one.
 
     Parameters
     ----------
-    clock
-        Told of the phases ``build``, and ``build`` and ``check`` of each change that is tried.
+    call
+        Its clock is told of the phases ``build``, and ``build`` and ``check`` of each change that
+        is tried, for which its budget has to allow as much again as building took, and more. A
+        build that lost before, as its database knows, is not made again.
     changes
         What is tried, such as :func:`~tvm_ios.profile.build_candidates.changes_for` says: each one
         on what was kept before it. One that TVM cannot make is left out, with a note.
+    libraries
+        May compute operators of every build; they do so in races, too, where it is faster.
     records
         Records that later builds will have. Changes of layout are raced under them, since they may
         be for one layout only; the build that is returned has none of them.
-    budget
-        Of the whole call; what is left of it has to allow as much again as building took, and more.
-    database
-        Where it is kept which build was faster; a build that lost before is not made again.
     """
-    builder = _Builder(
-        clock=clock,
-        target=resolve_target(target if target is not None else host_target()),
-        name=name,
-        lanes=lanes,
-        device=device,
-        compare_options=compare_options,
-        budget=budget or TimeBudget(),
-        database=database,
-    )
+    resolved = resolve_target(target if target is not None else host_target())
+    builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
     best = _Best(
         candidate=BuildCandidate(mod=mod, params=params),
         subject=model_digest(mod, params) if changes else "",
@@ -117,14 +102,10 @@ class _Best:
 class _Builder:
     """How candidates are built and raced within one call."""
 
-    clock: PhaseClock
+    call: MeasuringCall
     target: tvm.target.Target
     name: str
-    lanes: int
-    device: MeasuringDevice
-    compare_options: CompareOptions | None
-    budget: TimeBudget
-    database: ProfileDatabase | None
+    libraries: tuple[OperatorLibrary, ...]
 
     def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
         """The faster one of the best so far and what a change makes of it."""
@@ -148,10 +129,11 @@ class _Builder:
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
-        with self.clock.phase(phase):
-            return build_model(
+        with self.call.clock.phase(phase):
+            built = build_model(
                 candidate.mod, candidate.params, self.target, name=self.name, like=like
             )
+        return replace(built, libraries=self.libraries)
 
     def _faster(
         self,
@@ -166,23 +148,18 @@ class _Builder:
         if choice is None:
             built = best.built or self.build("build", best.candidate)
             best = replace(best, built=built)
-            if not self.budget.allows(SHARE_OF_BUILDING * self.clock.phase_s["build"]):
-                self.budget.cut(f"a build with {change.name} was not tried")
+            if not self.call.budget.allows(SHARE_OF_BUILDING * self.call.clock.phase_s["build"]):
+                self.call.budget.cut(f"a build with {change.name} was not tried")
                 return best
             try:
                 changed_built = self.build(f"build {change.phase}", changed, like=built)
             except (ModelError, OptionError) as error:
                 return best.with_notes(_left_out(change, error))
-            with self.clock.phase(f"check {change.phase}"):
-                choice = choose_build(
-                    {change.without: built, change.name: changed_built},
-                    lanes=self.lanes,
-                    options=self.compare_options,
-                    device=self.device,
-                )
-                known_choices(self.database, self.target, self.lanes, self.device).keep(
-                    question, choice
-                )
+            with self.call.clock.phase(f"check {change.phase}"):
+                builds = {change.without: built, change.name: changed_built}
+                choice = choose_build(builds, self.call)
+                known = self.call.choices(self.target)
+                known.keep(with_libraries(question, self.libraries), choice)
         best = best.with_notes(*choice.notes)
         if choice.kept != change.name:
             return best
@@ -190,7 +167,8 @@ class _Builder:
 
     def _known(self, question: str) -> BuildChoice | None:
         """The choice that was made under the records in force."""
-        return known_choices(self.database, self.target, self.lanes, self.device).known(question)
+        question = with_libraries(question, self.libraries)
+        return self.call.choices(self.target).known(question)
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:

@@ -52,18 +52,20 @@ class RaceEnd:
 def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -> str | None:
     """A digest of all that a race depends on besides device and lanes.
 
-    That is the graph of each contestant with the code of every kernel, its schedule, and how races
-    are run. Kernels of merged stages follow from these, as they do for prices; the values of
-    parameters do not count. None where it is not known exactly which code runs, and so where
-    libraries may compute operators.
+    That is the graph of each contestant with the code of every kernel and the libraries that may
+    compute operators, its schedule, and how races are run. Kernels of merged stages follow from
+    these, as they do for prices; the values of parameters do not count. None where it is not known
+    exactly which code runs.
     """
     contestants = []
     for who, racer in racers.items():
         staged = racer.built.kernels.staged
         symbols = sorted({each.kernel for each in staged.graph.operators if each.kernel})
-        if racer.built.libraries or not set(symbols) <= staged.kernel_keys.keys():
+        if not set(symbols) <= staged.kernel_keys.keys():
             return None
         code = [staged.kernel_keys[symbol] for symbol in symbols]
+        # In how many parts a call runs is not asked: plans say it, and known_end() compares them.
+        code += [library.identity() for library in racer.built.libraries]
         contestants.append(
             (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
         )

@@ -7,7 +7,7 @@ the final executor uses. Operators are priced first, with each way to run that t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,8 +100,10 @@ class KernelPrices:
             chosen=self._whole,
         )
         context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
-        self.identity = self._whole.fingerprint()
-        """Of the graph and the code of its kernels."""
+        libraries = (library.identity() for library in runner.built.libraries)
+        self.identity = " with ".join((self._whole.fingerprint(), *libraries))
+        """Of the graph, the code of its kernels, and the libraries that may compute in their
+        place."""
         self.choices = KnownChoices(database, context)
         """What was chosen before under the same conditions as these prices."""
         self._measured = MeasuredCostModel(
@@ -133,6 +135,7 @@ class KernelPrices:
         On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
         well, and the fastest way stays.
         """
+        self._price_ways_in_turns()
         found = self._priced_ways(self._whole, range(len(self._whole)))
         self.fastest_library = {}
         for library, names in self.runner.library_names.items():
@@ -244,6 +247,27 @@ class KernelPrices:
             max(0, self._merges.floor_ns(self._kernels, stage, price_ns))
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
+
+    def _price_ways_in_turns(self) -> None:
+        """Price all ways to run an operator at one time, since the faster one is chosen."""
+        everything = range(len(self._whole))
+        ways: list[tuple[VariantGraph, Collection[int]]] = [(self._whole, everything)]
+        ways += [
+            (self._kernels.libraries[library], names)
+            for library, names in self.runner.library_names.items()
+        ]
+        if len(ways) == 1:
+            return
+        if self.runner.idle_lanes_help:
+            ways += [(without_help(graph, able), able) for graph, able in ways]
+        self._measured.price_in_turns(
+            [
+                (graph, Stage(((index,),)))
+                for index in everything
+                for graph, able in ways
+                if index in able
+            ]
+        )
 
     def _priced_ways(self, graph: VariantGraph, operators: Sequence[int]) -> dict[int, _PricedWay]:
         """Price operators by the kernels of a graph, with and without help where there is any."""

@@ -8,16 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
-from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison, Verdict
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["choose", "race", "race_s"]
+__all__ = ["VARIANT_RACE", "choose", "compiled_for", "race", "race_s"]
+
+VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
+"""Of variants of one schedule before the last race: short, as there may be several."""
+
+
+def compiled_for(
+    session: MeasuringSession,
+    built: BuiltModel,
+    schedule: InterOpSchedule,
+    *,
+    lanes: int,
+    database: ProfileDatabase | None,
+) -> CompiledModel:
+    """A schedule, compiled, with all that libraries find out of their calls on a device."""
+    model = lower_schedule(built, schedule, lanes=lanes)
+    return replace(model, plan=session.libraries(database).complete(model.plan))
 
 
 def race(

@@ -28,6 +28,8 @@ class Contestant(Enum):
     IOS = "ios"
     IOS_LIST = "ios + list"
     """A list made from the IOS schedule: no stages, operators on lanes."""
+    OWN_KERNELS = "sequential, TVM's kernels"
+    """Where libraries compute operators: sequential order without them."""
     UNTUNED_GREEDY = "greedy, untuned kernels"
     """Where kernels were tuned: what the same call would have found without that."""
     UNTUNED_IOS = "ios, untuned kernels"

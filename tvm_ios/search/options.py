@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
+from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = ["SearchOptions"]
 
@@ -56,6 +57,9 @@ class SearchOptions:
     with measured prices, which scatter by about as much, else 0."""
     native: bool = True
     """Use the compiled kernel where there is a C compiler; the answers are the same without."""
+    list_only: bool = False
+    """Search no stages: single operators alone are priced, the answer is sequential order, and
+    ``tune`` makes its list from that. All else here is not read then."""
 
     def __post_init__(self) -> None:
         if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
@@ -65,28 +69,19 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
-        if not isinstance(self.pad_merged_kernels, bool):
-            raise OptionError(
-                f"pad_merged_kernels is {self.pad_merged_kernels!r}; give True or False"
-            )
-        for name, least, most in (
-            ("max_group_size", 0, None),
-            ("max_num_groups", 0, None),
-            ("max_block_size", 1, 1000),
-            ("max_block_states", 2, 10**6),
-            ("max_block_transitions", 1, 10**9),
-            ("max_chain_size", 1, 1000),
-            ("bound_margin_percent", 0, 100),
-        ):
-            value = getattr(self, name)
-            if value is None and name in _BY_PRICES:
-                continue
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or value < least or (most is not None and value > most):
-                limits = (
-                    "of 0 or more (0 means no limit)" if most is None else f"from {least} to {most}"
-                )
-                raise OptionError(f"{name} is {value!r}; give a whole number {limits}")
+        for name in ("list_only", "pad_merged_kernels"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
+        no_limit = " (0 means no limit)"
+        require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
+        require_whole_fields(
+            self,
+            max_block_size=(1, 1000),
+            max_block_states=(2, 10**6),
+            max_block_transitions=(1, 10**9),
+            max_chain_size=(1, 1000),
+            bound_margin_percent=(0, 100),
+        )
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -110,6 +105,8 @@ class SearchOptions:
 
     def completed(self, *, measured: bool) -> Self:
         """The options with all defaults that depend on where prices come from."""
+        if self.list_only:
+            return replace(self, max_block_size=1, max_chain_size=1, bound_margin_percent=0)
         missing: dict[str, Any] = {
             name: values[0 if measured else 1]
             for name, values in _BY_PRICES.items()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel, DescribedModel, FloorModel, LowerBoundModel
 from tvm_ios.errors import SearchError
 from tvm_ios.search.chains import Contraction
+from tvm_ios.support.whole_number import as_whole
 
 __all__ = ["LARGEST_PRICE_NS", "Pricer"]
 
@@ -103,11 +103,9 @@ class Pricer:
         return [self._contraction.expand(stage) for stage in stages]
 
     def _checked(self, stage: Stage, answer: object) -> int:
-        # NumPy integers are Integral; so is bool, and True is no price.
-        if not isinstance(answer, bool) and isinstance(answer, Integral):
-            price = int(answer)
-            if 0 <= price <= LARGEST_PRICE_NS:
-                return price
+        price = as_whole(answer)
+        if price is not None and 0 <= price <= LARGEST_PRICE_NS:
+            return price
         raise SearchError(
             f"graph {self._graph.name!r}: the cost model gave {answer!r} for the "
             f"{stage.strategy.value} stage {stage.groups}; a price is a whole number of "

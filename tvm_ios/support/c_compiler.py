@@ -6,6 +6,7 @@ Objects and libraries lie in ``$TVM_IOS_CACHE_DIR``, else ``$XDG_CACHE_HOME/tvm-
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
@@ -16,12 +17,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from tvm_ios.errors import HostError
 
 __all__ = [
+    "NativeSource",
     "cache_directory",
     "compile_ahead",
     "compile_object",
@@ -30,6 +33,27 @@ __all__ = [
     "source_digest",
     "sources_of",
 ]
+
+
+@dataclass(frozen=True)
+class NativeSource:
+    """A C file of the project, compiled when it is first asked for."""
+
+    path: Path
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of it and of what it includes: prices taken with another are not comparable."""
+        return source_digest(self.path)
+
+    @cached_property
+    def library(self) -> ctypes.CDLL:
+        """It as a library of its own, loaded."""
+        return ctypes.CDLL(str(compile_shared(self.path)))
+
+    def as_object(self) -> Path:
+        """It as an object file, to link into an exported model."""
+        return compile_object(self.path)
 
 
 def cache_directory() -> Path:

@@ -72,6 +72,15 @@ class StoredValue:
             raise self._unlike("an object")
         return {name: self.field(name) for name in self.value}
 
+    def only(self, *known: str) -> StoredValue:
+        """The object itself, which has no fields but these."""
+        for name in self.fields():
+            if name not in known:
+                raise UnreadableValueError(
+                    f"{self.where} has the unknown field {name!r}; known are {', '.join(known)}"
+                )
+        return self
+
     def rows(self, count: int | None = None) -> list[StoredValue]:
         """The entries of a list, which has this many where `count` is given."""
         if not isinstance(self.value, list):

@@ -10,6 +10,8 @@ from tvm_ios.errors import OptionError
 
 __all__ = ["TimeBudget"]
 
+_NEXT_TO_NOTHING_S = 1e-9
+
 
 class TimeBudget:
     """Seconds that a whole call may take, counted from here.
@@ -60,6 +62,11 @@ class TimeBudget:
     def cut(self, what: str) -> None:
         """Remember what was left out or cut short, in words for people."""
         self._cuts.append(what)
+
+    def part(self, of: int, *, reserve_s: float = 0.0) -> TimeBudget:
+        """One of so many equal parts of what is left beyond a reserve, which begins now."""
+        seconds = max(self.left_s - reserve_s, _NEXT_TO_NOTHING_S) / of
+        return TimeBudget(seconds, clock_s=self._clock_s)
 
     @property
     def notes(self) -> tuple[str, ...]:

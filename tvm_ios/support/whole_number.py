@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import fields
 from typing import Any
 
 from tvm_ios.errors import OptionError
@@ -23,22 +24,36 @@ def as_whole(value: Any) -> int | None:
         return None
 
 
-def require_whole(name: str, value: Any, *, least: int) -> int:
+def require_whole(
+    name: str, value: Any, *, least: int, most: int | None = None, note: str = ""
+) -> int:
     """An option that is a whole number, as ``int``.
 
     Raises
     ------
     OptionError
-        If it is none, or too small; the message names the option, its value and the least allowed.
+        If it is none, or too small or large; the message names the option, its value and the
+        bounds.
     """
     number = as_whole(value)
-    if number is None or number < least:
-        raise OptionError(f"{name} is {value!r}; give a whole number of {least} or more")
+    if number is None or number < least or (most is not None and number > most):
+        limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise OptionError(f"{name} is {value!r}; give a whole number {limits}{note}")
     return number
 
 
-def require_whole_fields(options: Any, **least: int) -> None:
-    """Make these fields of a frozen dataclass ``int``, each of its least value or more."""
-    for name, bound in least.items():
+def require_whole_fields(options: Any, *, note: str = "", **bounds: int | tuple[int, int]) -> None:
+    """Make these fields of a frozen dataclass ``int``, from the least value on or between two.
+
+    A field that may be omitted, and so has None as its default, keeps it. What ``note`` says, such
+    as ``" (0 means no limit)"``, ends the message.
+    """
+    omitted = {field.name for field in fields(options) if field.default is None}
+    for name, bound in bounds.items():
+        value = getattr(options, name)
+        if value is None and name in omitted:
+            continue
+        least, most = bound if isinstance(bound, tuple) else (bound, None)
+        number = require_whole(name, value, least=least, most=most, note=note)
         # The only way to set a field of a frozen dataclass; called from its __post_init__.
-        object.__setattr__(options, name, require_whole(name, getattr(options, name), least=bound))
+        object.__setattr__(options, name, number)

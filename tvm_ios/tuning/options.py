@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
+from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = ["TUNERS", "TuningOptions"]
 
@@ -51,27 +52,21 @@ class TuningOptions:
     """Threads a kernel is measured on; where omitted, one, as in a concurrent stage."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "trials",
-            "early_stopping",
-            "task_early_stopping",
-            "number",
-            "repeat",
-            "threads",
-        ):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if value is not None and (not whole or value < 1):
-                raise OptionError(f"{name} is {value!r}; give a whole number from 1 on")
+        require_whole_fields(
+            self,
+            trials=1,
+            early_stopping=1,
+            task_early_stopping=1,
+            number=1,
+            repeat=1,
+            min_repeat_ms=0,
+            threads=1,
+        )
         for name in ("time_budget_s", "timeout_s", "build_timeout_s"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not number or not value > 0):
                 raise OptionError(f"{name} is {value!r}; give seconds above 0")
-        if not isinstance(self.min_repeat_ms, int) or self.min_repeat_ms < 0:
-            raise OptionError(
-                f"min_repeat_ms is {self.min_repeat_ms!r}; give milliseconds from 0 on"
-            )
         if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
 

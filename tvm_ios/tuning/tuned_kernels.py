@@ -19,15 +19,12 @@ import tvm
 
 from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
-from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.profile.build_choice import choose_build, known_choices
+from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.support.c_compiler import cache_directory
-from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import slower_workloads
@@ -162,41 +159,31 @@ def tuned_kernels(
     mod: tvm.IRModule,
     params: Mapping[str, Any] | None,
     request: TuningRequest,
-    clock: PhaseClock,
-    *,
-    lanes: int,
-    device: MeasuringDevice,
-    compare_options: CompareOptions | None = None,
-    budget: TimeBudget | None = None,
-    database: ProfileDatabase | None = None,
+    call: MeasuringCall,
 ) -> Iterator[TunedKernels]:
     """Tune, build, and keep what is faster; the records stay in force inside.
 
     Parameters
     ----------
     untuned
-        The model, built without these records.
-    clock
-        Told of the phases ``tune`` and ``build tuned``.
-    budget
-        Of the whole call; tuners get a share of what is left of it.
-    database
-        Where it is kept which way to apply the records was the fastest; builds that lost before
-        are not made again.
+        The model, built without these records; its libraries may compute operators of all builds.
+    call
+        Its clock is told of the phases ``tune`` and ``build tuned``, and tuners get a share of what
+        is left of its budget. Builds that lost before, as its database knows, are not made again.
     """
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)
     outcome = None
     if request.backend is not None:
-        with clock.phase("tune"):
+        with call.clock.phase("tune"):
             merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
             outcome = _backend(request.backend, merged, request.device).tune(
                 mod,
                 params or {},
                 target,
                 logs[0],
-                _within(request.options, budget or TimeBudget()),
-                lambda step: clock.say(step.detail, done=step.done),
+                _within(request.options, call.budget),
+                lambda step: call.clock.say(step.detail, done=step.done),
             )
     logs = [log for log in logs if log.exists()]
     variants = _variants(logs)
@@ -204,26 +191,34 @@ def tuned_kernels(
     contexts = contexts_around()
 
     def build(name: str) -> None:
-        with clock.phase("build tuned"), variants[name]():
-            builds[name] = build_model(mod, params, target, name=untuned.name)
+        with call.clock.phase("build tuned"), variants[name]():
+            built = build_model(mod, params, target, name=untuned.name)
+        builds[name] = replace(built, libraries=untuned.libraries)
 
-    choices = known_choices(database, target, lanes, device)
-    question = f"records of {model_digest(mod, params)}: {_digest_of(logs)}"
+    choices = call.choices(target)
+    question = with_libraries(
+        f"records of {model_digest(mod, params)}: {_digest_of(logs)}", untuned.libraries
+    )
     choice = choices.known(question)
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
-        with clock.phase("check tuned"):
+        with call.clock.phase("check tuned"):
             slower = (
-                slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
+                slower_workloads(
+                    replace(untuned, libraries=()),  # one kernel of TVM's against the other
+                    replace(builds[ANSOR], libraries=()),
+                    lanes=call.lanes,
+                    device=call.device,
+                )
                 if ANSOR in builds
                 else frozenset[str]()
             )
         if slower:
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
-        with clock.phase("check tuned"):
-            raced = choose_build(builds, lanes=lanes, options=compare_options, device=device)
+        with call.clock.phase("check tuned"):
+            raced = choose_build(builds, call)
         choice = replace(raced, left_out=tuple(sorted(slower)))
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)

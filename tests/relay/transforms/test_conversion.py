@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
 import tvm_ios
+from tests.stock import stock_executor
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
@@ -98,7 +98,7 @@ def exact_output(batch=1):
     module, params = network(batch=batch, dtype="float64")
     with tvm.transform.PassContext(opt_level=1):
         factory = relay.build(module, target=TARGET, params=params)
-    executor = graph_executor.GraphModule(factory["default"](tvm.cpu()))
+    executor = stock_executor(factory)
     executor.run(data=image(batch).astype("float64"))
     return executor.get_output(0).numpy()
 

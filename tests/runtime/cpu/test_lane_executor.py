@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -30,19 +30,13 @@ _LEVELS = (2, 3)
 
 
 @pytest.fixture(scope="module")
-def load_built(build_random, tmp_path_factory):
-    """Export a random module once; its kernels stay loaded."""
-    folder = tmp_path_factory.mktemp("kernels")
-    loaded = {}
+def load_built(build_random):
+    """A random module; its kernels stay loaded."""
 
+    @cache
     def load(seed: int, size: int, opt_level: int):
-        key = (seed, size, opt_level)
-        if key not in loaded:
-            built = build_random(seed=seed, size=size, opt_level=opt_level)
-            path = folder / f"{seed}-{size}-{opt_level}.so"
-            built.factory.export_library(str(path))
-            loaded[key] = built, KernelLibrary(path, shared_runtime())
-        return loaded[key]
+        built = build_random(seed=seed, size=size, opt_level=opt_level)
+        return built, KernelLibrary(built.path, shared_runtime())
 
     return load
 
@@ -96,7 +90,7 @@ def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
     check_schedule(load_built, place_built, seed, 12, level, schedule)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),

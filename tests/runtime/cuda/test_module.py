@@ -117,10 +117,11 @@ def test_a_schedule_is_compiled_exported_and_loaded(cuda_stand_in, tmp_path):
     # A loaded file brings its native code along, so that loading needs no C compiler.
     assert seen["runs"] == [[shape, None, False], [shape, None, True]] * 2
     assert seen["stock"] == [shape, shape]
-    cpu, lanes, load, streams = seen["errors"]
+    cpu, lanes, load, load_lanes, load_options, streams = seen["errors"]
     for error in (cpu, load):
         assert "device is cpu(0), but this model is compiled for tvm.cuda()" in error
-    assert "lanes and options are for CPUs; this model runs on 2 streams" in lanes
+    for error in (lanes, load_lanes, load_options):
+        assert "lanes and options are for CPUs; this model runs on 2 streams" in error
     assert "give 1 to 32 streams" in streams
 
 

@@ -25,12 +25,17 @@ from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.profile import build_choice
+from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.kernel_variant import variants_of
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
 from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR
@@ -115,6 +120,9 @@ class Prepared:
     def resource(self) -> int:
         return ctypes.addressof(self.native)
 
+    def constants_changed(self) -> None:
+        """Nothing is made of them."""
+
     def failure(self, where: str) -> ExecutionError | None:
         failed, self.native.failed = self.native.failed, 0
         return ExecutionError(f"{where}: status {failed} of Fake 1.2") if failed else None
@@ -178,6 +186,9 @@ class FakeLibrary:
     name: ClassVar[LibraryName] = LibraryName("fake", "Fake")
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = "with one tile"
+
+    def identity(self) -> str:
+        return f"{self.name.key}-1.2"
 
     def match(self, function: FusedFunction) -> FakeCall | None:
         if len(function.calls) != 1 or function.calls[0].operator not in KINDS:
@@ -319,6 +330,51 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
     assert who == {"nn.relu": "Fake", "abs": "Second"}
     with model.executor() as module:
         assert run(module) == expected(plain)
+
+
+def test_builds_race_with_the_calls_that_prices_choose(built, plain, monkeypatch):
+    raced = {}
+
+    def race(models, **_options):
+        raced.update(models)
+        row = CompareRound(run_ns=(1.0,) * len(models), ping_pong_ns=0.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    monkeypatch.setattr(build_choice, "RelayStageRunner", PricedByHand)
+    builds = {"without": plain, "with": built}
+    choice = choose_build(builds, lanes=1, device=LocalCpu(), measure=MEASURE)
+    assert choice.kept == "without"  # a tie
+    calls = {text: by(model.plan) for text, model in raced.items()}
+    assert calls == {"without, lanes: 1": [], "with, lanes: 1": ["nn.relu"]}
+    with raced["with, lanes: 1"].executor() as module:
+        assert run(module) == expected(plain)
+
+
+def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, options=MEASURE)
+        assert prices.identity.endswith(f" with {library.identity()}")
+        found = find_schedules(prices, {}).without_repetitions()
+    own = found.pop(Contestant.OWN_KERNELS.value)
+    assert {chosen.by_library("fake") for chosen in found.values()} == {
+        (operator(built, "nn.relu"),)
+    }
+    model = lower_schedule(built, own, lanes=1)
+    assert by(model.plan) == []
+    with model.executor() as module:
+        assert run(module) == expected(plain)
+
+
+def test_what_was_decided_with_calls_holds_with_them_only(built, library, monkeypatch):
+    assert with_libraries("padded", ()) == "padded"
+    before = with_libraries("padded", built.libraries)
+    assert before != "padded"
+    monkeypatch.setattr(FakeLibrary, "identity", lambda _: "fake-1.3")
+    assert with_libraries("padded", built.libraries) not in (before, "padded")
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

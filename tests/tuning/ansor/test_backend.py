@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import auto_scheduler, autotvm, relay
-from tvm.contrib import graph_executor
 from tvm.ir.transform import PassContext
 
+from tests.stock import stock_executor
 from tvm_ios.compile.model import build_model, lower_schedule
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import RecordError, TuningError
@@ -91,7 +91,7 @@ def stock_output(reference_build):
 
 
 def run_stock(library, mod, value):
-    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    executor = stock_executor(library)
     executor.set_input(mod["main"].params[0].name_hint, value)
     executor.run()
     return executor.get_output(0).numpy()

@@ -14,9 +14,9 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.support.progress import PhaseClock
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.ansor.choice import operator_workloads, slower_workloads
 from tvm_ios.tuning.ansor.tasks import extract_tasks
@@ -93,15 +93,8 @@ def test_a_session_builds_without_them_too_and_says_so(branching, untuned, tasks
     write_plain_loops(log, [one for one in tasks if "conv2d" in one.name])
     brief = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
     request = TuningRequest(records=(log,))
-    with tuned_kernels(
-        untuned,
-        *branching,
-        request,
-        PhaseClock(None),
-        lanes=1,
-        device=LocalCpu(),
-        compare_options=brief,
-    ) as kernels:
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite", compare=brief)
+    with tuned_kernels(untuned, *branching, request, call) as kernels:
         assert kernels.layout != "auto_scheduler"
     notes = "\n".join(kernels.notes)
     assert "kernels are slower than TVM's own" in notes

@@ -31,7 +31,7 @@ def library_calls(
         Who is asked, with the options it may be used with.
     """
     return tuple(
-        _library_call(call.op, library) if isinstance(call.op, relay.Function) else None
+        _library_call(call, library) if isinstance(call.op, relay.Function) else None
         for call in calls
     )
 
@@ -66,7 +66,10 @@ def with_library_calls(
     return tuple(placed)
 
 
-def _library_call(function: relay.Function, library: OperatorLibrary) -> LibraryCall | None:
-    described = describe_function(function)
-    descriptor = None if described is None else library.match(described)
+def _library_call(call: relay.Call, library: OperatorLibrary) -> LibraryCall | None:
+    described = describe_function(call.op)
+    if described is None:
+        return None
+    constants = [n for n, argument in enumerate(call.args) if isinstance(argument, relay.Constant)]
+    descriptor = library.match(replace(described, constants=frozenset(constants)))
     return None if descriptor is None else LibraryCall(library.name, descriptor)

@@ -20,13 +20,14 @@ from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
-from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
+from tvm_ios.runtime.artifact.plan_executor import plan_executor
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import compile_runtime_object
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
-from tvm_ios.runtime.cuda.native_streams import compile_streams_object
+from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import find_library, read_call
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
@@ -60,7 +61,7 @@ def export_artifact(
     path = Path(path)
     addons = [str(compile_runtime_object())]
     if is_gpu_target(_device_target(factory.target)):
-        addons.append(str(compile_streams_object()))
+        addons.append(str(STREAMS_SOURCE.as_object()))
     addons += map(str, _native_objects(plan))
     with_plan = _attach_plan(factory, plan)
     try:
@@ -95,9 +96,10 @@ def load(
         ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if the file was made for one; may be
         omitted.
     lanes
-        Threads, the caller's included; what the plan was made for where omitted. For CPUs.
+        Threads, the caller's included; what the plan was made for where omitted. Not for GPUs,
+        whose streams are those the plan was made for.
     options
-        How lanes share work and wait. For CPUs.
+        How lanes share work and wait; not for GPUs.
     any_processor_model
         True accepts a file tuned on another processor model, if this one has all its instruction
         sets.
@@ -112,8 +114,8 @@ def load(
     ArtifactError
         If the file is unreadable, damaged, or made for another processor, TVM or plan version.
     OptionError
-        If the device is another one than the file was made for, or there are more lanes than
-        cores.
+        If the device is another one than the file was made for, there are more lanes than cores, or
+        lanes of a GPU.
     HostError
         If there is no driver, no such GPU, one that does not run this code, or no library that
         the file has compute operators.
@@ -123,28 +125,23 @@ def load(
     path = Path(path)
     identity = read_footer(path)
     target = tvm.target.Target(identity.target)
-    ordinal = require_cuda(device) if is_gpu_target(target) else None
-    if ordinal is None:
-        require_cpu(device)
-    any_model = any_processor_model or ordinal is not None
+    any_model = any_processor_model or is_gpu_target(target)
     try:
         identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
     library = KernelLibrary(path)
     params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
-    if ordinal is not None:
-        return CudaGraphModule(
-            read_plan(library),
-            library,
-            params,
-            device=ordinal,
-            cuda_graph=cuda_graph,
-            arch=str(target.attrs["arch"]),
-            store=database,
-        )
-    return MultiStreamGraphModule(
-        read_plan(library), library, params, lanes=lanes, options=options, store=database
+    return plan_executor(
+        read_plan(library),
+        library,
+        params,
+        target,
+        device=device,
+        lanes=lanes,
+        options=options,
+        cuda_graph=cuda_graph,
+        store=database,
     )
 
 

@@ -99,6 +99,11 @@ class LaneExecutor:
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
 
+    def constants_changed(self) -> None:
+        """Have libraries read constants anew, since parameters were written; between runs."""
+        if self._calls is not None:
+            self._calls.constants_changed()
+
     def ping_pong_ns(self) -> float:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._pool.ping_pong_ns()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_uint64, c_void_p
-from functools import cache
 from pathlib import Path
 
 from tvm_ios.plan.stream_order import StreamProgram
@@ -16,19 +15,18 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cuda.driver import CudaDriver
-from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
     "BEGIN_CAPTURE",
     "END_CAPTURE",
     "NO_STEP",
+    "STREAMS_SOURCE",
     "WORKSPACE_CALLS",
     "NativeStreams",
     "Outcome",
     "StreamBinding",
     "Workspaces",
-    "compile_streams_object",
-    "streams_digest",
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
@@ -37,7 +35,7 @@ NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """Functions that are called when a workspace grows."""
 _NATIVE = Path(__file__).parent / "native"
-_SOURCE = _NATIVE / "cuda_streams.c"
+STREAMS_SOURCE = NativeSource(_NATIVE / "cuda_streams.c")
 _ABI = 2
 """Version of the structures below; code of older models has another, and is not used."""
 _MAX_BLOCKS = 64
@@ -199,7 +197,7 @@ class NativeStreams:
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
         self.driver = driver
         self._kernels = kernels
-        self._library = kernels.code if _brings_streams(kernels.code) else _shared()
+        self._library = kernels.code if _brings_streams(kernels.code) else STREAMS_SOURCE.library
         functions = _Functions(
             set_stream=TvmFunction.SET_STREAM.address,
             take_workspace=TvmFunction.TAKE_WORKSPACE.address,
@@ -249,23 +247,6 @@ class NativeStreams:
         return graph or 0, outcome
 
 
-def compile_streams_object() -> Path:
-    """The native side as an object file to link into an exported model."""
-    return compile_object(_SOURCE)
-
-
 def _brings_streams(code: ctypes.CDLL) -> bool:
     """True if the code of a model has the native side, with today's structures."""
     return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI
-
-
-@cache
-def _shared() -> ctypes.CDLL:
-    """The native side as a library of its own, compiled on first use."""
-    return ctypes.CDLL(str(compile_shared(_SOURCE)))
-
-
-@cache
-def streams_digest() -> str:
-    """Digest of the sources of the native side: prices taken on another one are not comparable."""
-    return source_digest(_SOURCE)

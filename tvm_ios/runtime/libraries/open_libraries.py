@@ -151,6 +151,11 @@ class LaunchCalls:
         call = self._calls.get(position)
         return None if call is None else call.failure(where)
 
+    def constants_changed(self) -> None:
+        """Have every call read its constants anew; no run is under way."""
+        for call in self._calls.values():
+            call.constants_changed()
+
     def close(self) -> None:
         """Give back what was taken for the calls, which must not be made any more."""
         self._lanes.clear()

@@ -44,6 +44,10 @@ class PreparedCall(Protocol):
         """The resource handle that the function is given: the call itself, as prepared."""
         ...
 
+    def constants_changed(self) -> None:
+        """Forget what was made of constants: their values are others. No run is under way."""
+        ...
+
     def failure(self, where: str) -> ExecutionError | None:
         """The error of a call that just failed, None if it was not for the library.
 
@@ -156,6 +160,18 @@ class OperatorLibrary(Protocol):
     @property
     def options_text(self) -> str:
         """The options, to follow the name, such as ``without TF32``; may be empty."""
+        ...
+
+    def identity(self) -> str:
+        """All that changes the speed of calls in general, in a line: name, version, options, code.
+
+        Choices and races that had calls in force are kept under it.
+
+        Raises
+        ------
+        HostError
+            If the library is missing or does not fit.
+        """
         ...
 
     def match(self, function: FusedFunction) -> CallDescriptor | None:

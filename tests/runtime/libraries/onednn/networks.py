@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
 
+from tests.stock import stock_executor
 from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -152,7 +152,7 @@ def exact(make: Make) -> np.ndarray:
         library = relay.build(
             module, "llvm", params={n: v for n, v in values.items() if n not in fed}
         )
-    reference = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    reference = stock_executor(library)
     reference.run(**fed)
     return reference.get_output(0).numpy()
 

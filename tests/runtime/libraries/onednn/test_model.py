@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,16 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.known import onednn_library, read_call
+from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import _NativePrimitive
+from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.support.c_compiler import compile_shared
 
 TARGET = "llvm -mcpu=cascadelake"
 DATA = np.random.default_rng(0).uniform(-1, 1, (1, 3, 64, 64)).astype("float32")
@@ -183,6 +188,34 @@ def test_cuts_are_found_once_and_kept(built, tmp_path, monkeypatch):
     other = OnednnProcessor(store=store, lanes=1)
     with pytest.raises(pytest.fail.Exception, match="found before"):
         other.complete(found.values())  # another number of lanes wants other cuts
+
+
+def test_code_of_another_interface_is_left_alone(built, tmp_path):
+    source = tmp_path / "old.c"
+    source.write_text("int tvm_ios_onednn_run(void) { return -1; }")
+    old = ctypes.CDLL(str(compile_shared(source)))
+    model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
+    processor = OnednnProcessor(lanes=1)
+    call = next(launch.call.descriptor for launch in model.plan.launches if launch.call)
+    (complete,) = processor.complete([call]).values()
+    lane = processor.on_lane(LibraryLane(take_workspace=0, give_workspace=0, code=old))
+    assert lane.prepare(complete, "conv").function != address_of(old, "tvm_ios_onednn_run")
+    lane.close()
+    processor.close()
+
+
+def test_a_call_is_cut_wherever_it_can_be(built, monkeypatch):
+    model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
+    calls = [launch.call.descriptor for launch in model.plan.launches if launch.call]
+    monkeypatch.setattr(device, "fastest_counts", lambda _pool, _call, ways: next(iter(ways)))
+    processor = OnednnProcessor(lanes=2)
+    found = processor.complete(calls).values()
+    processor.close()
+    # Squeezed to 16 channels there is one block of them, and nothing to part.
+    assert {(call.result.extents[1] > 16, call.cut.parts) for call in found} == {
+        (True, 2),
+        (False, 1),
+    }
 
 
 def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):

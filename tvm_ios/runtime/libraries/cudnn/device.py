@@ -19,11 +19,11 @@ from tvm_ios.runtime.libraries.cudnn.convolution import (
 from tvm_ios.runtime.libraries.cudnn.descriptors import Descriptors, describe
 from tvm_ios.runtime.libraries.cudnn.library import Cudnn, load_cudnn
 from tvm_ios.runtime.libraries.cudnn.native_calls import (
+    CALLS_SOURCE,
     CUDNN_CALLS,
     CudnnPreparedCall,
     NativeCall,
     NativeFunctions,
-    calls_digest,
     convolve_address,
 )
 from tvm_ios.runtime.libraries.cudnn.search import activates, find_algorithm
@@ -130,7 +130,7 @@ class CudnnDevice:
         assert call.algorithm is not None, "complete() gives every call one"
         tf32 = "-tf32" if call.convolution.tf32 else ""
         version = self.library.version_text
-        return f"{version}-algorithm{call.algorithm.number}{tf32}-{calls_digest()}"
+        return f"{version}-algorithm{call.algorithm.number}{tf32}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> CudnnStream:
         """A handle on a stream, and calls that use it."""

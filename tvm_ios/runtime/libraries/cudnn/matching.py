@@ -48,7 +48,7 @@ def match_call(function: FusedFunction, *, tf32: bool = False) -> CudnnCall | No
         strides=_pair(first, "strides"),
         padding=padding,
         dilation=_pair(first, "dilation"),
-        groups=_wholes(first, "groups")[0],
+        groups=first.wholes("groups")[0],
         bias=bias is not None,
         relu=relu,
         dtype=dtype,
@@ -78,7 +78,7 @@ def _bias(function: FusedFunction, step: PrimitiveCall, value: int) -> int | Non
     own = function.parameters[others[0]].shape
     channels = step.result.shape[1]
     if step.operator == "nn.bias_add":
-        axis = _wholes(step, "axis")[0] % len(step.result.shape)
+        axis = step.wholes("axis")[0] % len(step.result.shape)
         return others[0] if axis == 1 and own == (channels,) else None
     if step.operator != "add":
         return None
@@ -88,7 +88,7 @@ def _bias(function: FusedFunction, step: PrimitiveCall, value: int) -> int | Non
 
 def _same_padding(call: PrimitiveCall) -> tuple[int, int] | None:
     """Zeros on each side of height and width; None where one side has more."""
-    values = _wholes(call, "padding")
+    values = call.wholes("padding")
     if len(values) == 1:
         values *= 4
     if len(values) == 2:
@@ -110,12 +110,5 @@ def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def _pair(call: PrimitiveCall, name: str) -> tuple[int, int]:
-    first, second = _wholes(call, name)
+    first, second = call.wholes(name)
     return first, second
-
-
-def _wholes(call: PrimitiveCall, name: str) -> tuple[int, ...]:
-    """An attribute that is a whole number, or several."""
-    value = call.attribute(name)
-    entries = value if isinstance(value, tuple) else (value,)
-    return tuple(entry for entry in entries if isinstance(entry, int))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import Structure, c_int32, c_uint64, c_void_p
-from functools import cache
 from pathlib import Path
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.cudnn.library import Cudnn
-from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
+    "CALLS_SOURCE",
     "CUDNN_CALLS",
     "CudnnPreparedCall",
     "NativeCall",
     "NativeFunctions",
-    "calls_digest",
-    "compile_calls_object",
     "convolve_address",
 ]
 
@@ -28,7 +26,7 @@ CUDNN_CALLS = (
     "cudnnAddTensor",
 )
 """Functions of cuDNN that an operator calls."""
-_SOURCE = Path(__file__).parent / "native" / "cudnn_calls.c"
+CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "cudnn_calls.c")
 _CONVOLVE = "tvm_ios_cudnn_convolve"
 
 
@@ -71,6 +69,9 @@ class CudnnPreparedCall:
         """Address of the native call."""
         return ctypes.addressof(self._native)
 
+    def constants_changed(self) -> None:
+        """Nothing is made of constants."""
+
     def failure(self, where: str) -> ExecutionError | None:
         """The error of the call of cuDNN that failed, once; None if it was none of cuDNN."""
         status, self._native.status = self._native.status, 0
@@ -88,20 +89,4 @@ def convolve_address(code: ctypes.CDLL | None) -> int:
         If it does not, and there is no working C compiler.
     """
     brings = code is not None and hasattr(code, _CONVOLVE)
-    return address_of(code if code is not None and brings else _shared(), _CONVOLVE)
-
-
-def compile_calls_object() -> Path:
-    """The native side as an object file to link into an exported model."""
-    return compile_object(_SOURCE)
-
-
-@cache
-def calls_digest() -> str:
-    """Digest of the native source: prices taken with another are not comparable."""
-    return source_digest(_SOURCE)
-
-
-@cache
-def _shared() -> ctypes.CDLL:
-    return ctypes.CDLL(str(compile_shared(_SOURCE)))
+    return address_of(code if code is not None and brings else CALLS_SOURCE.library, _CONVOLVE)

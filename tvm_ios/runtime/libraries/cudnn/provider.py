@@ -40,6 +40,14 @@ class CudnnLibrary:
         """The one option in words: with or without TF32."""
         return f"{'with' if self.tf32 else 'without'} TF32"
 
+    def identity(self) -> str:
+        """The cuDNN of this process with the one option, and the code that makes calls."""
+        from tvm_ios.runtime.libraries.cudnn.library import load_cudnn  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.cudnn.native_calls import CALLS_SOURCE  # noqa: PLC0415
+
+        version = load_cudnn().version_text
+        return f"{self.name.key}-{version} {self.options_text} {CALLS_SOURCE.digest}"
+
     def match(self, function: FusedFunction) -> CudnnCall | None:
         """The call that computes a fused function; None where there is none."""
         return match_call(function, tf32=self.tf32)
@@ -50,9 +58,9 @@ class CudnnLibrary:
 
     def native_object(self) -> Path:
         """The object file of the function that makes the calls."""
-        from tvm_ios.runtime.libraries.cudnn.native_calls import compile_calls_object  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.cudnn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
-        return compile_calls_object()
+        return CALLS_SOURCE.as_object()
 
     def require(self) -> None:
         """Load libcudnn, or say what to install."""

@@ -22,9 +22,9 @@ from tvm_ios.runtime.libraries.onednn.cuts import (
 )
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import (
+    CALLS_SOURCE,
     NativeFunctions,
     OnednnPreparedCall,
-    calls_digest,
 )
 from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.search import fastest_counts
@@ -103,7 +103,7 @@ class OnednnProcessor:
     def price_name(self, call: OnednnCall) -> str:
         """Version, instruction sets and parts of a complete call, and the code that makes it."""
         assert call.cut is not None, "complete() gives every call one"
-        return f"{self._version}-{call.cut.as_text()}-{calls_digest()}"
+        return f"{self._version}-{call.cut.as_text()}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> OnednnLane:
         """Calls that any lane makes; HostError if there is no code to make them with."""
@@ -178,6 +178,10 @@ class OnednnProcessor:
                     ways[counts] = self.prepare(call, counts, where, lane, undo)
             if not ways:
                 return NOT_COMPUTED
+            # The whole runs wherever nobody helps, and prices decide where that pays. Found to be
+            # the fastest on a busy machine, it would be without help for ever.
+            if len(ways) > 1:
+                ways.pop((1, 1, 1), None)
             return _text_of(fastest_counts(pool, call, ways))
 
     def _read(self, value: str) -> OnednnCut | None:
@@ -200,11 +204,11 @@ class OnednnProcessor:
 
     @property
     def _subject(self) -> str:
-        return f"cuts of oneDNN {self._version} on {self._device}"
+        return f"parts of oneDNN {self._version} on {self._device}"
 
     @property
     def _version(self) -> str:
-        return f"{self.library.version.text}-{self.library.isa}"
+        return self.library.identity
 
     @property
     def _device(self) -> str:

@@ -116,6 +116,11 @@ class Onednn:
         name: bytes = text(self.library["dnnl_get_effective_cpu_isa"]()) or b"unknown"
         return name.decode(errors="replace").removeprefix("cpu_isa_")
 
+    @property
+    def identity(self) -> str:
+        """Version and instruction sets, which decide what its code does."""
+        return f"{self.version.text}-{self.isa}"
+
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
         """Call a function of oneDNN; ``where`` is the operator or purpose, for the message.
 
@@ -206,8 +211,8 @@ def load_onednn() -> Onednn:
     found = find_onednn()
     if found.library is None or found.version is None:
         raise HostError(
-            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (the "
-            f"package {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
+            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (which "
+            f"pins {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
             "onednn=True"
         )
     return Onednn(found.library, found.path, found.version)

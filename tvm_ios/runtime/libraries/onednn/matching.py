@@ -33,7 +33,8 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     made = _first_call(function, first)
     if made is None or any(each.format not in FORMATS for each in (*made.inputs, made.result)):
         return None
-    return read_steps(function, made)
+    constant = made.weight.position in function.constants
+    return read_steps(function, replace(made, weight=replace(made.weight, constant=constant)))
 
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
@@ -51,7 +52,7 @@ def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
 def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     data_layout, kernel_layout = (_layout(first, f"{name}_layout") for name in ("data", "kernel"))
     out_layout = _layout(first, "out_layout") or data_layout
-    groups = _wholes(first, "groups")[0]
+    groups = first.wholes("groups")[0]
     data_shape, weight_shape = (function.parameters[each].shape for each in first.operands)
     data = _images(data_layout, data_shape, first.operands[0])
     result = _images(out_layout, first.result.shape, None)
@@ -72,7 +73,7 @@ def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | 
 
 
 def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
-    groups = _wholes(first, "groups")[0]
+    groups = first.wholes("groups")[0]
     layouts = (_layout(first, "data_layout"), _layout(first, "kernel_layout"))
     if layouts != ("NCHW", "IOHW") or groups != 1:
         return None
@@ -81,7 +82,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
     )
     window = _window(first)
     top, left, bottom, right = window.padding
-    high, wide = _wholes(first, "output_padding")
+    high, wide = first.wholes("output_padding")
     if bottom < high or right < wide:
         return None
     return OnednnCall(
@@ -202,12 +203,12 @@ def _blocked_kernel(inner: int, outer: int, inputs: int, kernel: tuple[int, int]
 
 
 def _window(call: PrimitiveCall) -> Window:
-    padding = _wholes(call, "padding")
+    padding = call.wholes("padding")
     if len(padding) < 4:
         padding = (padding * 2)[:2] * 2
     top, left, bottom, right = padding
-    vertical, horizontal = (_wholes(call, "strides") * 2)[:2]
-    high, wide = (_wholes(call, "dilation") * 2)[:2]
+    vertical, horizontal = (call.wholes("strides") * 2)[:2]
+    high, wide = (call.wholes("dilation") * 2)[:2]
     return Window(
         strides=(vertical, horizontal), padding=(top, left, bottom, right), dilation=(high, wide)
     )
@@ -215,10 +216,3 @@ def _window(call: PrimitiveCall) -> Window:
 
 def _layout(call: PrimitiveCall, name: str) -> str:
     return str(call.attribute(name) or "")
-
-
-def _wholes(call: PrimitiveCall, name: str) -> tuple[int, ...]:
-    """An attribute that is a whole number, or several."""
-    value = call.attribute(name)
-    entries = value if isinstance(value, tuple) else (value,)
-    return tuple(entry for entry in entries if isinstance(entry, int))

@@ -5,21 +5,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import Structure, c_int, c_int32, c_int64, c_uint64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.onednn.library import Onednn
-from tvm_ios.runtime.libraries.onednn.primitives import MadePart, MadePrimitive
+from tvm_ios.runtime.libraries.onednn.primitives import LINE_BYTES, MadePart, MadePrimitive
 from tvm_ios.runtime.libraries.protocol import LibraryLane
-from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.support.c_compiler import NativeSource
 
-__all__ = ["NativeFunctions", "OnednnPreparedCall", "calls_digest", "compile_calls_object"]
+__all__ = ["CALLS_SOURCE", "NativeFunctions", "OnednnPreparedCall"]
 
-_SOURCE = Path(__file__).parent / "native" / "onednn_calls.c"
-_RUN = "tvm_ios_onednn_run"
+CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
+_RUN = "tvm_ios_onednn_run_2"
+"""With the number of the interface: a file may bring code along that reads other structures."""
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
 
@@ -52,7 +54,16 @@ class _NativePrimitive(Structure):
 
 
 class _NativePart(Structure):
-    _fields_ = [("primitives", c_void_p), ("count", c_int64), ("workspace_bytes", c_uint64)]
+    _fields_ = [
+        ("primitives", c_void_p),
+        ("count", c_int64),
+        ("once", c_int64),
+        ("workspace_bytes", c_uint64),
+        ("constants", c_void_p),
+        ("made_from", c_void_p),
+    ]
+    made_from: int | None
+    """Where the constants lay of which something was made; None until it is made again."""
 
 
 class _NativeCall(Structure):
@@ -89,9 +100,12 @@ class OnednnPreparedCall:
         lane: LibraryLane,
     ) -> None:
         brings = lane.code is not None and hasattr(lane.code, _RUN)
-        self.function = address_of(lane.code if lane.code and brings else _shared(), _RUN)
+        self.function = address_of(
+            lane.code if lane.code and brings else CALLS_SOURCE.library, _RUN
+        )
         self._library = library
         self._kept: list[Any] = [functions]
+        self._made_once: list[_NativePart] = []
         self._native = _NativeCall(
             functions=ctypes.addressof(functions),
             take=lane.take_workspace,
@@ -107,6 +121,11 @@ class OnednnPreparedCall:
         """Address of the native call."""
         return ctypes.addressof(self._native)
 
+    def constants_changed(self) -> None:
+        """Have the next run reorder constants again."""
+        for part in self._made_once:
+            part.made_from = None
+
     def failure(self, where: str) -> ExecutionError | None:
         """The error of the call of oneDNN that failed, once; None if it was none of oneDNN."""
         status, self._native.status = self._native.status, 0
@@ -115,17 +134,33 @@ class OnednnPreparedCall:
         return self._library.failed(_FAILED[self._native.failed], status, where)
 
     def _parts(self, parts: Sequence[MadePart]) -> int:
-        return self._array(
+        address = self._array(
             _NativePart,
             [
                 _NativePart(
-                    self._array(_NativePrimitive, [self._primitive(p) for p in part.primitives]),
-                    len(part.primitives),
-                    part.workspace_bytes,
+                    primitives=self._array(
+                        _NativePrimitive, [*map(self._primitive, part.primitives)]
+                    ),
+                    count=len(part.primitives),
+                    once=part.once,
+                    workspace_bytes=part.workspace_bytes,
+                    constants=self._constants(part.constant_bytes),
                 )
                 for part in parts
             ],
         )
+        array = (_NativePart * len(parts)).from_address(address)
+        self._made_once += [each for each in array if each.once]
+        return address
+
+    def _constants(self, size_bytes: int) -> int | None:
+        """Memory that nobody touches before it is needed: either the whole or its parts run."""
+        if not size_bytes:
+            return None
+        memory = np.empty(size_bytes + LINE_BYTES, dtype="uint8")
+        self._kept.append(memory)
+        address = int(memory.ctypes.data)
+        return address + -address % LINE_BYTES
 
     def _primitive(self, made: MadePrimitive) -> _NativePrimitive:
         arguments = made.arguments
@@ -142,19 +177,3 @@ class OnednnPreparedCall:
         array = (kind * max(1, len(values)))(*values)
         self._kept.append(array)
         return ctypes.addressof(array)
-
-
-def compile_calls_object() -> Path:
-    """The native side as an object file to link into an exported model."""
-    return compile_object(_SOURCE)
-
-
-@cache
-def calls_digest() -> str:
-    """Digest of the native source: prices taken with another are not comparable."""
-    return source_digest(_SOURCE)
-
-
-@cache
-def _shared() -> ctypes.CDLL:
-    return ctypes.CDLL(str(compile_shared(_SOURCE)))

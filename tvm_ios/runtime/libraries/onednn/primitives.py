@@ -34,13 +34,24 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
 )
 from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor
 
-__all__ = ["OUTPUT", "WORKSPACE", "Argument", "MadePart", "MadePrimitive", "PrimitiveMaker"]
+__all__ = [
+    "CONSTANTS",
+    "LINE_BYTES",
+    "OUTPUT",
+    "WORKSPACE",
+    "Argument",
+    "MadePart",
+    "MadePrimitive",
+    "PrimitiveMaker",
+]
 
-WORKSPACE, OUTPUT = -1, -2
+WORKSPACE, OUTPUT, CONSTANTS = -1, -2, -3
 """In place of the position of an argument."""
 LINE_BYTES = 64
 _CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
 """Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
+_CHOICES_OF_CONSTANTS = ((WEIGHTS,), (), *_CHOICES[2:])
+"""Where weights are constant: their reorder costs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,8 @@ class Argument:
     """What it is to the primitive."""
     memory: int
     position: int
-    """Position among the inputs of the launch, or :data:`WORKSPACE` or :data:`OUTPUT`."""
+    """Position among the inputs of the launch, or :data:`WORKSPACE`, :data:`OUTPUT` or
+    :data:`CONSTANTS`."""
     offset: int
     """Bytes from its begin."""
 
@@ -70,6 +82,10 @@ class MadePart:
     """The primitives of a part, in order, and the workspace that they share."""
 
     primitives: tuple[MadePrimitive, ...]
+    once: int
+    """How many of them, the first ones, only make something of constants."""
+    constant_bytes: int
+    """Memory for that, which is the part's own."""
     workspace_bytes: int
     implementation: str
     """What oneDNN calls the code of the main one."""
@@ -147,7 +163,7 @@ class PrimitiveMaker:
         found: _Described | None = None
         tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
         attributes = self._attributes(call, given)
-        for free in _CHOICES:
+        for free in _CHOICES_OF_CONSTANTS if call.weight.constant else _CHOICES:
             asked = given | {number: self._tensor(tensors[number], ANY) for number in free}
             try:
                 handle = self._main(call, asked, attributes, where)
@@ -212,7 +228,10 @@ class PrimitiveMaker:
     def _assemble(
         self, part: CallPart, given: dict[int, int], described: _Described, where: str
     ) -> MadePart:
-        workspace, before, after = _Workspace(), [], []
+        workspace, constants = _Workspace(), _Workspace()
+        once: list[tuple[_Place, _Place]] = []
+        before: list[tuple[_Place, _Place]] = []
+        after: list[tuple[_Place, _Place]] = []
         stream = self._library.make("dnnl_stream_create", self._engine, IN_ORDER)
         self._later(self._library.call, "dnnl_stream_destroy", stream)
         arguments: list[Argument] = []
@@ -224,18 +243,28 @@ class PrimitiveMaker:
             outer, wanted = _Place(lies, position, offset), described.own.get(number, lies)
             inner = outer
             if not self._library.equal(lies, wanted):
-                inner = _Place(wanted, WORKSPACE, workspace.take(self._library.size_bytes(wanted)))
+                kept = CONSTANTS if tensor.constant else WORKSPACE
+                taken = (constants if tensor.constant else workspace).take(
+                    self._library.size_bytes(wanted)
+                )
+                inner = _Place(wanted, kept, taken)
                 if number == TARGET:
                     after.append((inner, outer))
                 else:
-                    before.append((outer, inner))
+                    (once if tensor.constant else before).append((outer, inner))
             arguments.append(self._argument(number, inner))
         handle = self._make("primitive", "create", described.handle, where=where)
         arguments += self._scratchpad(described.handle, workspace)
         main = MadePrimitive(handle, stream, tuple(arguments))
-        made = [self._reorder(*pair, stream, workspace) for pair in before]
+        made = [self._reorder(begin, end, stream, workspace) for begin, end in (*once, *before)]
         made += [main, *(self._reorder(*pair, stream, workspace) for pair in after)]
-        return MadePart(tuple(made), workspace.size_bytes, described.implementation)
+        return MadePart(
+            primitives=tuple(made),
+            once=len(once),
+            constant_bytes=constants.size_bytes,
+            workspace_bytes=workspace.size_bytes,
+            implementation=described.implementation,
+        )
 
     def _reorder(
         self, begin: _Place, end: _Place, stream: int, workspace: _Workspace

@@ -33,6 +33,13 @@ class OnednnLibrary:
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = ""
 
+    def identity(self) -> str:
+        """The oneDNN of this process with its instruction sets, and the code that makes calls."""
+        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
+
+        return f"{self.name.key}-{load_onednn().identity}-{CALLS_SOURCE.digest}"
+
     def match(self, function: FusedFunction) -> OnednnCall | None:
         """The call that computes a fused function; None where there is none."""
         return match_call(function)
@@ -43,9 +50,9 @@ class OnednnLibrary:
 
     def native_object(self) -> Path:
         """The object file of the function that makes the calls."""
-        from tvm_ios.runtime.libraries.onednn.native_calls import compile_calls_object  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
-        return compile_calls_object()
+        return CALLS_SOURCE.as_object()
 
     def require(self) -> None:
         """Load libdnnl, or say what to install."""

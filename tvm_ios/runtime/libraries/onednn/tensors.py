@@ -46,6 +46,8 @@ class OnednnTensor:
     """Logical shape, such as batch, channels, height, width."""
     format: str
     """Where the elements lie: a name in :data:`FORMATS`."""
+    constant: bool = False
+    """Whether it is the same in every run, so that what it is reordered to is kept."""
 
     @property
     def type(self) -> TensorType:
@@ -82,8 +84,8 @@ class OnednnTensor:
         return replace(self, extents=tuple(end - begin for begin, end in box))
 
     def as_text(self) -> str:
-        """Extents and format, such as ``1x64x55x55:aBcd16b``."""
-        return f"{'x'.join(map(str, self.extents))}:{self.format}"
+        """Extents and format, such as ``1x64x55x55:aBcd16b``; ``=`` says that it is constant."""
+        return f"{'x'.join(map(str, self.extents))}:{self.format}{'=' if self.constant else ''}"
 
     def to_data(self) -> dict[str, Any]:
         """The fields as data for JSON."""
@@ -92,11 +94,13 @@ class OnednnTensor:
     @classmethod
     def from_data(cls, data: StoredValue) -> OnednnTensor:
         """Read what :meth:`to_data` gave; UnreadableValueError if it is something else."""
+        constant = data.optional_field("constant")  # plans of earlier versions say nothing
         made = cls(
             position=data.field("position").or_none(StoredValue.whole),
             shape=data.field("shape").wholes(),
             extents=data.field("extents").wholes(),
             format=require_format(data.field("format")),
+            constant=constant is not None and constant.flag(),
         )
         if prod(made.shape) != prod(made.extents):
             raise UnreadableValueError(

@@ -12,7 +12,7 @@
 #include "../../../base/native/tvm_abi.h"
 
 #define CPU_DEVICE_TYPE 1
-enum { WORKSPACE = -1, OUTPUT = -2 }; /* in place of the position of an input */
+enum { WORKSPACE = -1, OUTPUT = -2, CONSTANTS = -3 }; /* in place of the position of an input */
 
 typedef struct {
   int (*execute)(void* primitive, void* stream, int count, const void* arguments);
@@ -40,7 +40,10 @@ typedef struct {
 typedef struct {
   const OnednnPrimitive* primitives;
   int64_t count;
+  int64_t once;             /* the first so many only make something of constants */
   uint64_t workspace_bytes; /* of the lane that runs it */
+  char* constants;          /* what was made of them; the part's own */
+  const void* made_from;    /* where they lay then; NULL: it is to be made, says Python */
 } OnednnPart;
 
 typedef struct {
@@ -48,8 +51,8 @@ typedef struct {
   void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
   int (*give_workspace)(int device_type, int device_id, void* address);
   FTVMParallelLaunch launch; /* NULL: nobody helps */
-  const OnednnPart* whole;
-  const OnednnPart* parts;
+  OnednnPart* whole;
+  OnednnPart* parts;
   int64_t num_parts;
   int32_t status; /* of oneDNN, where it failed; read and cleared by Python */
   int32_t failed; /* what failed then */
@@ -73,13 +76,22 @@ static int fail(OnednnCall* call, int what, int status) {
   return -1;
 }
 
-static int execute(const Running* running, const OnednnPart* part, char* workspace) {
+static char* base_of(const Running* running, const OnednnPart* part, char* workspace,
+                     int64_t position) {
+  if (position == WORKSPACE) return workspace;
+  return position == CONSTANTS ? part->constants : address_of(running, position);
+}
+
+/* Runs of a launch follow each other, whichever lanes they are on, so a part's own memory needs no
+ * lock. Constants that lie elsewhere than before are others. */
+static int execute(const Running* running, OnednnPart* part, char* workspace) {
   const OnednnFunctions* functions = running->call->functions;
-  for (int64_t i = 0; i < part->count; ++i) {
+  const void* source = NULL;
+  if (part->once) source = address_of(running, part->primitives[0].positions[0]);
+  for (int64_t i = source && source == part->made_from ? part->once : 0; i < part->count; ++i) {
     const OnednnPrimitive* each = &part->primitives[i];
     for (int64_t k = 0; k < each->count; ++k) {
-      int64_t position = each->positions[k];
-      char* base = position == WORKSPACE ? workspace : address_of(running, position);
+      char* base = base_of(running, part, workspace, each->positions[k]);
       int status = functions->set_address(each->arguments[k].memory, base + each->offsets[k]);
       if (status) return fail(running->call, SET_ADDRESS, status);
     }
@@ -87,10 +99,11 @@ static int execute(const Running* running, const OnednnPart* part, char* workspa
         functions->execute(each->primitive, each->stream, (int)each->count, each->arguments);
     if (status) return fail(running->call, EXECUTE, status);
   }
+  part->made_from = source;
   return 0;
 }
 
-static int run_part(const Running* running, const OnednnPart* part) {
+static int run_part(const Running* running, OnednnPart* part) {
   OnednnCall* call = running->call;
   const OnednnFunctions* functions = call->functions;
   char* workspace = NULL;
@@ -110,7 +123,7 @@ static int run_part(const Running* running, const OnednnPart* part) {
 
 static int run_task(int task, TVMParallelGroupEnv* env, void* data) {
   const Running* running = data;
-  const OnednnCall* call = running->call;
+  OnednnCall* call = running->call;
   if (env->num_task == 1) return run_part(running, call->whole);
   int code = 0;
   for (int64_t part = task; part < call->num_parts; part += env->num_task)
@@ -118,8 +131,8 @@ static int run_task(int task, TVMParallelGroupEnv* env, void* data) {
   return code;
 }
 
-int32_t tvm_ios_onednn_run(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
-                           TVMValue* value, int32_t* code, void* resource) {
+int32_t tvm_ios_onednn_run_2(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
+                             TVMValue* value, int32_t* code, void* resource) {
   OnednnCall* call = resource;
   Running running = {call, arguments, num_arguments};
   if (call->num_parts < 2 || !call->launch) return run_part(&running, call->whole) ? -1 : 0;

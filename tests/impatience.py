@@ -1,0 +1,14 @@
+"""Child interpreters that do not wait for a quiet machine, as tests themselves do not."""
+
+from __future__ import annotations
+
+IMPATIENT = """
+from tvm_ios.measure.machine_mode import ModeWatch
+
+def impatient(watch, *arguments, begin=ModeWatch.__init__, **options):
+    begin(watch, *arguments, **options)
+    watch.patience_left_s = 0.0
+
+ModeWatch.__init__ = impatient
+"""
+"""What such a child runs first; it imports no TVM."""

@@ -1,0 +1,147 @@
+"""Weights that need another format: reordered once, and again where somebody sets them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ios
+from tests.runtime.libraries.onednn import networks as n
+from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.libraries.known import read_call
+from tvm_ios.runtime.libraries.onednn.cuts import whole_call
+from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.search.baselines import sequential_schedule
+
+pytestmark = pytest.mark.slow
+NHWC = partial(n.convolution, shape=(1, 14, 14, 32), layout="NHWC")
+RANDOM = np.random.default_rng(5)
+DATA = RANDOM.uniform(-1, 1, (1, 14, 14, 32)).astype("float32")
+
+
+def weights() -> np.ndarray:
+    return RANDOM.uniform(-1, 1, (3, 3, 32, 64)).astype("float32")
+
+
+def convolved(weight: np.ndarray) -> np.ndarray:
+    """The convolution in float64 by numpy."""
+    windows = np.lib.stride_tricks.sliding_window_view(DATA.astype("float64"), (3, 3), (1, 2))
+    return np.einsum("nhwcij,ijco->nhwo", windows, weight.astype("float64"))
+
+
+def check(module, weight: np.ndarray) -> None:
+    module.run(x=DATA)
+    np.testing.assert_allclose(module.get_output(0).numpy(), convolved(weight), atol=1e-4)
+
+
+@pytest.fixture(autouse=True, params=["1x1x1", "1x1x3"])
+def cut(request, monkeypatch):
+    """Whole, and in parts by rows, each of which has weights of its own."""
+    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
+    monkeypatch.setattr(OnednnProcessor, "_search", lambda self, call, pool: request.param)
+
+
+def compiled(built: BuiltModel, lanes: int = 2) -> CompiledModel:
+    return lower_schedule(built, sequential_schedule(built.graph), lanes=lanes)
+
+
+@pytest.fixture
+def weight(onednn) -> np.ndarray:
+    return weights()
+
+
+@pytest.fixture
+def model(weight) -> CompiledModel:
+    built = build_model(n.typed(NHWC, "float32"), {"w": weight}, n.TARGET, sink=False)
+    return compiled(replace(built, libraries=(OnednnLibrary(),)))
+
+
+def parameter(module) -> str:
+    (call,) = [launch for launch in module.plan.launches if launch.call is not None]
+    tensor = call.inputs[call.call.descriptor.weight.position]
+    return next(entry.name for entry in module.plan.inputs if entry.tensor == tensor)
+
+
+def test_a_plan_says_that_weights_are_constant(model):
+    (call,) = [launch.call.descriptor for launch in model.plan.launches if launch.call]
+    assert (call.data.constant, call.weight.constant) == (False, True)
+    assert ExecutionPlan.from_json(model.plan.to_json(), read_call=read_call) == model.plan
+
+
+def test_weights_are_reordered_once_and_again_when_they_are_set(model, weight):
+    with model.executor() as module:
+        name = parameter(module)
+        for _ in range(3):
+            check(module, weight)
+        for _ in range(2):  # into an array of its own, then into the same one
+            other = weights()
+            module.set_input(name, other)
+            check(module, other)
+            check(module, other)
+        third = weights()
+        module.get_input(name).copyfrom(third)  # nobody is told, so what was made of it stays
+        check(module, other)
+        module.set_input_zero_copy(name, module.get_input(name))
+        check(module, third)
+        module.load_params(tvm.runtime.save_param_dict({name: tvm.nd.array(other)}))
+        check(module, other)
+
+
+def test_executors_have_weights_of_their_own(model, weight):
+    other = weights()
+    with model.executor() as first, model.executor() as second:
+        check(first, weight)
+        second.set_input(parameter(second), other)
+        check(second, other)
+        check(first, weight)
+        first.close()
+        check(second, other)
+        with model.executor(lanes=1) as third:
+            name = parameter(third)
+            third.share_params(second, tvm.runtime.save_param_dict({name: tvm.nd.array(other)}))
+            check(third, other)
+
+
+def test_a_loaded_file_reorders_its_own(model, weight, tmp_path):
+    path = tmp_path / "model.so"
+    model.export_library(path)
+    with tvm_ios.load(path, lanes=2) as module:
+        check(module, weight)
+        other = weights()
+        module.set_input(parameter(module), other)
+        check(module, other)
+
+
+def test_weights_that_are_inputs_are_read_in_every_run(onednn):
+    built = build_model(n.typed(NHWC, "float32"), None, n.TARGET, sink=False)
+    with compiled(replace(built, libraries=(OnednnLibrary(),))).executor() as module:
+        (call,) = [launch.call.descriptor for launch in module.plan.launches if launch.call]
+        assert not call.weight.constant
+        for _ in range(2):
+            other = weights()
+            module.run(x=DATA, w=other)
+            np.testing.assert_allclose(module.get_output(0).numpy(), convolved(other), atol=1e-4)
+            module.get_input("w").copyfrom(other + 1)
+            check(module, other + 1)
+
+
+def test_constant_weights_have_memory_and_others_workspace(model, onednn):
+    (call,) = [launch.call.descriptor for launch in model.plan.launches if launch.call]
+    processor = OnednnProcessor(lanes=1)
+    undone = []
+    maker = PrimitiveMaker(onednn, processor._engine, lambda *undo: undone.append(undo))
+    made = maker.make(whole_call(call), "here")
+    varying = replace(call, weight=replace(call.weight, constant=False))
+    every_run = maker.make(whole_call(varying), "here")
+    assert (made.once, every_run.once, every_run.constant_bytes) == (1, 0, 0)
+    assert made.constant_bytes >= 4 * 3 * 3 * 32 * 64
+    for function, *arguments in reversed(undone):
+        function(*arguments)
+    processor.close()

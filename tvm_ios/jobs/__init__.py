@@ -1,0 +1,1 @@
+"""Many tuning jobs on shared machines: who computes where, and when."""

@@ -1,0 +1,138 @@
+"""How long stages take and what is left of jobs, from what was measured so far.
+
+A job's rate per candidate is its own, with one batch of everybody's mixed in, so that a job that
+has just begun is thought to be like the others. Nothing here decides whether a job is right or
+safe: a wrong estimate changes an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
+
+__all__ = ["Estimates", "Remaining"]
+
+_NEWEST = 0.3
+"""Weight of the newest measurement in the mean of a task."""
+_TRIALS = 1024
+"""Candidates of a job of which nobody has said anything, while no other job has either."""
+_STAGE_S = 1.0
+"""Seconds of a stage of a kind that nobody has measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """What is left of a job."""
+
+    device_s: float = 0.0
+    """Seconds of a device."""
+    core_s: float = 0.0
+    """Seconds of cores, while profiles run not counted."""
+    alone_s: float = 0.0
+    """Seconds it would take if it had all it asks for at once."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """Sums over stages, those in force by estimate."""
+
+    device_s: float = 0.0
+    core_s: float = 0.0
+    alone_s: float = 0.0
+    trials: int = 0
+    """Candidates measured under the scheduler's eyes; what a log had before does not count."""
+
+    def add(self, need: StageNeed, work_s: float) -> None:
+        if need.kind.measures:
+            self.device_s += work_s
+            self.alone_s += work_s
+        else:
+            self.core_s += work_s
+            self.alone_s += work_s / need.most_cores
+
+
+class Estimates:
+    """Stage times by task, and what is left of each job. Any call takes constant time."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[StageKind, str], float] = {}
+        self._kinds: dict[StageKind, float] = {}
+        self._all = _Past()
+        self._jobs: dict[str, _Past] = {}
+        self._first_told: dict[str, int] = {}
+        self._told: dict[str, JobProgress] = {}
+        self._totals = (0, 0)
+
+    def stage_s(self, need: StageNeed) -> float:
+        """Seconds of one core, or of a device, that a stage will take."""
+        if need.estimate_s is not None:
+            return need.estimate_s
+        known = self._tasks.get((need.kind, need.task))
+        return self._kinds.get(need.kind, _STAGE_S) if known is None else known
+
+    def begin(self, job: str, need: StageNeed) -> float:
+        """Count a stage that was asked for by its estimate, and return that: `end` wants it."""
+        guess = self.stage_s(need)
+        if need.kind is not StageKind.PREPARE:
+            self._jobs.setdefault(job, _Past()).add(need, guess)
+        return guess
+
+    def end(self, job: str, need: StageNeed, guess: float, work_s: float | None) -> None:
+        """Count a stage by what it took; None: it was cut short, and says nothing."""
+        if need.kind is not StageKind.PREPARE:
+            self._jobs[job].add(need, (work_s or 0.0) - guess)
+        if work_s is None:
+            return
+        if need.kind is not StageKind.PREPARE:
+            self._all.add(need, work_s)
+        task, kind = (need.kind, need.task), need.kind
+        self._tasks[task] = _newer(self._tasks.get(task), work_s)
+        self._kinds[kind] = _newer(self._kinds.get(kind), work_s)
+
+    def tell(self, job: str, progress: JobProgress) -> None:
+        """Take over how far a job is."""
+        first = self._first_told.setdefault(job, 0)
+        before = self._told.get(job)
+        if before is None and progress.trials and job not in self._jobs:
+            # What a log had before this scheduler saw the job was free of charge.
+            first = self._first_told[job] = progress.trials
+        past = self._jobs.setdefault(job, _Past())
+        counted = max(progress.trials - first, past.trials)
+        self._all.trials += counted - past.trials
+        past.trials = counted
+        if progress.total is not None and (before is None or before.total is None):
+            self._totals = (self._totals[0] + progress.total, self._totals[1] + 1)
+        self._told[job] = progress
+
+    def forget(self, job: str) -> None:
+        """Drop what is known of a job that has ended; what it taught about others stays."""
+        self._jobs.pop(job, None)
+        self._first_told.pop(job, None)
+        self._told.pop(job, None)
+
+    def remaining(self, spec: JobSpec) -> Remaining:
+        """What is left of a job, what is in force counted as left."""
+        told = self._told.get(spec.name)
+        total = told.total if told is not None and told.total is not None else spec.trials
+        if total is None:
+            trials, jobs = self._totals
+            total = trials // jobs if jobs else _TRIALS
+        left = max(total - (told.trials if told is not None else 0), 0)
+        own, everybody = self._jobs.get(spec.name, _Past()), self._all
+        batch = spec.batch
+
+        def rate(mine: float, of_all: float, unknown: float) -> float:
+            usual = of_all / everybody.trials if everybody.trials else unknown / batch
+            return left * (mine + usual * batch) / (own.trials + batch)
+
+        return Remaining(
+            device_s=rate(own.device_s, everybody.device_s, _STAGE_S),
+            core_s=rate(own.core_s, everybody.core_s, 3 * _STAGE_S),
+            alone_s=rate(own.alone_s, everybody.alone_s, 4 * _STAGE_S),
+        )
+
+
+def _newer(mean: float | None, measured: float) -> float:
+    return measured if mean is None else mean + _NEWEST * (measured - mean)

@@ -1,0 +1,129 @@
+"""What happens to jobs and machines: all that the scheduler ever learns.
+
+An executor reads everything that a worker wrote before it says that the worker died, and hands on a
+job's records, then `ProgressTold`, then `StageReleased`: nothing that was measured is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.support.stage_gate import JobProgress, StageNeed
+
+__all__ = [
+    "DeviceBack",
+    "DeviceLost",
+    "Event",
+    "JobCancelled",
+    "JobEnded",
+    "JobSubmitted",
+    "ProgressTold",
+    "RePinned",
+    "StageReleased",
+    "StageRequested",
+    "Tick",
+    "WorkerDied",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job is to be run. Its name must be new, and its device known."""
+
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """Nobody wants the job any more; it ends when its worker is gone."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageRequested:
+    """A job stands at its gate."""
+
+    job: str
+    need: StageNeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReleased:
+    """A stage is over, and nothing of it computes any more. Of an older lease: it is ignored."""
+
+    job: str
+    epoch: int
+    seconds: float | None = None
+    """How long it computed, if the worker measured it; None: since the grant."""
+    finished: bool = True
+    """False after `RevokeLease` if the batch must be run again: its request waits anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressTold:
+    """A job says how far it is, after its records are written. Kept however late it comes."""
+
+    job: str
+    progress: JobProgress
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A job's worker has ended by itself; a reason says why it failed, and none that it is done."""
+
+    job: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDied:
+    """A job's worker and all its processes are gone, killed or stopped on command."""
+
+    job: str
+    candidate: str = ""
+    """What it was measuring or compiling, if known: blamed in place of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """A device answers no more; what runs on it will not end well."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBack:
+    """A lost device answers again."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RePinned:
+    """All processes of a stage are on the cores of `RePinLease` with this serial, or later."""
+
+    job: str
+    epoch: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; see `Scheduler.wake_at`."""
+
+
+Event = (
+    JobSubmitted
+    | JobCancelled
+    | StageRequested
+    | StageReleased
+    | ProgressTold
+    | JobEnded
+    | WorkerDied
+    | DeviceLost
+    | DeviceBack
+    | RePinned
+    | Tick
+)

@@ -1,0 +1,74 @@
+"""What a job is to the scheduler: what was asked for, and how far it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
+
+__all__ = ["Job", "JobSpec", "JobState"]
+
+
+class JobState(Enum):
+    """Where a job stands between submission and end."""
+
+    WAITING = "waiting"
+    """It has no worker yet."""
+    RUNNING = "running"
+    """It has a worker, or one that died is being started again."""
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will never change again."""
+        return self not in (JobState.WAITING, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A model to tune, as it was submitted. The scheduler uses name, device, trials and batch."""
+
+    name: str
+    model: str = ""
+    """Path of the model."""
+    config: str = ""
+    """Path of the options of its tuning."""
+    device: str = ""
+    """The device that it is tuned for; empty: any, and each batch may run on another one."""
+    trials: int | None = None
+    """Candidates it will measure, before it says so itself; None: like other jobs."""
+    batch: int = 64
+    """Candidates it measures in one profile."""
+    sla_ms: float | None = None
+    """The latency that is asked for, in milliseconds; the scheduler only shows it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A job while the scheduler knows it. Invariant: it has a request, a lease, or neither."""
+
+    spec: JobSpec
+    number: int
+    """Its place in the order of submission."""
+    submitted_s: float
+    state: JobState = JobState.WAITING
+    reason: str = ""
+    """Why it failed."""
+    attempt: int = 0
+    """Workers started for it so far."""
+    started_s: float = 0.0
+    """When its first worker was started."""
+    ended_s: float = 0.0
+    last_need: StageNeed | None = None
+    """Its latest request, granted or not; None right after a worker was started."""
+    guess_s: float = 0.0
+    """What that was thought to take."""
+    verdict: JobState | None = None
+    """What it becomes when its worker is gone; None: nobody has told the worker to stop."""
+    progress: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
+    deaths: Counter[tuple[StageKind | None, str, str]] = field(default_factory=Counter)
+    """Workers that died, by stage, task and candidate. A stage that ends well forgets its own."""

@@ -1,0 +1,358 @@
+"""Who has which cores and devices, and who has to make room.
+
+Rules, held by `tests/jobs/core/test_machine_of_states.py`:
+
+- A profile has its device and its cores to itself, from the grant to the release.
+- A stage that does not measure is granted free cores only. It is never stopped: compilers under a
+  time limit would report kernels as broken. When a profile takes its last core it moves to a free
+  one, and where there is none it shares with another such stage, never with a profile.
+- No core is shared while another one is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tvm_ios.jobs.core.resources import Device, Lease, Machine
+from tvm_ios.support.stage_gate import StageNeed
+
+__all__ = ["Barred", "Holding", "Occupancy"]
+
+
+@dataclass(slots=True)
+class Barred:
+    """What is kept for requests that are too old: younger ones may not have it."""
+
+    devices: set[str] = field(default_factory=set)
+    cores: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding:
+    """A lease in force, or one that waits until others have left its cores."""
+
+    lease: Lease
+    asked_s: float
+    cores: tuple[int, ...]
+    """Where it is, or goes as soon as its processes are pinned anew."""
+    leaving: set[int] = field(default_factory=set)
+    """Where it may still be until the re-pin is acknowledged."""
+    serial: int = 0
+    """Re-pins so far."""
+    granted_s: float | None = None
+    """None: it waits until others have left its cores."""
+    revoked: bool = False
+    work_s: float = 0.0
+    """Core-seconds until ``since_s``; seconds of the device for a profile."""
+    since_s: float = 0.0
+    rate: float = 0.0
+    """Cores' worth that it has: half a core where two share it."""
+
+    def settle(self, now: float) -> None:
+        """Add up what was computed until now at the present rate."""
+        self.work_s += (now - self.since_s) * self.rate
+        self.since_s = now
+
+
+@dataclass(slots=True)
+class _Core:
+    number: int
+    home: bool
+    """Whether a device's profiles run here, or are escorted from here."""
+    users: dict[int, Holding] = field(default_factory=dict)
+    """Stages that do not measure, by epoch; more than one only where a profile drove one here."""
+    left_by: int = 0
+    """Stages that go away and have not said yet that they are gone."""
+    owner: int = 0
+    """Epoch of the profile that has it or waits for it; 0: none."""
+
+
+class Occupancy:
+    """Cores and devices of a machine, and the leases on them."""
+
+    def __init__(self, machine: Machine) -> None:
+        homes = {device.core for device in machine.devices}
+        self._cores = {number: _Core(number, number in homes) for number in machine.cores}
+        self._devices = {device.name: device for device in machine.devices}
+        self._free_devices: dict[str, Device] = dict(self._devices)
+        self._holders: dict[str, Holding] = {}
+        self._lost: set[str] = set()
+        self._free: dict[bool, dict[int, None]] = {False: {}, True: {}}
+        self._shared: dict[int, None] = {}
+        self._shrunk: dict[int, Holding] = {}
+        self._owned = 0
+        for core in self._cores.values():
+            self._index(core)
+
+    # ---- What there is ----
+
+    @property
+    def free_cores(self) -> int:
+        """Cores that nobody has."""
+        return len(self._free[False]) + len(self._free[True])
+
+    @property
+    def free_devices(self) -> int:
+        """Devices that answer and that nobody has."""
+        return len(self._free_devices)
+
+    def holder(self, device: str) -> Holding | None:
+        """Who has a device or is about to have it."""
+        return self._holders.get(device)
+
+    def is_lost(self, device: str) -> bool:
+        """Whether it was lost and has not come back."""
+        return device in self._lost
+
+    def can_ever(self, need: StageNeed, pin: str) -> bool:
+        """Whether a stage would fit if nobody else were there and all devices answered."""
+        if not need.kind.measures:
+            return need.least_cores <= len(self._cores)
+        if not pin:
+            return bool(self._devices) and need.least_cores <= len(self._cores)
+        return pin in self._devices and need.least_cores <= len(self._cores)
+
+    # ---- Looking for room ----
+
+    def room_for_stage(self, need: StageNeed, most: int, barred: Barred) -> tuple[int, ...] | None:
+        """Free cores for a stage that does not measure, those of no device first."""
+        found: list[int] = []
+        for home in (False, True):
+            for number in self._free[home]:
+                if len(found) >= most:
+                    break
+                if number not in barred.cores:
+                    found.append(number)
+        return tuple(found) if len(found) >= need.least_cores else None
+
+    def room_for_profile(
+        self, need: StageNeed, pin: str, barred: Barred
+    ) -> tuple[Device, tuple[int, ...]] | None:
+        """A free device with cores for a profile; where one drives nobody away, that one."""
+        pinned = self._free_devices.get(pin)
+        devices = self._free_devices.values() if not pin else (pinned,) if pinned else ()
+        second = None
+        for device in devices:
+            if device.name in barred.devices:
+                continue
+            cores = self._cores_for(device, need, barred)
+            if cores is None:
+                continue
+            if not any(self._cores[number].users for number in cores):
+                return device, cores
+            second = second or (device, cores)
+        return second
+
+    def _cores_for(self, device: Device, need: StageNeed, barred: Barred) -> tuple[int, ...] | None:
+        if not device.escorted:
+            return ()
+        chosen: list[int] = []
+        if device.core is not None:
+            if self._cores[device.core].owner or device.core in barred.cores:
+                return None
+            chosen.append(device.core)
+        for home, wanted in ((False, need.most_cores), (True, need.least_cores)):
+            for number in self._free[home]:
+                if len(chosen) >= max(wanted, need.least_cores):
+                    break
+                if number not in barred.cores and number not in chosen:
+                    chosen.append(number)
+        if len(chosen) < need.least_cores:
+            used = [
+                core
+                for core in self._cores.values()
+                if not core.owner and core.number not in barred.cores and core.number not in chosen
+            ]
+            used.sort(key=lambda core: (core.home, len(core.users)))
+            chosen += [core.number for core in used[: need.least_cores - len(chosen)]]
+        if len(chosen) < need.least_cores:
+            return None
+        nowhere = len(self._cores) - self._owned - len(chosen) < 1
+        if nowhere and any(self._cores[number].users for number in chosen):
+            return None
+        return tuple(chosen)
+
+    def claim(self, need: StageNeed, pin: str, barred: Barred) -> None:
+        """Keep all that a request could use which does not fit yet."""
+        if not need.kind.measures:
+            barred.cores.update(self._cores)
+            return
+        devices = [self._devices[pin]] if pin else list(self._devices.values())
+        barred.devices.update(device.name for device in devices)
+        if pin in self._lost:
+            # Whatever it gets, it is not the cores that it waits for.
+            return
+        for device in devices:
+            if device.escorted and (device.core is None or need.least_cores > 1):
+                barred.cores.update(self._cores)
+            elif device.escorted and device.core is not None:
+                barred.cores.add(device.core)
+
+    # ---- Taking and giving back ----
+
+    def take(self, holding: Holding, now: float) -> list[Holding]:
+        """Give a lease its cores and device; return the stages that have to be pinned anew."""
+        lease = holding.lease
+        if not lease.need.kind.measures:
+            self._change(now, holding, joins=holding.cores)
+            return []
+        if lease.device:
+            del self._free_devices[lease.device]
+            self._holders[lease.device] = holding
+        driven: dict[int, Holding] = {}
+        for number in holding.cores:
+            core = self._cores[number]
+            core.owner = lease.epoch
+            self._owned += 1
+            self._index(core)
+            driven.update(core.users)
+        for other in driven.values():
+            rest = tuple(number for number in other.cores if number not in holding.cores)
+            self._move(other, rest or (self._refuge(),), now)
+        return list(driven.values())
+
+    def is_ready(self, holding: Holding) -> bool:
+        """Whether everybody else has left the cores of a lease."""
+        if not holding.lease.need.kind.measures:
+            return True
+        cores = (self._cores[number] for number in holding.cores)
+        return not any(core.users or core.left_by for core in cores)
+
+    def start(self, holding: Holding, now: float) -> None:
+        """Begin to count what a lease computes."""
+        holding.granted_s = holding.since_s = now
+        if holding.lease.need.kind.measures:
+            holding.rate = 1.0
+
+    def release(self, holding: Holding, now: float) -> None:
+        """Take back all that a lease has, also where it is only leaving."""
+        holding.settle(now)
+        device = holding.lease.device
+        if device:
+            del self._holders[device]
+            if device not in self._lost:
+                self._free_devices[device] = self._devices[device]
+        self._settle_leaving(holding)
+        self._shrunk.pop(holding.lease.epoch, None)
+        if not holding.lease.need.kind.measures:
+            self._change(now, holding, leaves=holding.cores)
+            return
+        for number in holding.cores:
+            self._cores[number].owner = 0
+            self._owned -= 1
+            self._index(self._cores[number])
+
+    def acknowledge(self, holding: Holding, serial: int) -> None:
+        """Believe that a stage has left what it was to leave, if it speaks of its last re-pin."""
+        if serial == holding.serial:
+            self._settle_leaving(holding)
+
+    def lose(self, device: str) -> None:
+        """Grant a device to nobody until it is back."""
+        self._lost.add(device)
+        self._free_devices.pop(device, None)
+
+    def regain(self, device: str) -> None:
+        """Grant a device again, once nobody has it."""
+        self._lost.discard(device)
+        if device not in self._holders:
+            self._free_devices[device] = self._devices[device]
+
+    # ---- Moving ----
+
+    def unshare(self, now: float) -> Iterator[Holding]:
+        """Move stages that share a core to free ones."""
+        for number in list(self._shared):
+            while number in self._shared:
+                free = self._first_free(Barred())
+                if free is None:
+                    return
+                latest = next(reversed(self._cores[number].users.values()))
+                kept = (core for core in latest.cores if core != number)
+                self._move(latest, (*kept, free), now)
+                yield latest
+
+    def regrow(self, barred: Barred, now: float) -> Iterator[Holding]:
+        """Give stages back what profiles took from them."""
+        for holding in list(self._shrunk.values()):
+            cores = list(holding.cores)
+            while len(cores) < len(holding.lease.cores):
+                free = self._first_free(barred, cores)
+                if free is None:
+                    break
+                cores.append(free)
+            if len(cores) > len(holding.cores):
+                self._move(holding, tuple(cores), now)
+                yield holding
+
+    def _first_free(self, barred: Barred, besides: Iterable[int] = ()) -> int | None:
+        for home in (False, True):
+            for number in self._free[home]:
+                if number not in barred.cores and number not in besides:
+                    return number
+        return None
+
+    def _refuge(self) -> int:
+        """A core for a stage that has lost its last one."""
+        for home in (False, True):
+            if self._free[home]:
+                return next(iter(self._free[home]))
+        open_to_all = (core for core in self._cores.values() if not core.owner)
+        return min(open_to_all, key=lambda core: (len(core.users), core.number)).number
+
+    def _move(self, holding: Holding, cores: tuple[int, ...], now: float) -> None:
+        left = [number for number in holding.cores if number not in cores]
+        joined = [number for number in cores if number not in holding.cores]
+        for number in joined:
+            if number in holding.leaving:
+                holding.leaving.discard(number)
+                self._cores[number].left_by -= 1
+        for number in left:
+            holding.leaving.add(number)
+            self._cores[number].left_by += 1
+        holding.cores = cores
+        holding.serial += 1
+        self._change(now, holding, joins=joined, leaves=left)
+        if len(cores) < len(holding.lease.cores):
+            self._shrunk[holding.lease.epoch] = holding
+        else:
+            self._shrunk.pop(holding.lease.epoch, None)
+
+    def _change(
+        self,
+        now: float,
+        holding: Holding,
+        joins: Iterable[int] = (),
+        leaves: Iterable[int] = (),
+    ) -> None:
+        """Put a stage that does not measure on cores and off others; rates of all there change."""
+        touched: dict[int, Holding] = {holding.lease.epoch: holding}
+        for number in (*joins, *leaves):
+            touched.update(self._cores[number].users)
+        for other in touched.values():
+            other.settle(now)
+        for number in joins:
+            self._cores[number].users[holding.lease.epoch] = holding
+            self._index(self._cores[number])
+        for number in leaves:
+            self._cores[number].users.pop(holding.lease.epoch, None)
+            self._index(self._cores[number])
+        for other in touched.values():
+            other.rate = sum(1 / max(len(self._cores[number].users), 1) for number in other.cores)
+
+    def _settle_leaving(self, holding: Holding) -> None:
+        for number in sorted(holding.leaving):
+            self._cores[number].left_by -= 1
+            self._index(self._cores[number])
+        holding.leaving.clear()
+
+    def _index(self, core: _Core) -> None:
+        if core.users or core.left_by or core.owner:
+            self._free[core.home].pop(core.number, None)
+        else:
+            self._free[core.home][core.number] = None
+        if len(core.users) > 1:
+            self._shared[core.number] = None
+        else:
+            self._shared.pop(core.number, None)

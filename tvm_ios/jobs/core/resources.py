@@ -1,0 +1,94 @@
+"""Cores and devices that jobs share, and leases on them.
+
+A profile has its device, and the core that the device is or that waits for it, to itself. Other
+stages have cores only, and may have a device's core while nobody profiles there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tvm_ios.errors import JobError
+from tvm_ios.support.stage_gate import GrantedStage, StageNeed
+
+__all__ = ["Device", "DeviceKind", "Lease", "Machine"]
+
+
+class DeviceKind(Enum):
+    """What a profile runs on."""
+
+    CORE = "core"
+    """A core of this machine."""
+    GPU = "gpu"
+    """A GPU of this machine: a core launches its kernels and waits."""
+    RPC = "rpc"
+    """What an RPC tracker leads to: a core here sends and waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """What one profile at a time may run on."""
+
+    name: str
+    kind: DeviceKind
+    core: int | None = None
+    """The core that it is, or that escorts each of its profiles; None: any core may escort one."""
+    address: str = ""
+    """Where it is reached, ``host:port:key`` of an RPC tracker; empty on this machine."""
+    escorted: bool = True
+    """Whether its profiles take a core of ours; a farm of boards with hosts of its own takes none.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """All that jobs share.
+
+    Raises
+    ------
+    JobError
+        Cores or names come twice, or a device's core is not one of the cores.
+    """
+
+    cores: tuple[int, ...]
+    """Numbers of the processors."""
+    devices: tuple[Device, ...]
+
+    def __post_init__(self) -> None:
+        """Look for contradictions."""
+        if not self.cores or len(set(self.cores)) < len(self.cores):
+            raise JobError(f"cores must be one or more different numbers, not {self.cores}")
+        names = [device.name for device in self.devices]
+        for device in self.devices:
+            if not device.name or names.count(device.name) > 1:
+                raise JobError(f"device {device.name!r}: give each device a name of its own")
+            if device.core is not None and device.core not in self.cores:
+                raise JobError(
+                    f"device {device.name!r} lies on core {device.core}, "
+                    f"and the cores are {self.cores}: name one of these"
+                )
+            if device.kind is DeviceKind.CORE and device.core is None:
+                raise JobError(f"device {device.name!r} is a core: say which, as core = 1")
+        own = [device.core for device in self.devices if device.kind is DeviceKind.CORE]
+        if len(set(own)) < len(own):
+            raise JobError(f"two devices are the same core: {own}; give each a core of its own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Cores, and for a profile a device, that one stage of a job has until it is released."""
+
+    job: str
+    epoch: int
+    """Grows with every lease of a scheduler; who releases an older one than the job has is late."""
+    need: StageNeed
+    cores: tuple[int, ...]
+    """At the grant; empty only where a device takes none (see `Device.escorted`)."""
+    device: str = ""
+    address: str = ""
+
+    @property
+    def granted(self) -> GrantedStage:
+        """What the job learns at its gate."""
+        return GrantedStage(cores=self.cores, device=self.device, address=self.address)

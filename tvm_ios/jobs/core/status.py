@@ -1,0 +1,110 @@
+"""How a job stands, for those who ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.jobs.core.estimates import Remaining
+from tvm_ios.jobs.core.job_state import Job, JobState
+from tvm_ios.jobs.core.occupancy import Holding, Occupancy
+from tvm_ios.jobs.core.view import Candidate
+
+__all__ = ["JobStatus", "job_status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job at one moment."""
+
+    name: str
+    state: JobState
+    stage: str = ""
+    """What it computes, or is about to: kind and task; empty before its worker asks."""
+    waits_for: str = ""
+    """What it cannot go on without; empty while it computes and after it has ended."""
+    cores: tuple[int, ...] = ()
+    device: str = ""
+    trials: int = 0
+    """Candidates measured so far."""
+    total: int | None = None
+    """Candidates to be measured; None: nobody has said."""
+    best_ms: float | None = None
+    """About how long its network takes so far, in milliseconds."""
+    sla_ms: float | None = None
+    """The latency asked for, in milliseconds."""
+    attempt: int = 0
+    """Workers started for it."""
+    eta_s: float | None = None
+    """Seconds until it ends, by estimates; None after it has ended."""
+    seconds: float = 0.0
+    """Since its first worker was started, until now or its end."""
+    reason: str = ""
+    """Why it failed."""
+
+
+def job_status(
+    job: Job,
+    holding: Holding | None,
+    asked: Candidate | None,
+    occupancy: Occupancy,
+    left: Remaining,
+    load_s: float,
+    now: float,
+) -> JobStatus:
+    """How a job stands now.
+
+    Its end is guessed from its own pace so far: the part that is done took as long as it did, with
+    all its waiting. A job without a pace is thought to wait for all that is left of the others.
+    """
+    progress, spec = job.progress, job.spec
+    total = progress.total if progress.total is not None else spec.trials
+    seconds = 0.0
+    if job.attempt:
+        seconds = (job.ended_s if job.state.ended else now) - job.started_s
+    need = job.last_need if not job.state.ended else None
+    granted = holding is not None and holding.granted_s is not None
+    return JobStatus(
+        name=spec.name,
+        state=job.state,
+        stage=f"{need.kind.value} {need.task}".strip() if need is not None else "",
+        waits_for=_obstacle(job, holding, asked, occupancy),
+        cores=holding.cores if holding is not None and granted else (),
+        device=holding.lease.device if holding is not None and granted else "",
+        trials=progress.trials,
+        total=total,
+        best_ms=progress.best_ms,
+        sla_ms=spec.sla_ms,
+        attempt=job.attempt,
+        eta_s=None if job.state.ended else _eta(progress.trials, total, seconds, left, load_s),
+        seconds=seconds,
+        reason=job.reason,
+    )
+
+
+def _eta(trials: int, total: int | None, seconds: float, left: Remaining, load_s: float) -> float:
+    if total is None or not trials or not seconds:
+        return max(load_s, left.alone_s)
+    return max(left.alone_s, seconds / trials * max(total - trials, 0))
+
+
+def _obstacle(
+    job: Job, holding: Holding | None, asked: Candidate | None, occupancy: Occupancy
+) -> str:
+    if job.state is JobState.WAITING:
+        return "a worker"
+    if holding is not None and holding.granted_s is None:
+        return f"others to leave cores {', '.join(map(str, holding.cores))}"
+    if asked is None:
+        return "the end of its worker" if job.verdict is not None else ""
+    cores = asked.need.least_cores
+    wanted = f"{cores} cores" if cores > 1 else "a core"
+    if not asked.need.kind.measures:
+        return wanted
+    if not asked.device:
+        return f"any device with {wanted}" if cores > 1 else "any device"
+    holder = occupancy.holder(asked.device)
+    if occupancy.is_lost(asked.device):
+        return f"device {asked.device}, which is lost"
+    if holder is not None:
+        return f"device {asked.device}, which {holder.lease.job} has"
+    return f"device {asked.device} with {wanted}" if cores > 1 else f"device {asked.device}"

@@ -1,0 +1,128 @@
+"""What happened: who had which cores and which device when, and how long each had waited.
+
+A simulation and an executor fill it with the same events and commands, so both are read alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tvm_ios.jobs.core.commands import Command, GrantLease, JobChanged, RePinLease
+from tvm_ios.jobs.core.events import Event, JobEnded, StageReleased, StageRequested, WorkerDied
+from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.support.stage_gate import StageNeed
+
+__all__ = ["Span", "Trace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stage, from the moment it was asked for to its end."""
+
+    job: str
+    epoch: int
+    need: StageNeed
+    device: str
+    """Empty for stages that need none: they waited for cores, the others for their device."""
+    asked_s: float
+    granted_s: float
+    ended_s: float | None = None
+    """None: it computes still."""
+    finished: bool = True
+    """False where it was cut short: its worker died, or its device was lost."""
+    places: tuple[tuple[float, tuple[int, ...]], ...]
+    """The cores that it had, and since when, in seconds."""
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds at the gate."""
+        return self.granted_s - self.asked_s
+
+
+@dataclass(slots=True)
+class Trace:
+    """A run, as it goes on. Adding to it takes constant time."""
+
+    ended: list[Span] = field(default_factory=list)
+    """Stages that are over, in the order of their ends."""
+    states: dict[str, dict[JobState, float]] = field(default_factory=dict)
+    """When each job came into each state."""
+    _asked: dict[str, float] = field(default_factory=dict)
+    _open: dict[str, Span] = field(default_factory=dict)
+
+    def add(self, event: Event, commands: Iterable[Command], now: float) -> None:
+        """Take note of an event and of what the scheduler said to it."""
+        if isinstance(event, StageRequested):
+            self._asked[event.job] = now
+        elif isinstance(event, StageReleased):
+            span = self._open.get(event.job)
+            if span is not None and span.epoch == event.epoch:
+                self._close(event.job, now, finished=event.finished)
+                self._asked[event.job] = span.asked_s
+        elif isinstance(event, WorkerDied | JobEnded):
+            self._close(event.job, now, finished=False)
+        for command in commands:
+            self._follow(command, now)
+
+    def _follow(self, command: Command, now: float) -> None:
+        if isinstance(command, GrantLease):
+            lease = command.lease
+            self._open[lease.job] = Span(
+                job=lease.job,
+                epoch=lease.epoch,
+                need=lease.need,
+                device=lease.device,
+                asked_s=self._asked.get(lease.job, now),
+                granted_s=now,
+                places=((now, lease.cores),),
+            )
+        elif isinstance(command, RePinLease) and command.job in self._open:
+            span = self._open[command.job]
+            places = (*span.places, (now, command.cores))
+            self._open[command.job] = replace(span, places=places)
+        elif isinstance(command, JobChanged):
+            self.states.setdefault(command.job, {})[command.state] = now
+
+    def _close(self, job: str, now: float, *, finished: bool) -> None:
+        span = self._open.pop(job, None)
+        if span is not None:
+            self.ended.append(replace(span, ended_s=now, finished=finished))
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All stages, those that compute still at the end."""
+        return (*self.ended, *self._open.values())
+
+    def busy_s(self, now: float) -> dict[str, float]:
+        """Seconds each device was profiled on until now."""
+        busy: defaultdict[str, float] = defaultdict(float)
+        for span in self.spans:
+            if span.device:
+                busy[span.device] += (
+                    now if span.ended_s is None else span.ended_s
+                ) - span.granted_s
+        return dict(busy)
+
+    def completions_s(self) -> dict[str, float]:
+        """Seconds from submission to end, of each job that has ended."""
+        return {
+            job: max(times.values()) - times[JobState.WAITING]
+            for job, times in self.states.items()
+            if any(state.ended for state in times)
+        }
+
+    def as_text(self) -> str:
+        """A line a stage: when it was asked for, granted and over, for whom, and where."""
+        lines = []
+        for span in sorted(self.spans, key=lambda span: (span.granted_s, span.epoch)):
+            end = "..." if span.ended_s is None else f"{span.ended_s:.3f}"
+            moves = " -> ".join(",".join(map(str, cores)) or "-" for _, cores in span.places)
+            lines.append(
+                f"{span.asked_s:.3f} {span.granted_s:.3f} {end} {span.job} "
+                f"{span.need.kind.value} {span.need.task or '-'} on {moves}"
+                f"{f' and {span.device}' if span.device else ''}"
+                f"{'' if span.finished else ', cut short'}"
+            )
+        return "\n".join(lines)

@@ -1,0 +1,68 @@
+"""What a policy sees, and what it may say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tvm_ios.jobs.core.estimates import Remaining
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.support.stage_gate import StageKind, StageNeed
+
+__all__ = ["Candidate", "Policy", "Proposal", "View"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A job that waits for a stage, or for its worker."""
+
+    job: str
+    number: int
+    """Its place in the order of submission."""
+    device: str
+    """The only device that will do; empty: any."""
+    need: StageNeed
+    """Of one that waits for its worker: what a worker begins with."""
+    asked_s: float
+    left: Remaining
+    """What is left of the whole job, by estimates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The state of all, right before a decision. What nothing is free for is left out."""
+
+    now_s: float
+    machine: Machine
+    profiles: tuple[Candidate, ...]
+    """Jobs that wait for a device; empty when none is free."""
+    stages: tuple[Candidate, ...]
+    """Jobs that wait for cores only; empty when none is free."""
+    starts: tuple[Candidate, ...]
+    """Jobs that wait for a worker; empty when there may be no more."""
+    running: Mapping[StageKind, int]
+    """Leases in force, or about to be, by kind."""
+    live: Mapping[str, int]
+    """Jobs with a worker by the device they must have; under "" those that take any."""
+    load_s: float
+    """What is left of all jobs at the bottleneck, in seconds: time that none can beat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A job that should go on now: its stage, or its worker, whichever it waits for."""
+
+    job: str
+    most_cores: int | None = None
+    """Fewer cores than it can make use of; None: as many as are free."""
+
+
+class Policy(Protocol):
+    """Who goes first."""
+
+    def choose(self, view: View) -> Iterable[Proposal]:
+        """Jobs that should go on, best first; each is granted if it still fits.
+
+        It may be a generator, which is asked only while something is free.
+        """

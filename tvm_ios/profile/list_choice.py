@@ -1,0 +1,67 @@
+"""Lists made of measured prices, and which of a few is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_ios.compile.model import hand_over_of, lower_schedule
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.cost.profile_key import digest_of
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.race import VARIANT_RACE, race
+from tvm_ios.search.list_schedule import list_schedule
+from tvm_ios.search.list_search import ListOptions
+
+__all__ = ["LIST_SEEDS", "fastest_list", "list_from"]
+
+LIST_SEEDS = range(4)
+
+
+def fastest_list(
+    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
+) -> InterOpSchedule:
+    """The fastest of a few lists made from a schedule, which differ in their seeds only.
+
+    They are about as long as simulated, but on lanes some are 4 % faster than others. Where merges
+    would have to be compiled for each, and on a GPU, the shortest is believed. Which seed it was is
+    kept like a price, as ``settle_splits`` keeps its choice.
+    """
+    digest = digest_of(prices.annotate(start).to_json())
+    question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
+    known = prices.choices.known(question)
+    numbers = [seed for seed in seeds if known is None or known.kept == str(seed)] or seeds
+    lists = {
+        seed: prices.annotate(list_from(prices, start, lanes=lanes, seed=seed)) for seed in numbers
+    }
+    distinct = {(each.stages, each.home_lanes): seed for seed, each in reversed(lists.items())}
+    merged = any(stage.is_merge for stage in start.stages)
+    if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
+        kept, certain = min(lists, key=lambda seed: lists[seed].latency_ns or 0), True
+    else:
+        models = {
+            str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
+            for seed in sorted(distinct.values())
+        }
+        comparison = race(models, options=VARIANT_RACE, session=prices.runner.session)
+        kept, certain = int(min(models, key=comparison.median_ns)), comparison.is_quiet
+    if len(numbers) > 1:
+        prices.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
+    return lists[kept]
+
+
+def list_from(
+    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
+) -> InterOpSchedule:
+    """A list made from a schedule, with prices of single operators and of its merges.
+
+    The operators must have been priced, as ``settle_splits`` does.
+    """
+    return list_schedule(
+        prices.graph,
+        prices.operator_times(start),
+        lanes=lanes,
+        hand_over=hand_over_of(prices.runner.built.prepared.target),
+        start=start,
+        options=ListOptions(seed=seed),
+    )

@@ -1,0 +1,54 @@
+"""The executor of a plan, on the device that its kernels are compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_ios.errors import OptionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.runtime.cuda.module import CudaGraphModule
+from tvm_ios.runtime.libraries.protocol import FactStore
+
+__all__ = ["plan_executor"]
+
+
+def plan_executor(
+    plan: ExecutionPlan,
+    library: KernelLibrary,
+    params: Mapping[str, tvm.nd.NDArray],
+    target: tvm.target.Target,
+    *,
+    device: Any,
+    lanes: int | None,
+    options: LaneOptions | None,
+    cuda_graph: bool,
+    store: FactStore | None,
+) -> MultiStreamGraphModule | CudaGraphModule:
+    """What runs the plan; arguments and errors are those of :func:`tvm_ios.load`."""
+    if not is_gpu_target(target):
+        require_cpu(device)
+        return MultiStreamGraphModule(
+            plan, library, params, lanes=lanes, options=options, store=store
+        )
+    ordinal = require_cuda(device)
+    if lanes is not None or options is not None:
+        raise OptionError(
+            f"lanes and options are for CPUs; this model runs on {plan.lanes} streams of a GPU, as "
+            "it was compiled; leave them out, or compile it with other lanes"
+        )
+    return CudaGraphModule(
+        plan,
+        library,
+        params,
+        device=ordinal,
+        cuda_graph=cuda_graph,
+        arch=str(target.attrs["arch"]),
+        store=store,
+    )

@@ -1,0 +1,396 @@
+"""The interface of TVM's ``GraphModule`` over a plan: inputs, outputs, runs, whatever runs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Protocol, Self
+
+import tvm
+from tvm.runtime.module import BenchmarkResult
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.runtime.base.input_value import input_value, output_tensor
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.support.whole_number import as_whole, require_whole
+
+__all__ = ["PlanExecutor", "PlanModule"]
+
+_FUNCTIONS = (
+    "get_input",
+    "get_input_index",
+    "get_input_info",
+    "get_num_inputs",
+    "get_num_outputs",
+    "get_output",
+    "load_params",
+    "run",
+    "set_input",
+    "set_input_zero_copy",
+    "set_output_zero_copy",
+    "share_params",
+)
+
+
+class PlanExecutor(Protocol):
+    """An executor of a plan; every method raises ExecutionError where a run fails."""
+
+    def run(self) -> None:
+        """Run every launch of the plan once."""
+        ...
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` back-to-back runs."""
+        ...
+
+    def trace(self) -> list[TraceEvent]:
+        """The launches of a warm run, each with its lane and times; by start time."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; may be called twice."""
+        ...
+
+
+class PlanModule:
+    """The interface of TVM's ``GraphModule`` over a plan, whatever runs it.
+
+    Parameters
+    ----------
+    plan, library, memory
+        What to run, its kernels, and where its tensors lie.
+    params
+        Names of those inputs that are parameters.
+    executor
+        Runs the plan; closed with the module.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        library: KernelLibrary,
+        params: Collection[str],
+        memory: PlanMemory,
+        executor: PlanExecutor,
+    ) -> None:
+        self.plan = plan
+        self.module = library.module
+        """TVM's module of the same file."""
+        self._library = library
+        self._params = frozenset(params)
+        self._shared = set(params)
+        self._memory = memory
+        self._executor = executor
+        self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
+
+    def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs or parameters.
+
+        Parameters
+        ----------
+        key, value
+            Name or number of one input, and its value.
+        params
+            Values by name.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or shape or data type differ.
+        """
+        for name, array in self._named(key, value, params):
+            entry = self.plan.inputs[self._find_input(name)]
+            checked = input_value(f"input {entry.name!r}", self.plan.tensors[entry.tensor], array)
+            if entry.name in self._shared:
+                # Other modules read that array, so this one writes to another.
+                self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
+                self._shared.discard(entry.name)
+            self._memory.array(entry.tensor).copyfrom(checked)
+            self._written(entry.name)
+
+    def set_input_zero_copy(
+        self, key: int | str | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the device.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or its type or place does not fit.
+        """
+        for name, array in self._named(key, value, params):
+            entry = self.plan.inputs[self._find_input(name)]
+            self._memory.replace(entry.tensor, _as_ndarray(array, f"input {name!r}"))
+            self._shared.discard(entry.name)
+            self._written(entry.name)
+
+    def set_output_zero_copy(self, key: int, value: Any) -> None:
+        """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output, or its type or place does not fit.
+        """
+        self._memory.replace(output_tensor(self.plan, key), _as_ndarray(value, f"output {key}"))
+
+    def run(self, **input_dict: Any) -> None:
+        """Run once, after setting the inputs given.
+
+        Raises
+        ------
+        ExecutionError
+            If an input is wrong, a kernel fails, or the module is closed.
+        """
+        for name, value in input_dict.items():
+            self.set_input(name, value)  # by name: an input may itself be called key or value
+        self._executor.run()
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.plan.outputs)
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs and parameters."""
+        return len(self.plan.inputs)
+
+    def get_input(self, index: int | str, out: Any = None) -> Any:
+        """An input or parameter by number or name, copied to `out` if given.
+
+        It shares its bytes with the module. A parameter that is written to there has to be set
+        again, if only to the same array: libraries keep what they made of it.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, or `out` is of another shape or data type.
+        """
+        array = self._memory.array(self.plan.inputs[self._find_input(index)].tensor)
+        return array if out is None else _copied(array, out, f"input {index!r}")
+
+    def get_input_index(self, name: str) -> int:
+        """Number of the input of this name; -1 if there is none."""
+        return self._index.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and data types of the inputs, parameters included, by name.
+
+        Truth values are ``bool``, as their arrays are; TVM's module says ``uint1``.
+        """
+        tensors = {entry.name: self.plan.tensors[entry.tensor] for entry in self.plan.inputs}
+        return (
+            {name: tensor.shape for name, tensor in tensors.items()},
+            {name: tensor.dtype for name, tensor in tensors.items()},
+        )
+
+    def get_output(self, index: int, out: Any = None) -> Any:
+        """An output by number, copied to `out` if given.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such output, or `out` is of another shape or data type.
+        """
+        array = self._memory.array(output_tensor(self.plan, index))
+        return array if out is None else _copied(array, out, f"output {index!r}")
+
+    def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
+        """Not offered: operators overlap, so there is no state after one of them.
+
+        Raises
+        ------
+        ExecutionError
+            Always.
+        """
+        raise ExecutionError(
+            f"debug_get_output({node!r}): operators overlap here, and their buffers are reused; "
+            "load the same file with tvm.contrib.debugger.debug_executor"
+        )
+
+    def load_params(self, params_bytes: bytes | bytearray) -> None:
+        """Copy parameters from what ``tvm.runtime.save_param_dict`` wrote; others are skipped.
+
+        Raises
+        ------
+        ExecutionError
+            If the bytes are something else, or the shape or data type of one differs.
+        """
+        for name, array in _saved_params(params_bytes).items():
+            if name in self._index:
+                self.set_input(name, array)
+
+    def share_params(self, other: PlanModule, params_bytes: bytes | bytearray) -> None:
+        """Use the parameter arrays of another module; the bytes only name them.
+
+        Raises
+        ------
+        ExecutionError
+            If the bytes are something else, the other module lacks one, or its type differs.
+        """
+        for name in _saved_params(params_bytes):
+            if name in self._index:
+                self.set_input_zero_copy(name, other.get_input(name))
+
+    def benchmark(
+        self,
+        device: Any = None,  # noqa: ARG002 - TVM's signature
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,  # noqa: ARG002 - TVM's signature
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        **kwargs: Any,
+    ) -> BenchmarkResult:
+        """Time runs, as TVM's method of this name: one result a repeat, in seconds a run.
+
+        Parameters
+        ----------
+        device
+            Accepted for TVM's sake.
+        func_name
+            ``run``.
+        repeat, number
+            Repeats, and back-to-back runs in each.
+        min_repeat_ms
+            `number` is raised until a repeat takes this long.
+        limit_zero_time_iterations
+            Accepted for TVM's sake: no run takes zero time here.
+        end_to_end
+            True counts copying inputs in and outputs out.
+        cooldown_interval_ms, repeats_to_cooldown
+            Sleep this long after every so many repeats.
+        kwargs
+            Inputs, set before.
+
+        Raises
+        ------
+        ExecutionError
+            If another function than ``run`` is asked for, or a run fails.
+        OptionError
+            If a number is none, or too small.
+        """
+        if func_name != "run":
+            raise ExecutionError(f"benchmark of {func_name!r}: only 'run' can be timed")
+        repeat = require_whole("repeat", repeat, least=1)
+        number = require_whole("number", number, least=1)
+        least_ms = require_whole("min_repeat_ms", min_repeat_ms or 0, least=0)
+        cooldown_ms = require_whole("cooldown_interval_ms", cooldown_interval_ms, least=0)
+        repeats_to_cooldown = require_whole("repeats_to_cooldown", repeats_to_cooldown, least=1)
+        self.run(**kwargs)
+        timed = partial(self._time_end_to_end, kwargs) if end_to_end else self._executor.time_ns
+        results = []
+        for index in range(repeat):
+            elapsed_ns = timed(number)
+            while elapsed_ns < least_ms * 1_000_000:
+                wanted = number * least_ms * 1_000_000 // max(elapsed_ns, 1) + 1
+                number = max(wanted, number + 1)
+                elapsed_ns = timed(number)
+            results.append(elapsed_ns / number / 1e9)
+            if cooldown_ms and (index + 1) % repeats_to_cooldown == 0:
+                time.sleep(cooldown_ms / 1e3)
+        return BenchmarkResult(results)
+
+    def time_ns(self, number: int) -> int:
+        """Elapsed nanoseconds of ``number`` back-to-back runs, a whole number from 1 on."""
+        return self._executor.time_ns(require_whole("number", number, least=1))
+
+    def trace(self) -> list[TraceEvent]:
+        """Run, and give each launch with its lane or stream and its times; by start time."""
+        return self._executor.trace()
+
+    def close(self) -> None:
+        """Give back what the executor holds; later runs raise ExecutionError."""
+        self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        """A method by name, as TVM's module gives its functions.
+
+        Raises
+        ------
+        ExecutionError
+            If there is none.
+        """
+        if key not in _FUNCTIONS:
+            raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
+        function: Callable[..., Any] = getattr(self, key)
+        return function
+
+    def _written(self, name: str) -> None:
+        """An input or parameter has other values, or another place."""
+
+    def _time_end_to_end(self, inputs: Mapping[str, Any], number: int) -> int:
+        start_ns = time.perf_counter_ns()
+        for _ in range(number):
+            self.run(**inputs)
+            for index in range(self.get_num_outputs()):
+                self.get_output(index).numpy()
+        return time.perf_counter_ns() - start_ns
+
+    def _named(
+        self, key: int | str | None, value: Any, params: Mapping[str, Any]
+    ) -> list[tuple[int | str, Any]]:
+        if key is None and value is not None:
+            raise ExecutionError(
+                "a value was given for input None; give the name or the number of the input"
+            )
+        first: list[tuple[int | str, Any]] = [] if key is None else [(key, value)]
+        return first + list(params.items())
+
+    def _find_input(self, key: int | str) -> int:
+        number = self._index.get(key) if isinstance(key, str) else as_whole(key)
+        if number is None or not 0 <= number < len(self.plan.inputs):
+            wanted = [entry.name for entry in self.plan.inputs if entry.name not in self._params]
+            raise ExecutionError(
+                f"no input {key!r}; the inputs are {', '.join(map(repr, wanted))}, and there are "
+                f"{len(self._params)} parameters"
+            )
+        return number
+
+
+def _saved_params(params_bytes: bytes | bytearray) -> dict[str, tvm.nd.NDArray]:
+    try:
+        return dict(tvm.runtime.load_param_dict(params_bytes))
+    except (tvm.TVMError, TypeError) as error:
+        size = f" of {len(params_bytes)} bytes" if isinstance(params_bytes, bytes) else ""
+        raise ExecutionError(
+            f"the {type(params_bytes).__name__}{size} given holds no parameters; give what "
+            "tvm.runtime.save_param_dict wrote"
+        ) from error
+
+
+def _copied(array: tvm.nd.NDArray, out: Any, where: str) -> tvm.nd.NDArray:
+    """The caller's array with the values of ours."""
+    given = type(out).__name__
+    if isinstance(out, tvm.nd.NDArray):
+        if (tuple(out.shape), out.dtype) == (tuple(array.shape), array.dtype):
+            return array.copyto(out)
+        given = f"{out.dtype}{tuple(out.shape)}"
+    raise ExecutionError(
+        f"{where} is {array.dtype}{tuple(array.shape)}, but out is {given}; give a tvm.nd.NDArray "
+        "of that shape and data type, as tvm.nd.empty makes it"
+    )
+
+
+def _as_ndarray(value: Any, where: str) -> tvm.nd.NDArray:
+    if isinstance(value, tvm.nd.NDArray):
+        return value
+    try:
+        return tvm.nd.from_dlpack(value)
+    except (AttributeError, TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise ExecutionError(
+            f"{where}: {type(value).__name__} cannot be used without a copy; pass a "
+            "tvm.nd.NDArray, or copy with set_input"
+        ) from error
