@@ -98,7 +98,7 @@ def test_run_too_early_names_the_missing_verb(fork, image, tmp_path):
     [
         ({"tuner": "ansor"}, "tuner is 'ansor'; give 'autotvm' or 'auto_scheduler'"),
         ({"sla_ms": 0}, "sla_ms is 0; give milliseconds above 0"),
-        ({"trials": 0}, "trials is 0; give a whole number from 1 on"),
+        ({"trials": 0}, "trials is 0; give a whole number of 1 or more"),
         ({"time_budget": -1}, "time_budget is -1"),
     ],
 )
