@@ -120,6 +120,7 @@ def test_tvm_stays_in_its_rooms():
         "tvm_ios.driver.config",
         "tvm_ios.jobs.core",
         "tvm_ios.jobs.simulation",
+        "tvm_ios.cli.grid",
         "tvm_ios.cli.solve",
         "tvm_ios.cli.tune",
     ],

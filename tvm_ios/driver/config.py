@@ -7,6 +7,7 @@ default. Free of TVM, so that a bad file is refused before anything is loaded.
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,18 @@ class TuneConfig:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise OptionError(f"this is no TOML: {error}") from error
+        return cls.of_tables(tables)
+
+    @classmethod
+    def of_tables(cls, content: Mapping[str, Any]) -> Self:
+        """Read what :mod:`tomllib` or :mod:`json` made of a configuration.
+
+        Raises
+        ------
+        OptionError
+            If a key or a value is unfit.
+        """
+        tables = copy.deepcopy(dict(content))
         _require_known(tables, ("time_budget", *_TABLES), "")
         time_budget = tables.pop("time_budget", None)
         for name, table in tables.items():

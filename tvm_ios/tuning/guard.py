@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["guarded_workers", "marked_processes"]
+__all__ = ["MARK", "guarded_workers", "marked_processes"]
 
 MARK = "TVM_IOS_TUNING_RUN"
 POLL_S = 0.5

@@ -1,0 +1,104 @@
+"""State of a chain: how far it is with its model, and which verb is missing for the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.benchmark_context import BenchmarkContext
+from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.model_runner import ModelRunner
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.run_folder import RunFolder, RunReport
+from tvm_ios.driver.service_level import ServiceLevel
+from tvm_ios.errors import OptionError
+
+__all__ = ["ChainState"]
+
+
+@dataclass(slots=True, kw_only=True)
+class ChainState:
+    """Everything that verbs have found so far; what a later verb finds is set by it."""
+
+    source: ModelSource | None = None
+    """The model; None before ``from_model``, and of a run that was loaded."""
+    loaded: RunReport | None = None
+    """The report of the run that was loaded."""
+    tuned: CompiledModel | None = None
+    """What the front door gave last, from ``autotune`` or ``build``."""
+    tuned_with: TuneOptions | None = None
+    logs: tuple[Path, ...] = ()
+    """Tuning logs that :attr:`tuned` was chosen from; they exist."""
+    model: CompiledModel | None = None
+    """What ``build`` gave."""
+    runner: ModelRunner | None = None
+    """Runs what was built or loaded."""
+    folder: RunFolder | None = None
+    """Where ``save`` put it."""
+    latency: Latency | None = None
+    service_level: ServiceLevel | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run that was saved or loaded; empty where none was."""
+        if self.folder is not None:
+            return self.folder.path.name
+        return "" if self.loaded is None else self.loaded.run_id
+
+    def close(self) -> None:
+        """Give back the threads that it is run on."""
+        if self.runner is not None:
+            self.runner.close()
+
+    def report(self, context: BenchmarkContext) -> RunReport:
+        """Everything about the run so far.
+
+        Raises
+        ------
+        OptionError
+            If nothing was built or loaded yet.
+        """
+        report = self.loaded
+        if report is None:
+            model, source = self.require_model("report"), self.require_source("report")
+            report = RunReport(
+                run_id=self.run_id,
+                model=source.name,
+                target=str(model.kernels.staged.target),
+                lanes=model.plan.lanes,
+                inputs=self.require_runner("report").inputs,
+                logs=tuple(map(str, self.logs)),
+                context=context,
+            )
+        return replace(
+            report, context=context, latency=self.latency, service_level=self.service_level
+        )
+
+    def require_source(self, verb: str) -> ModelSource:
+        """The model that a verb is for.
+
+        Raises
+        ------
+        OptionError
+            If there is none; the message names the verb that is missing.
+        """
+        if self.source is None:
+            why = "a run that was loaded is built already; " if self.loaded else ""
+            raise OptionError(f"{why}call .from_model(…) before .{verb}()")
+        return self.source
+
+    def require_model(self, verb: str) -> CompiledModel:
+        """What was built of the model; errors as :meth:`require_source`."""
+        self.require_source(verb)
+        if self.model is None:
+            raise OptionError(f"call .build() before .{verb}()")
+        return self.model
+
+    def require_runner(self, verb: str) -> ModelRunner:
+        """What runs the model; errors as :meth:`require_source`."""
+        if self.runner is None:
+            self.require_model(verb)
+            raise OptionError(f"call .build() or .load(run_id) before .{verb}()")
+        return self.runner
