@@ -94,6 +94,8 @@ class Scheduler:
         self._load = Load(machine)
         self._jobs: dict[str, Job] = {}
         self._waiting: dict[str, Job] = {}
+        self._starts: tuple[Candidate, ...] | None = None
+        """Those that wait for a worker; None: it has to be made anew."""
         self._live: Counter[str] = Counter()
         self._now = 0.0
         self._fault = ""
@@ -186,6 +188,7 @@ class Scheduler:
             raise JobError(f"job {spec.name!r} wants device {spec.device!r}; there are: {names}")
         job = Job(spec=spec, number=len(self._jobs), submitted_s=self._now)
         self._jobs[spec.name] = self._waiting[spec.name] = job
+        self._starts = None
         self._weigh(job)
         self._say(JobChanged(spec.name, JobState.WAITING))
 
@@ -338,6 +341,7 @@ class Scheduler:
         name = job.spec.name
         if job.state is JobState.WAITING:
             del self._waiting[name]
+            self._starts = None
             self._live[job.spec.device] += 1
             job.state = JobState.RUNNING
             job.started_s = self._now
@@ -366,6 +370,7 @@ class Scheduler:
             if not self._live[device]:
                 del self._live[device]
         self._waiting.pop(name, None)
+        self._starts = None
         job.state, job.reason, job.ended_s = state, reason, self._now
         self._estimates.forget(name)
         self._weigh(job)
@@ -435,18 +440,20 @@ class Scheduler:
                 self._say(ReportPolicy(fault))
 
     def _view(self) -> View:
-        starts: list[Candidate] = []
-        if self._free_workers > 0:
+        if self._starts is None and self._free_workers > 0:
+            # Once for each job that starts or ends: estimates of so many are not made at each event.
             for job in self._waiting.values():
                 self._weigh(job)
-                starts.append(self._candidate(job, _BEGINNING, job.submitted_s))
+            self._starts = tuple(
+                self._candidate(job, _BEGINNING, job.submitted_s) for job in self._waiting.values()
+            )
         requests, occupancy = self._leases.requests, self._leases.occupancy
         return View(
             now_s=self._now,
             machine=self.machine,
             profiles=tuple(requests.profiles.values()) if occupancy.free_devices else (),
             stages=tuple(requests.stages.values()) if occupancy.free_cores else (),
-            starts=tuple(starts),
+            starts=(self._starts or ()) if self._free_workers > 0 else (),
             running=dict(self._leases.running),
             live=dict(self._live),
             load_s=self._load.seconds,
