@@ -18,11 +18,12 @@ from pathlib import Path
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.scheduler import Scheduler
-from tvm_ios.jobs.simulation.scenarios import SCENARIOS, Outcome, Scenario, compare
+from tvm_ios.jobs.simulation.scenarios import SCENARIOS, Knowledge, Outcome, Scenario, compare
 
 RESULTS = Path(__file__).parent / "results" / "jobs" / "simulation.json"
-CONTESTANTS = {policy.value: (policy, False) for policy in PolicyName} | {
-    "slack, estimates wrong by two": (PolicyName.SLACK, True)
+CONTESTANTS = {policy.value: (policy, Knowledge.RIGHT) for policy in PolicyName} | {
+    "slack, estimates wrong by two": (PolicyName.SLACK, Knowledge.WRONG),
+    "slack, nothing known before": (PolicyName.SLACK, Knowledge.NONE),
 }
 MANY_JOBS = 100
 
@@ -34,8 +35,8 @@ def seeds(scenario: Scenario) -> range:
 
 def row(scenario: Scenario, contestant: str) -> dict[str, float]:
     """Means over the seeds, rounded to what is shown."""
-    policy, wrong = CONTESTANTS[contestant]
-    outcomes = [asdict(compare(scenario, policy, seed, wrong=wrong)[1]) for seed in seeds(scenario)]
+    policy, known = CONTESTANTS[contestant]
+    outcomes = [asdict(compare(scenario, policy, seed, known)[1]) for seed in seeds(scenario)]
     return {
         name: round(statistics.mean(outcome[name] for outcome in outcomes), 4)
         for name in outcomes[0]
@@ -72,13 +73,15 @@ def cost_us(scenario: Scenario, policy: PolicyName) -> tuple[float, Outcome]:
 def main() -> None:
     """Fill the file, print the table."""
     wanted = sys.argv[1:] or [""]
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    made: dict[str, dict[str, dict[str, float]]] = {}
     for name, scenario in SCENARIOS.items():
         if any(part in name for part in wanted):
-            results[name] = {}
+            made[name] = {}
             for contestant in CONTESTANTS:
-                results[name][contestant] = row(scenario, contestant)
-                print(name, contestant, results[name][contestant], flush=True)
+                made[name][contestant] = row(scenario, contestant)
+                print(name, contestant, made[name][contestant], flush=True)
+    before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results = {name: (before | made)[name] for name in SCENARIOS if name in before | made}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(*table(results), sep="\n")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.jobs.core.estimates import Estimates
-from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.job_state import JobSpec, Remaining
 from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
 
 BUILD = StageNeed(kind=StageKind.BUILD, task="conv", most_cores=4)
@@ -63,3 +63,13 @@ def test_records_that_a_job_begins_with_cost_nothing():
     measure(estimates, "a", PROFILE, 6.0)
     estimates.tell("a", JobProgress(trials=384, total=640))
     assert estimates.remaining(spec).device_s == pytest.approx(6.0 * 256 / 64)
+
+
+def test_what_is_expected_counts_until_the_job_has_measured():
+    estimates = Estimates(cores=2)
+    expected = Remaining(device_s=100.0, core_s=10.0, alone_s=120.0)
+    spec = JobSpec(name="a", trials=640, batch=64, expected=expected)
+    assert estimates.remaining(spec).device_s == pytest.approx(100.0)
+    measure(estimates, "a", PROFILE, 30.0)
+    estimates.tell("a", JobProgress(trials=64, total=640))
+    assert estimates.remaining(spec).device_s == pytest.approx(9 * (30 + 10) / 2)

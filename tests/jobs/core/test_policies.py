@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.jobs.core.estimates import Remaining
+from tvm_ios.jobs.core.job_state import Remaining
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.core.view import Candidate, View
@@ -86,8 +86,7 @@ def test_sequential_runs_a_job_a_device_with_its_share_of_the_cores():
 
 
 def test_sequential_does_not_start_a_second_job_for_the_same_device():
-    starts = tuple(
-        candidate(job, device=device) for job, device in zip("abc", ["near", "near", "far"])
-    )
+    pins = {"a": "near", "b": "near", "c": "far"}
+    starts = tuple(candidate(job, device=device) for job, device in pins.items())
     assert order(PolicyName.SEQUENTIAL, view(starts=starts)) == "ac"
     assert order(PolicyName.SEQUENTIAL, view(starts=starts, live={"near": 1})) == "c"

@@ -16,10 +16,14 @@ from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.simulation.mock_job import batched_job, random_jobs
-from tvm_ios.jobs.simulation.scenarios import SCENARIOS, compare
+from tvm_ios.jobs.simulation.scenarios import SCENARIOS, Knowledge, compare
 from tvm_ios.jobs.simulation.simulator import simulate
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "jobs" / "simulation.json"
+KNOWLEDGE = {
+    "slack, estimates wrong by two": Knowledge.WRONG,
+    "slack, nothing known before": Knowledge.NONE,
+}
 TWO = SCENARIOS["2 cores, one is the device, 4 jobs"].machine
 TIMES = {"search_s": 1.0, "build_s": 8.0, "profile_s": 3.0, "update_s": 2.0}
 
@@ -106,8 +110,8 @@ def golden(scenario):
     seeds = range(1 if SCENARIOS[scenario].jobs > 100 else 3)
     for contestant, expected in stored.items():
         policy = PolicyName(contestant.partition(",")[0])
-        wrong = "wrong" in contestant
-        outcomes = [compare(SCENARIOS[scenario], policy, seed, wrong=wrong)[1] for seed in seeds]
+        known = KNOWLEDGE.get(contestant, Knowledge.RIGHT)
+        outcomes = [compare(SCENARIOS[scenario], policy, seed, known)[1] for seed in seeds]
         for name, value in expected.items():
             mean = sum(getattr(outcome, name) for outcome in outcomes) / len(outcomes)
             assert mean == pytest.approx(value, abs=1e-3), f"{contestant}: {name}"

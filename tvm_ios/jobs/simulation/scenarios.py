@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
-from tvm_ios.jobs.core.estimates import Estimates, Remaining
-from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.estimates import Estimates
+from tvm_ios.jobs.core.job_state import JobSpec, Remaining
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.simulation.mock_job import MockJob, random_jobs
 from tvm_ios.jobs.simulation.simulator import SimulatedRun, simulate
 
-__all__ = ["SCENARIOS", "Outcome", "Scenario", "WrongEstimates", "compare", "lower_bound_s"]
+__all__ = [
+    "SCENARIOS",
+    "Knowledge",
+    "Outcome",
+    "Scenario",
+    "WrongEstimates",
+    "compare",
+    "lower_bound_s",
+]
 
 _NEVER_S = 1e9
 """Jobs of a batch that is all there at the start grow old together: policies are compared alone."""
@@ -82,6 +91,17 @@ class WrongEstimates(Estimates):
         )
 
 
+class Knowledge(Enum):
+    """What is known of jobs when they are submitted, besides how many candidates they measure."""
+
+    RIGHT = "right"
+    """How long they take."""
+    WRONG = "wrong"
+    """The same, each job's up to two times too much or too little, and nobody ever learns."""
+    NONE = "none"
+    """Nothing: jobs that have not begun are thought to be like the others."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A policy in a scenario."""
@@ -109,10 +129,14 @@ def lower_bound_s(jobs: Sequence[MockJob], machine: Machine) -> float:
 
 
 def compare(
-    scenario: Scenario, policy: PolicyName, seed: int, *, wrong: bool = False
+    scenario: Scenario, policy: PolicyName, seed: int, knowledge: Knowledge = Knowledge.RIGHT
 ) -> tuple[SimulatedRun, Outcome]:
-    """Run a scenario with the jobs of a seed; ``wrong`` gives it `WrongEstimates`."""
-    machine, jobs = scenario.machine, random_jobs(scenario.jobs, seed)
+    """Run a scenario with the jobs of a seed."""
+    machine, wrong = scenario.machine, knowledge is Knowledge.WRONG
+    jobs = [
+        replace(job, known=knowledge is not Knowledge.NONE)
+        for job in random_jobs(scenario.jobs, seed)
+    ]
     run = simulate(
         jobs,
         machine,
