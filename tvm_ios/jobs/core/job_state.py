@@ -42,7 +42,7 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A model to tune, as it was submitted. The scheduler needs name and device; the rest orders."""
+    """A model to tune, as it was submitted. Only name and device bind the scheduler."""
 
     name: str
     model: str = ""
