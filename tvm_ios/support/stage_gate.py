@@ -76,7 +76,7 @@ class GrantedStage:
     """Where a stage may run."""
 
     cores: tuple[int, ...]
-    """Numbers of the processors, as ``os.sched_setaffinity`` takes them; may become fewer while a
+    """Numbers of the processors, as ``os.sched_setaffinity`` takes them; may change while a
     stage that does not measure runs."""
     device: str = ""
     """Name of the device that is the stage's own; empty for stages that need none."""

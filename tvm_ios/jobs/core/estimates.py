@@ -1,37 +1,26 @@
 """How long stages take and what is left of jobs, from what was measured so far.
 
-A job's rate per candidate is its own, with one batch of everybody's mixed in, so that a job that
-has just begun is thought to be like the others. Nothing here decides whether a job is right or
-safe: a wrong estimate changes an order.
+A job's rate per candidate is its own, with one batch of what was expected of it mixed in, or of
+everybody's, so that a job that has just begun is thought to be like the others. Nothing here
+decides whether a job is right or safe: a wrong estimate changes an order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.job_state import JobSpec, Remaining
 from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
 
-__all__ = ["Estimates", "Remaining"]
+__all__ = ["Estimates"]
 
 _NEWEST = 0.3
 """Weight of the newest measurement in the mean of a task."""
+_CHANGED = 0.05
 _TRIALS = 1024
 """Candidates of a job of which nobody has said anything, while no other job has either."""
 _STAGE_S = 1.0
 """Seconds of a stage of a kind that nobody has measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
-    """What is left of a job."""
-
-    device_s: float = 0.0
-    """Seconds of a device."""
-    core_s: float = 0.0
-    """Seconds of cores, while profiles run not counted."""
-    alone_s: float = 0.0
-    """Seconds it would take if it had all it asks for at once."""
 
 
 @dataclass(slots=True)
@@ -44,19 +33,26 @@ class _Past:
     trials: int = 0
     """Candidates measured under the scheduler's eyes; what a log had before does not count."""
 
-    def add(self, need: StageNeed, work_s: float) -> None:
+    def add(self, need: StageNeed, work_s: float, cores: int) -> None:
         if need.kind.measures:
             self.device_s += work_s
             self.alone_s += work_s
         else:
             self.core_s += work_s
-            self.alone_s += work_s / need.most_cores
+            self.alone_s += work_s / min(need.most_cores, cores)
 
 
 class Estimates:
-    """Stage times by task, and what is left of each job. Any call takes constant time."""
+    """Stage times by task, and what is left of each job, on a machine of so many cores.
 
-    def __init__(self) -> None:
+    Any call takes constant time.
+    """
+
+    def __init__(self, *, cores: int) -> None:
+        self._cores = cores
+        self.generation = 0
+        """Grows when what is usual has changed by more than a twentieth."""
+        self._usual_s = 0.0
         self._tasks: dict[tuple[StageKind, str], float] = {}
         self._kinds: dict[StageKind, float] = {}
         self._all = _Past()
@@ -76,17 +72,17 @@ class Estimates:
         """Count a stage that was asked for by its estimate, and return that: `end` wants it."""
         guess = self.stage_s(need)
         if need.kind is not StageKind.PREPARE:
-            self._jobs.setdefault(job, _Past()).add(need, guess)
+            self._jobs.setdefault(job, _Past()).add(need, guess, self._cores)
         return guess
 
     def end(self, job: str, need: StageNeed, guess: float, work_s: float | None) -> None:
         """Count a stage by what it took; None: it was cut short, and says nothing."""
         if need.kind is not StageKind.PREPARE:
-            self._jobs[job].add(need, (work_s or 0.0) - guess)
+            self._jobs[job].add(need, (work_s or 0.0) - guess, self._cores)
         if work_s is None:
             return
         if need.kind is not StageKind.PREPARE:
-            self._all.add(need, work_s)
+            self._all.add(need, work_s, self._cores)
         task, kind = (need.kind, need.task), need.kind
         self._tasks[task] = _newer(self._tasks.get(task), work_s)
         self._kinds[kind] = _newer(self._kinds.get(kind), work_s)
@@ -104,7 +100,13 @@ class Estimates:
         past.trials = counted
         if progress.total is not None and (before is None or before.total is None):
             self._totals = (self._totals[0] + progress.total, self._totals[1] + 1)
+            if self._totals[1] == 1:
+                self.generation += 1
         self._told[job] = progress
+        usual = self._all.alone_s / max(self._all.trials, 1)
+        if abs(usual - self._usual_s) > _CHANGED * self._usual_s:
+            self._usual_s = usual
+            self.generation += 1
 
     def forget(self, job: str) -> None:
         """Drop what is known of a job that has ended; what it taught about others stays."""
@@ -120,17 +122,35 @@ class Estimates:
             trials, jobs = self._totals
             total = trials // jobs if jobs else _TRIALS
         left = max(total - (told.trials if told is not None else 0), 0)
-        own, everybody = self._jobs.get(spec.name, _Past()), self._all
-        batch = spec.batch
+        own = self._jobs.get(spec.name, _Past())
+        usual = self._usual(spec, total)
 
-        def rate(mine: float, of_all: float, unknown: float) -> float:
-            usual = of_all / everybody.trials if everybody.trials else unknown / batch
-            return left * (mine + usual * batch) / (own.trials + batch)
+        def rate(mine: float, of_others: float) -> float:
+            return left * (mine + of_others * spec.batch) / (own.trials + spec.batch)
 
         return Remaining(
-            device_s=rate(own.device_s, everybody.device_s, _STAGE_S),
-            core_s=rate(own.core_s, everybody.core_s, 3 * _STAGE_S),
-            alone_s=rate(own.alone_s, everybody.alone_s, 4 * _STAGE_S),
+            device_s=rate(own.device_s, usual.device_s),
+            core_s=rate(own.core_s, usual.core_s),
+            alone_s=rate(own.alone_s, usual.alone_s),
+        )
+
+    def _usual(self, spec: JobSpec, total: int) -> Remaining:
+        """What a candidate is thought to take, before the job has measured any."""
+        if spec.expected is not None:
+            whole, trials = spec.expected, max(total, 1)
+            return Remaining(
+                device_s=whole.device_s / trials,
+                core_s=whole.core_s / trials,
+                alone_s=whole.alone_s / trials,
+            )
+        everybody = self._all
+        if not everybody.trials:
+            one = _STAGE_S / spec.batch
+            return Remaining(device_s=one, core_s=3 * one, alone_s=4 * one)
+        return Remaining(
+            device_s=everybody.device_s / everybody.trials,
+            core_s=everybody.core_s / everybody.trials,
+            alone_s=everybody.alone_s / everybody.trials,
         )
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
 
-__all__ = ["Job", "JobSpec", "JobState"]
+__all__ = ["Job", "JobSpec", "JobState", "Remaining"]
 
 
 class JobState(Enum):
@@ -29,8 +29,20 @@ class JobState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """What is left of a job."""
+
+    device_s: float = 0.0
+    """Seconds of a device."""
+    core_s: float = 0.0
+    """Seconds of cores, while profiles run not counted."""
+    alone_s: float = 0.0
+    """Seconds it would take if it had all it asks for at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A model to tune, as it was submitted. The scheduler uses name, device, trials and batch."""
+    """A model to tune, as it was submitted. Only name and device bind the scheduler."""
 
     name: str
     model: str = ""
@@ -43,6 +55,8 @@ class JobSpec:
     """Candidates it will measure, before it says so itself; None: like other jobs."""
     batch: int = 64
     """Candidates it measures in one profile."""
+    expected: Remaining | None = None
+    """What all of it is thought to take, from an earlier run; None: nobody knows."""
     sla_ms: float | None = None
     """The latency that is asked for, in milliseconds; the scheduler only shows it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tvm_ios.jobs.core.estimates import Remaining
+from tvm_ios.jobs.core.job_state import Remaining
 from tvm_ios.jobs.core.resources import Machine
 
 __all__ = ["Load"]

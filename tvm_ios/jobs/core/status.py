@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.jobs.core.estimates import Remaining
-from tvm_ios.jobs.core.job_state import Job, JobState
+from tvm_ios.jobs.core.job_state import Job, JobState, Remaining
 from tvm_ios.jobs.core.occupancy import Holding, Occupancy
 from tvm_ios.jobs.core.view import Candidate
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tvm_ios.jobs.core.estimates import Remaining
+from tvm_ios.jobs.core.job_state import Remaining
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 

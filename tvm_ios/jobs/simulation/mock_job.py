@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.job_state import JobSpec, Remaining
 from tvm_ios.support.stage_gate import JobProgress, StageGate, StageKind, StageNeed
 
 __all__ = ["MockJob", "MockStage", "batched_job", "random_jobs"]
@@ -43,6 +43,8 @@ class MockJob:
     stages: tuple[MockStage, ...]
     device: str = ""
     """The only device it may use; empty: any."""
+    known: bool = True
+    """Whether it says at its submission how long it takes."""
     deaths: Mapping[int, int] = field(default_factory=dict)
     """How often its worker dies halfway through a stage, by the stage's place."""
 
@@ -50,8 +52,15 @@ class MockJob:
     def spec(self) -> JobSpec:
         """As it is submitted."""
         batch = max((stage.trials for stage in self.stages), default=0)
+        expected = Remaining(
+            device_s=self.device_s, core_s=self.core_s, alone_s=self.alone_s(_BUILDERS)
+        )
         return JobSpec(
-            name=self.name, device=self.device, trials=self.trials(), batch=max(batch, 1)
+            name=self.name,
+            device=self.device,
+            trials=self.trials(),
+            batch=max(batch, 1),
+            expected=expected if self.known else None,
         )
 
     def trials(self, stages: int | None = None) -> int:
