@@ -17,6 +17,7 @@
     ├── HostError             TVM, the C compiler or a device is missing or unfit
     ├── RecordError           a log of tuning records cannot be read or written
     ├── TuningError           a tuner, a worker or a tracker is missing or fails
+    │   └── DeviceLostError   a device no longer answers; its batch is measured on another
     └── JobError              a job, a device or a core cannot be scheduled
 
 A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
@@ -28,6 +29,7 @@ __all__ = [
     "ArtifactError",
     "CostError",
     "DatabaseError",
+    "DeviceLostError",
     "ExecutionError",
     "GraphError",
     "HostError",
@@ -102,6 +104,10 @@ class RecordError(TvmIosError):
 
 class TuningError(TvmIosError):
     """A tuner, a worker or a tracker is missing or fails."""
+
+
+class DeviceLostError(TuningError):
+    """A device no longer answers; its batch is measured on another."""
 
 
 class JobError(TvmIosError):

@@ -81,6 +81,10 @@ class GpuDevice:
         """The number of streams, :data:`DEFAULT_STREAMS` where omitted."""
         return require_streams(lanes) or DEFAULT_STREAMS
 
+    def cores_for(self, lanes: int) -> int:  # noqa: ARG002 - lanes are there, not here
+        """One core, for the thread that starts kernels."""
+        return 1
+
     def as_text(self) -> str:
         """The GPU, its driver and its L2 cache, for messages."""
         return (

@@ -56,6 +56,10 @@ class LocalCpu:
         cores = default_lanes()
         return cores if lanes is None else require_lanes(lanes, cores, "this process may use")
 
+    def cores_for(self, lanes: int) -> int:
+        """A core for each lane."""
+        return lanes
+
     def as_text(self) -> str:
         """Its processor and cores, for messages."""
         return f"this machine ({processor_name()}, cores: {default_lanes()})"

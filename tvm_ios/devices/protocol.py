@@ -132,6 +132,10 @@ class MeasuringDevice(Protocol):
         """
         ...
 
+    def cores_for(self, lanes: int) -> int:
+        """Cores of this machine that a measurement with so many lanes keeps busy."""
+        ...
+
     def as_text(self) -> str:
         """The device, for messages."""
         ...

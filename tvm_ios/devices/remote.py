@@ -72,6 +72,10 @@ class RemoteDevice:
         owner = f"{self.address.as_text()} has"
         return self.cores if lanes is None else require_lanes(lanes, self.cores, owner)
 
+    def cores_for(self, lanes: int) -> int:  # noqa: ARG002 - lanes are there, not here
+        """One core, for the thread that asks and waits."""
+        return 1
+
     def as_text(self) -> str:
         """The device, its processor and cores, for messages."""
         return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"

@@ -22,6 +22,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["UNTUNED", "ScheduledBuild", "Steps"]
@@ -58,10 +59,11 @@ class Steps:
     def schedule(self, built: BuiltModel, session: MeasuringSession) -> ScheduledBuild:
         """Price a build and search its schedules, under the records in force."""
         with (
+            # First: lanes are bound to the cores that the stage is granted.
+            self.clock.phase("search", self._to_profile),
             RelayStageRunner(
                 built, lanes=self.lanes, session=session, database=self.database
             ) as runner,
-            self.clock.phase("search"),
         ):
             prices = KernelPrices(runner, database=self.database, options=self.options.measure)
             limits = {Contestant.IOS.value: self.options.search}
@@ -81,7 +83,7 @@ class Steps:
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compile all contestants, under the records in force; what is compiled stays as it is."""
-        with self.clock.phase("lower"):
+        with self.clock.phase("lower", self._to_prepare):
             return {who: racer.compiled() for who, racer in racers.items()}
 
     def finish(
@@ -92,7 +94,7 @@ class Steps:
         identity = race_identity(racers, options)
         target = next(iter(racers.values())).built.prepared.target
         races = KnownRaces(self.database, profile_context(target, self.lanes, self.device))
-        with self.clock.phase("lower"):
+        with self.clock.phase("lower", self._to_prepare):
             known = known_end(racers, identity if options.reuse else None, races)
         if known is not None:
             with self.clock.phase("compare"):  # every report has this phase
@@ -105,8 +107,16 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
-        with self.clock.phase("compare"):
+        with self.clock.phase("compare", self._to_profile):
             return raced_end(models, options=chosen, session=session, keep=keep)
+
+    @property
+    def _to_prepare(self) -> StageNeed:
+        return StageNeed.to_prepare(self.clock.gate.most_cores)
+
+    @property
+    def _to_profile(self) -> StageNeed:
+        return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
     def _compiled(
         self, built: BuiltModel, schedule: InterOpSchedule, session: MeasuringSession

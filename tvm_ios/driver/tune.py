@@ -21,6 +21,7 @@ from tvm_ios.devices.targets import local_device, require_cudnn, require_onednn
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
+from tvm_ios.host import default_lanes
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.last_race import Racer
@@ -34,6 +35,7 @@ from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, StageNeed, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
@@ -192,10 +194,11 @@ def tune_race(
     chosen_lanes = device.require_lanes(lanes)
     opened = open_database(database)
     compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
-    clock = PhaseClock(progress)
+    clock = PhaseClock(progress, gate_around(OpenGate(most_cores=default_lanes())))
     if target is None:
         target = device.target
-    mod, params = converted_model(mod, params, target, conversion)
+    with clock.gate.stage(StageNeed.to_prepare(clock.gate.most_cores, "convert")):
+        mod, params = converted_model(mod, params, target, conversion)
     changes = changes_for(device.traits, pad_channels=build.pad_channels)
     chosen = build_fastest(
         mod,

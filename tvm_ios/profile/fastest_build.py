@@ -24,6 +24,7 @@ from tvm_ios.profile.build_choice import choose_build, known_choices
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["ChosenBuild", "build_fastest"]
@@ -133,7 +134,8 @@ class _Builder:
         if known is not None and known.kept != change.name:
             return best.with_notes(*known.notes)
         try:
-            changed = change.of(best.candidate, self.target)
+            with self.clock.gate.stage(self._to_prepare(change.name)):
+                changed = change.of(best.candidate, self.target)
         except (ModelError, OptionError) as error:
             return best.with_notes(_left_out(change, error))
         if changed is None:
@@ -148,7 +150,7 @@ class _Builder:
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
-        with self.clock.phase(phase):
+        with self.clock.phase(phase, self._to_prepare()):
             return build_model(
                 candidate.mod, candidate.params, self.target, name=self.name, like=like
             )
@@ -173,7 +175,8 @@ class _Builder:
                 changed_built = self.build(f"build {change.phase}", changed, like=built)
             except (ModelError, OptionError) as error:
                 return best.with_notes(_left_out(change, error))
-            with self.clock.phase(f"check {change.phase}"):
+            to_profile = StageNeed.to_profile(self.device.cores_for(self.lanes))
+            with self.clock.phase(f"check {change.phase}", to_profile):
                 choice = choose_build(
                     {change.without: built, change.name: changed_built},
                     lanes=self.lanes,
@@ -187,6 +190,9 @@ class _Builder:
         if choice.kept != change.name:
             return best
         return replace(best, candidate=changed, built=changed_built, subject=question)
+
+    def _to_prepare(self, task: str = "") -> StageNeed:
+        return StageNeed.to_prepare(self.clock.gate.most_cores, task)
 
     def _known(self, question: str) -> BuildChoice | None:
         """The choice that was made under the records in force."""

@@ -6,9 +6,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Self, TextIO
+
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 
 __all__ = ["PhaseClock", "Progress", "ProgressListener", "StderrProgress"]
 
@@ -36,24 +38,38 @@ class PhaseClock:
     ----------
     listener
         Told at the start of a phase and whenever :meth:`say` is called; None for silence.
+    gate
+        What phases that are stages of a job pass before they begin; an open one where omitted.
     """
 
-    def __init__(self, listener: ProgressListener | None = None) -> None:
+    def __init__(
+        self, listener: ProgressListener | None = None, gate: StageGate | None = None
+    ) -> None:
+        self.gate = gate or OpenGate()
         self._listener = listener
         self._begin = time.monotonic()
         self._phase = ""
         self.phase_s: dict[str, float] = {}
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside to this phase."""
-        self._phase = name
-        begin = time.monotonic()
-        self.say("")
-        try:
-            yield
-        finally:
-            self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
+    def phase(self, name: str, need: StageNeed | None = None) -> Iterator[None]:
+        """Count the time inside to this phase.
+
+        Parameters
+        ----------
+        need
+            What it needs as a stage of a job, named after the phase where it has no task; it begins
+            once the gate lets it, and waiting does not count. None where it has stages inside.
+        """
+        stage = self.gate.stage(replace(need, task=need.task or name)) if need else nullcontext()
+        with stage:
+            self._phase = name
+            begin = time.monotonic()
+            self.say("")
+            try:
+                yield
+            finally:
+                self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
 
     def say(self, detail: str, *, done: int | None = None) -> None:
         """Tell the listener where the current phase is."""

@@ -9,11 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-__all__ = ["GrantedStage", "JobProgress", "OpenGate", "StageGate", "StageKind", "StageNeed"]
+__all__ = [
+    "GrantedStage",
+    "JobProgress",
+    "OpenGate",
+    "StageGate",
+    "StageKind",
+    "StageNeed",
+    "gate_around",
+    "gated_by",
+]
 
 
 class StageKind(Enum):
@@ -50,6 +60,16 @@ class StageNeed:
     estimate_s: float | None = None
     """About how long it takes on one core, where the job knows better than its past does."""
 
+    @classmethod
+    def to_prepare(cls, most_cores: int, task: str = "") -> StageNeed:
+        """The need of what compiles and measures nothing."""
+        return cls(kind=StageKind.PREPARE, most_cores=most_cores, task=task)
+
+    @classmethod
+    def to_profile(cls, cores: int, task: str = "") -> StageNeed:
+        """The need of a measurement that runs on so many cores."""
+        return cls(kind=StageKind.PROFILE, least_cores=cores, most_cores=cores, task=task)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedStage:
@@ -62,6 +82,9 @@ class GrantedStage:
     """Name of the device that is the stage's own; empty for stages that need none."""
     address: str = ""
     """Where the device is reached, ``host:port:key`` of an RPC tracker; empty in this process."""
+    second_try: bool = False
+    """Whether a candidate that dies with its worker is tried once more, as where others may kill a
+    worker; without it the first death is a failure of the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +104,30 @@ class JobProgress:
 class StageGate(Protocol):
     """What a job passes before each of its stages."""
 
+    @property
+    def most_cores(self) -> int:
+        """Cores that a stage gets at most.
+
+        AutoTVM measures so many candidates a batch, and auto_scheduler twice as many.
+        """
+
     def stage(self, need: StageNeed) -> AbstractContextManager[GrantedStage]:
-        """Wait until a stage may begin; it ends with the context. Stages do not nest."""
+        """Wait until a stage may begin; it ends with the context. Stages do not nest.
+
+        A :class:`~tvm_ios.errors.DeviceLostError` goes through the context of a stage whose device
+        no longer answers; the job then asks for another, or for the same one.
+        """
 
     def tell(self, progress: JobProgress) -> None:
         """Say how far the job is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGate:
     """A gate that lets everything pass at once, on all usable cores."""
+
+    most_cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    """Cores to count on: fewer than are usable where a cgroup has a quota."""
 
     @contextmanager
     def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
@@ -99,3 +137,29 @@ class OpenGate:
 
     def tell(self, progress: JobProgress) -> None:
         """Tell nobody."""
+
+
+_AROUND: ContextVar[StageGate] = ContextVar("gate_around")
+
+
+def gate_around(default: StageGate) -> StageGate:
+    """The gate of the innermost :func:`gated_by` around this call; the default outside of all."""
+    return _AROUND.get(default)
+
+
+@contextmanager
+def gated_by(gate: StageGate) -> Iterator[None]:
+    """Inside, calls of ``tune`` pass this gate before each of their stages.
+
+    Examples
+    --------
+    >>> gate = OpenGate()
+    >>> with gated_by(gate):
+    ...     gate_around(OpenGate()) is gate
+    True
+    """
+    token = _AROUND.set(gate)
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)

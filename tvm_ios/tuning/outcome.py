@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.report.table import Table
+from tvm_ios.support.stage_gate import JobProgress
 
-__all__ = ["TaskOutcome", "TuningOutcome"]
+__all__ = ["TaskOutcome", "TuningOutcome", "progress_of_job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +96,21 @@ class TuningOutcome:
                 *(f"note: {note}" for note in self.notes),
             ]
         )
+
+
+def progress_of_job(rows: Sequence[TaskOutcome], total: int) -> JobProgress:
+    """How far the tuning of a job's kernels is; what was in the log before counts.
+
+    Parameters
+    ----------
+    total
+        Candidates that this call means to measure.
+    """
+    known = sum(row.known for row in rows)
+    best_ns = [row.weight * row.latency_ns for row in rows if row.latency_ns is not None]
+    return JobProgress(
+        trials=known + sum(row.trials for row in rows),
+        total=known + total,
+        best_ms=sum(best_ns) / 1e6 if len(best_ns) == len(rows) else None,
+        stage="tune",
+    )

@@ -22,12 +22,14 @@ from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.build_choice import choose_build, known_choices
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.support.c_compiler import cache_directory
 from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import slower_workloads
@@ -187,10 +189,13 @@ def tuned_kernels(
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)
     outcome = None
+    to_prepare = StageNeed.to_prepare(clock.gate.most_cores, "tuned kernels")
+    to_profile = StageNeed.to_profile(device.cores_for(lanes))
     if request.backend is not None:
         with clock.phase("tune"):
-            merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
-            outcome = _backend(request.backend, merged, request.device).tune(
+            with clock.gate.stage(to_prepare):
+                merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
+            outcome = _backend(request.backend, merged, request.device, clock.gate).tune(
                 mod,
                 params or {},
                 target,
@@ -204,7 +209,7 @@ def tuned_kernels(
     contexts = contexts_around()
 
     def build(name: str) -> None:
-        with clock.phase("build tuned"), variants[name]():
+        with clock.phase("build tuned", to_prepare), variants[name]():
             builds[name] = build_model(mod, params, target, name=untuned.name)
 
     choices = known_choices(database, target, lanes, device)
@@ -213,7 +218,7 @@ def tuned_kernels(
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
-        with clock.phase("check tuned"):
+        with clock.phase("check tuned", to_profile):
             slower = (
                 slower_workloads(untuned, builds[ANSOR], lanes=lanes, device=device)
                 if ANSOR in builds
@@ -222,7 +227,7 @@ def tuned_kernels(
         if slower:
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
             build(FASTER_ONLY)
-        with clock.phase("check tuned"):
+        with clock.phase("check tuned", to_profile):
             raced = choose_build(builds, lanes=lanes, options=compare_options, device=device)
         choice = replace(raced, left_out=tuple(sorted(slower)))
         choices.keep(question, choice)
@@ -288,9 +293,14 @@ def _backend(
     name: str,
     extra_modules: tuple[tvm.IRModule, ...] = (),
     device: DeviceOptions | None = None,
+    gate: StageGate | None = None,
 ) -> TuningBackend:
     kind = AutoTvmBackend if name == "autotvm" else AnsorBackend
-    return kind(extra_modules=extra_modules, device=device or DeviceOptions())
+    return kind(
+        extra_modules=extra_modules,
+        device=device or DeviceOptions(),
+        gate=gate or OpenGate(most_cores=default_lanes()),
+    )
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:

@@ -14,8 +14,10 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import TuningError
+from tvm_ios.host import default_lanes
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 from tvm_ios.tuning.ansor.history import apply_history, known_records
 from tvm_ios.tuning.ansor.run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor.tasks import KernelTask, extract_tasks
@@ -43,6 +45,8 @@ class AnsorBackend:
     """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
     device: DeviceOptions = field(default_factory=DeviceOptions)
     """Where candidates are measured."""
+    gate: StageGate = field(default_factory=lambda: OpenGate(most_cores=default_lanes()))
+    """What each of its stages passes before it begins."""
 
     def tune(
         self,
@@ -61,13 +65,14 @@ class AnsorBackend:
         begin = time.monotonic()
         _require_cost_model()
         require_device(self.device)
-        tasks = extract_tasks(
-            mod,
-            params,
-            target,
-            extra_modules=self.extra_modules,
-            cores=options.threads or 1,
-        )
+        with self.gate.stage(StageNeed.to_prepare(1, "tasks of auto_scheduler")):
+            tasks = extract_tasks(
+                mod,
+                params,
+                target,
+                extra_modules=self.extra_modules,
+                cores=options.threads or 1,
+            )
         known = known_records(records, {task.workload for task in tasks}, target)
         budget = options.trials or TRIALS_A_TASK * len(tasks)
         run = TuningRun(
@@ -75,6 +80,7 @@ class AnsorBackend:
             options=options,
             device=self.device,
             gpu=is_gpu_target(target),
+            gate=self.gate,
             progress=progress,
             begin=begin,
             rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},

@@ -7,43 +7,27 @@ import io
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 from tvm import auto_scheduler
-from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
+from tvm.auto_scheduler.measure import MeasureErrorNo
 from tvm.auto_scheduler.measure_record import dump_record_to_string
 
 from tvm_ios.errors import TuningError
-from tvm_ios.host import default_lanes
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import parse_tracker
 
 __all__ = [
-    "Batches",
     "Interruption",
     "builder",
     "lines_of",
+    "local_runner",
     "lost_device",
     "runner",
 ]
-
-
-class Batches(PythonBasedMeasureCallback):  # type: ignore[misc]
-    """Hands every measured batch to a function; what that raises ends the search.
-
-    A batch is what TVM builds and runs at a time: twice as many candidates as there are builders.
-    """
-
-    def __init__(self, keep: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        self._keep = keep
-        super().__init__()
-
-    def callback(self, _policy: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Hand a batch on; TVM calls this."""
-        self._keep(inputs, results)
 
 
 class Interruption:
@@ -71,16 +55,25 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-def builder(options: TuningOptions) -> auto_scheduler.LocalBuilder:
-    """TVM's builder: processes of their own, as many as cores, each candidate with a limit."""
-    return auto_scheduler.LocalBuilder(
-        timeout=math.ceil(options.build_timeout_s), n_parallel=default_lanes()
-    )
+def builder(options: TuningOptions, width: int) -> auto_scheduler.LocalBuilder:
+    """TVM's builder: processes of their own, each candidate with a limit.
+
+    Parameters
+    ----------
+    width
+        Half as many candidates as TVM builds and runs at a time.
+    """
+    return auto_scheduler.LocalBuilder(timeout=math.ceil(options.build_timeout_s), n_parallel=width)
+
+
+def local_runner(options: TuningOptions, *, gpu: bool) -> auto_scheduler.LocalRunner:
+    """TVM's runner that has a process here."""
+    return auto_scheduler.LocalRunner(**_how(options, gpu=gpu))
 
 
 @contextlib.contextmanager
 def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) -> Iterator[Any]:
-    """TVM's runner: a process here, one a candidate for a GPU, or a device of an RPC tracker.
+    """TVM's runner for what is no CPU of this machine: its own GPU, or a device of an RPC tracker.
 
     A kernel that crashes takes the GPU's context of its process along, and every candidate after it
     would fail; TVM's own tracker on loopback forks a process for each.
@@ -93,21 +86,13 @@ def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) 
     TuningError
         If the tracker gives no device.
     """
-    common = {
-        "timeout": math.ceil(options.run_timeout_s(gpu=gpu)),
-        "number": options.number,
-        "repeat": options.repeat,
-        "min_repeat_ms": options.min_repeat_ms,
-    }
-    if device.rpc_tracker is None and gpu:
+    common = _how(options, gpu=gpu)
+    if device.rpc_tracker is None:
         context = auto_scheduler.LocalRPCMeasureContext(**common)
         try:
             yield context.runner
         finally:
             del context  # its end stops tracker and server
-        return
-    if device.rpc_tracker is None:
-        yield auto_scheduler.LocalRunner(**common)
         return
     host, port = parse_tracker(device.rpc_tracker)
     try:
@@ -135,3 +120,13 @@ def lost_device(results: Sequence[Any]) -> bool:
     return bool(results) and all(
         int(result.error_no) == MeasureErrorNo.COMPILE_DEVICE for result in results
     )
+
+
+def _how(options: TuningOptions, *, gpu: bool) -> dict[str, int]:
+    """What all runners of TVM are told of measuring."""
+    return {
+        "timeout": math.ceil(options.run_timeout_s(gpu=gpu)),
+        "number": options.number,
+        "repeat": options.repeat,
+        "min_repeat_ms": options.min_repeat_ms,
+    }

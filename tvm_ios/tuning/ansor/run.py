@@ -13,27 +13,22 @@ from typing import Any
 
 import tvm
 from tvm import auto_scheduler
+from tvm.auto_scheduler.search_policy import PreloadMeasuredStates
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
 from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.support.progress import Progress, ProgressListener
-from tvm_ios.tuning.ansor.measure import (
-    Batches,
-    Interruption,
-    builder,
-    lines_of,
-    lost_device,
-    runner,
-)
+from tvm_ios.support.stage_gate import StageGate, StageNeed
+from tvm_ios.tuning.ansor.measure import Interruption, builder, lines_of, local_runner
+from tvm_ios.tuning.ansor.stages import AnsorStages, StagedModel
 from tvm_ios.tuning.ansor.tasks import KernelTask
 from tvm_ios.tuning.ansor.workers import kept_workers
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.outcome import TaskOutcome
+from tvm_ios.tuning.outcome import TaskOutcome, progress_of_job
 from tvm_ios.tuning.records.records import TuningRecord, append_records
-from tvm_ios.tuning.remote import require_device
 
 __all__ = ["TuningRun", "outcome_row", "round_size"]
 
@@ -56,6 +51,7 @@ class TuningRun:
     options: TuningOptions
     device: DeviceOptions
     gpu: bool
+    gate: StageGate
     progress: ProgressListener | None
     begin: float
     rows: dict[str, TaskOutcome]
@@ -73,18 +69,25 @@ class TuningRun:
     ) -> None:
         """Let TVM's task scheduler spend the budget."""
         options = self.options
+        stages = AnsorStages(
+            gate=self.gate,
+            options=options,
+            device=self.device,
+            gpu=self.gpu,
+            keep=self.keep,
+        )
         with (
             self.interruption.kept(),
             guarded_workers(threads=options.threads or 1),
             kept_workers(),
             _log_of(tasks, known) as history,
-            runner(options, self.device, gpu=self.gpu) as measuring,
+            stages.installed(),
         ):
             scheduler = auto_scheduler.TaskScheduler(
                 [task.task for task in tasks],
                 [task.weight for task in tasks],
                 load_log_file=history,
-                callbacks=[_Rounds(self)],
+                callbacks=[_Rounds(self, stages)],
             )
             width = round_size(self.total, len(tasks))
             settings = auto_scheduler.TuningOptions(
@@ -92,14 +95,13 @@ class TuningRun:
                 early_stopping=options.early_stopping,
                 num_measures_per_round=width,
                 verbose=0,
-                builder=builder(options),
-                runner=measuring,
-                measure_callbacks=[Batches(self.keep)],
+                builder=builder(options, self.gate.most_cores),
+                runner=local_runner(options, gpu=self.gpu),
             )
             try:
                 scheduler.tune(
                     settings,
-                    search_policy_params={"evolutionary_search_population": POPULATION * width},
+                    search_policy=self._policies(tasks, width, stages, history),
                     per_task_early_stopping=options.task_early_stopping,
                 )
             except _EnoughError:
@@ -111,12 +113,30 @@ class TuningRun:
                     "call goes on from there"
                 ) from error
 
+    def _policies(
+        self, tasks: Sequence[KernelTask], width: int, stages: AnsorStages, history: str | None
+    ) -> list[auto_scheduler.SketchPolicy]:
+        """What searches each task, with all that a log has taught; as TVM's ``"sketch.xgb"``."""
+        model = StagedModel(stages, num_warmup_sample=len(tasks) * width)
+        if history is not None:
+            model.update_from_file(history)
+        callbacks = None if history is None else [PreloadMeasuredStates(history)]
+        with self.gate.stage(StageNeed.to_prepare(1, "policies of auto_scheduler")):
+            return [
+                auto_scheduler.SketchPolicy(
+                    task.task,
+                    model,
+                    params={"evolutionary_search_population": POPULATION * width},
+                    verbose=0,
+                    init_search_callbacks=callbacks,
+                )
+                for task in tasks
+            ]
+
     def keep(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Write a batch into the log, at once and whole; then count it."""
         if self.interruption.seen:
             raise _EnoughError  # Ctrl-C reaches the workers, too: this batch says nothing
-        if self.device.is_remote and lost_device(results):
-            require_device(self.device)
         append_records(self.records, lines_of(inputs, results))
         self.done += len(results)
         workload = str(inputs[0].task.workload_key)
@@ -126,6 +146,7 @@ class TuningRun:
         row = self.rows[workload]
         row = replace(row, trials=row.trials + len(results))
         self.rows[workload] = row.with_candidates(costs_s, self.flops[workload])
+        self.gate.tell(progress_of_job(list(self.rows.values()), self.total))
         self._tell(f"measured {row.name}")
         if self.is_late():
             raise _EnoughError
@@ -182,14 +203,17 @@ class TuningRun:
 class _Rounds(TaskSchedulerCallback):  # type: ignore[misc]
     """Keeps the task scheduler within the budget; called before every round."""
 
-    def __init__(self, run: TuningRun) -> None:
+    def __init__(self, run: TuningRun, stages: AnsorStages) -> None:
         self._run = run
+        self._stages = stages
 
     def pre_tune(self, task_scheduler: auto_scheduler.TaskScheduler, task_id: int) -> None:
         # The last round would be as wide as all others, and go over the budget.
         left = self._run.total - task_scheduler.ct
         task_scheduler.num_measures_per_round = min(task_scheduler.num_measures_per_round, left)
-        self._run.start_round(str(task_scheduler.tasks[task_id].workload_key))
+        workload = str(task_scheduler.tasks[task_id].workload_key)
+        self._run.start_round(workload)
+        self._stages.begin_search(self._run.rows[workload].name)
 
 
 @contextmanager

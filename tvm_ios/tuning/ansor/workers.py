@@ -13,7 +13,7 @@ from functools import cache, partial
 from tvm.auto_scheduler import measure
 from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 
-__all__ = ["kept_workers"]
+__all__ = ["kept_workers", "limited_workers"]
 
 USES = 100
 """Candidates after which a worker is replaced: one that builds grows by almost 1 MB with each."""
@@ -29,3 +29,21 @@ def kept_workers() -> Iterator[None]:
         yield
     finally:
         measure.PopenPoolExecutor, measure.PopenWorker = PopenPoolExecutor, PopenWorker
+
+
+@contextmanager
+def limited_workers(limit_s: float) -> Iterator[None]:
+    """Inside, what TVM gives a pool of workers without a limit of time has this one.
+
+    TVM's runner for RPC asks a tracker for a device, and would wait without end for a lost one.
+    """
+    pools = measure.PopenPoolExecutor
+
+    def limited(workers: int, timeout: float = limit_s, *initial: object) -> PopenPoolExecutor:
+        return pools(workers, timeout, *initial)
+
+    measure.PopenPoolExecutor = limited
+    try:
+        yield
+    finally:
+        measure.PopenPoolExecutor = pools

@@ -1,0 +1,188 @@
+"""How AutoTVM's candidates are built, and run on the device of a call or of a gate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tvm import autotvm
+from tvm.autotvm.env import AutotvmGlobalScope, reset_global_scope
+from tvm.autotvm.measure import MeasureErrorNo, MeasureResult
+from tvm.contrib.popen_pool import PopenPoolExecutor
+from tvm.rpc.server import Server
+from tvm.rpc.tracker import Tracker
+
+from tvm_ios.errors import TuningError
+from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.support.stage_gate import GrantedStage
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.measured_batch import device_answers, granted_address
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.remote import parse_tracker, require_device, require_tracker
+
+__all__ = ["Measuring", "died", "in_tuning"]
+
+USES = 100
+"""Candidates after which a worker that builds is replaced; it grows with each."""
+DEATHS = frozenset({MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT})
+"""Errors of a candidate whose worker or device went away or hung; a wrong one has the same."""
+
+
+def died(result: Any) -> bool:
+    """Whether a candidate's worker or device went away or hung."""
+    return result.error_no in DEATHS
+
+
+@dataclass(slots=True, kw_only=True)
+class Measuring:
+    """The builder and the runner of one tuning run; a context manager that ends what they started.
+
+    TVM's LocalRunner would start a tracker and a server for each task. Here one pair serves all
+    tasks, and is started when a candidate is first to run in this process's own device.
+    """
+
+    options: TuningOptions
+    device: DeviceOptions
+    gpu: bool
+    width: int
+    """Candidates of a batch."""
+    _builder: autotvm.LocalBuilder = field(init=False)
+    _runner: autotvm.RPCRunner = field(init=False)
+    _here: tuple[Tracker, Server] | None = field(default=None, init=False)
+    _checks: dict[str, Any] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        self._builder = autotvm.LocalBuilder(
+            timeout=options.build_timeout_s, n_parallel=self.width, do_fork=True
+        )
+        # One set of workers for all tasks.
+        self._builder.executor = PopenPoolExecutor(
+            timeout=options.build_timeout_s,
+            initializer=reset_global_scope,
+            initargs=(AutotvmGlobalScope.current,),
+            maximum_process_uses=USES,
+        )
+        # Devices under one key measure candidates at a time; a device that is ours, one by one.
+        self._runner = autotvm.RPCRunner(
+            "",
+            None,
+            None,
+            n_parallel=None if self.device.is_remote else 1,
+            timeout=options.run_timeout_s(gpu=self.gpu),
+            number=options.number,
+            repeat=options.repeat,
+            min_repeat_ms=options.min_repeat_ms,
+            cooldown_interval=0.0,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end_server()
+
+    @property
+    def needs_limits(self) -> bool:
+        """Whether the device is to be asked for its limits before anything is built."""
+        return self.gpu and self._checks is None
+
+    def learn_limits(self, granted: GrantedStage, task: autotvm.task.Task) -> None:
+        """Ask the device for the limits of its kernels; a CPU has none."""
+        self._reach(granted)
+        self._runner.task = task
+        self._checks = self._runner.get_build_kwargs()
+
+    def build(self, granted: GrantedStage, inputs: Sequence[Any]) -> list[Any]:
+        """Compile candidates, as many at a time as there are cores.
+
+        Artefacts stay until the next call: a batch may be measured again until then.
+
+        Returns
+        -------
+        built
+            Of each candidate TVM's ``BuildResult``, or a ``MeasureResult`` where it failed.
+        """
+        self._builder.n_parallel = len(granted.cores)
+        self._builder.set_task(inputs[0].task, self._checks or {"checks": {}})
+        built: list[Any] = self._builder.build(inputs)
+        dead = [one for one in built if isinstance(one, MeasureResult) and died(one)]
+        if dead and granted.second_try:
+            built = self._builder.build(inputs)  # all: it has deleted what was built before
+        return built
+
+    def run(
+        self, granted: GrantedStage, inputs: Sequence[Any], built: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Measure compiled candidates on the granted device."""
+        self._reach(granted)
+        results: list[Any] = self._runner.run(inputs, built)
+        return results
+
+    def lost(self, granted: GrantedStage, results: Sequence[Any]) -> bool:
+        """Whether the device is gone, given results of which some died.
+
+        Raises
+        ------
+        TuningError
+            If it is the one that the call named: there is no other.
+        """
+        if granted.address:
+            # One that is lost stays lost: a candidate that ran after the dead one has seen it.
+            return died(results[-1]) and not device_answers(granted_address(granted.address))
+        if self.device.is_remote:
+            require_device(self.device)
+            return False
+        try:
+            require_tracker(f"{self._runner.host}:{self._runner.port}", self._runner.key)
+        except TuningError:
+            self._end_server()
+            return True
+        return False
+
+    def _reach(self, granted: GrantedStage) -> None:
+        """Point the runner at the device that a stage was granted."""
+        address = self._address(granted)
+        self._runner.key, self._runner.host = address.key, address.host
+        self._runner.port = address.port
+        if granted.address:
+            self._runner.n_parallel = 1
+
+    def _address(self, granted: GrantedStage) -> DeviceAddress:
+        if granted.address:
+            return granted_address(granted.address)
+        if self.device.rpc_tracker is not None:
+            host, port = parse_tracker(self.device.rpc_tracker)
+            return DeviceAddress(host=host, port=port, key=str(self.device.rpc_key))
+        if self._here is None:
+            # As TVM's LocalRunner does; a port somebody else takes meanwhile is passed over.
+            tracker = Tracker(port=9000, port_end=10000, silent=True)
+            server = Server(
+                port=9000,
+                port_end=10000,
+                key=f"$local$device${tracker.port}",
+                silent=True,
+                tracker_addr=("127.0.0.1", tracker.port),
+            )
+            self._here = tracker, server
+        port = self._here[0].port
+        return DeviceAddress(host="127.0.0.1", port=port, key=f"$local$device${port}")
+
+    def _end_server(self) -> None:
+        if self._here is not None:
+            tracker, server = self._here
+            self._here = None
+            server.terminate()
+            tracker.terminate()
+
+
+@contextlib.contextmanager
+def in_tuning() -> Iterator[None]:
+    """Templates are instantiated inside as AutoTVM does while it tunes."""
+    autotvm.GLOBAL_SCOPE.in_tuning = True
+    try:
+        yield
+    finally:
+        autotvm.GLOBAL_SCOPE.in_tuning = False

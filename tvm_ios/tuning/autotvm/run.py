@@ -1,0 +1,194 @@
+"""One run of AutoTVM's tuners: the loop and its stages, the table, the clock, and the log.
+
+``Tuner.tune`` of TVM does the same without stopping: next batch, build, run, update.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tvm import autotvm
+from tvm.autotvm.measure import MeasureInput, MeasureResult
+from tvm.autotvm.tuner import Tuner
+
+from tvm_ios.support.progress import Progress, ProgressListener
+from tvm_ios.support.stage_gate import StageGate, StageKind, StageNeed
+from tvm_ios.tuning.autotvm.measure import Measuring, died
+from tvm_ios.tuning.autotvm.tasks import KernelTask
+from tvm_ios.tuning.autotvm.tuners import PlannedTuner, end_workers, fits_next, use_cores
+from tvm_ios.tuning.measured_batch import BatchDevice, measure_batch
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.outcome import TaskOutcome, progress_of_job
+from tvm_ios.tuning.records.records import append_records
+
+__all__ = ["TuningRun", "outcome_row", "quiet"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TuningRun:
+    """State of one tuning run: the table, the clock, and who is told."""
+
+    records: Path
+    options: TuningOptions
+    gate: StageGate
+    progress: ProgressListener | None
+    begin: float
+    rows: list[TaskOutcome]
+    total: int
+    """Candidates that may be measured now."""
+    done: int = 0
+    late: bool = False
+
+    def tune(self, place: int, task: KernelTask, plan: PlannedTuner, measuring: Measuring) -> None:
+        """Measure candidates of a task until none is left, or no better one comes."""
+        if measuring.needs_limits:
+            with self.gate.stage(StageNeed.to_profile(1, task.name)) as granted:
+                measuring.learn_limits(granted, task.task)
+        tuner = self._made(task, plan)
+        try:
+            self._loop(place, task, tuner, plan.left, measuring)
+        finally:
+            end_workers(tuner)
+
+    def _loop(
+        self, place: int, task: KernelTask, tuner: Tuner, left: int, measuring: Measuring
+    ) -> None:
+        done, best_at, best_s = 0, 0, math.inf
+        while done < left and tuner.has_next() and not self.late:
+            with self.gate.stage(self._need(StageKind.SEARCH, task)):
+                configs = tuner.next_batch(min(measuring.width, left - done))
+            inputs = [MeasureInput(task.task.target, task.task, config) for config in configs]
+            results = self._measured(place, inputs, measuring)
+            for offset, result in enumerate(results):
+                if _cost_s(result) < best_s:
+                    best_at, best_s = done + offset, _cost_s(result)
+            done += len(results)
+            # As TVM counts: from the place of the best candidate, the first one's being 0.
+            if done >= best_at + (self.options.early_stopping or math.inf):
+                return
+            if done < left and not self.late:
+                self._update(task, tuner, inputs, results)
+
+    def notes(self) -> Iterator[str]:
+        """Notes for the user: tasks without a record, an early end."""
+        without = [row.name for row in self.rows if row.latency_ns is None]
+        if without:
+            yield (
+                f"{len(without)} of {len(self.rows)} tasks have no record and keep TVM's default "
+                f"schedule, such as {without[0]}"
+            )
+        if self.late:
+            yield (
+                f"the time budget of {self.options.time_budget_s:g} s ended tuning after "
+                f"{self.done} of {self.total} candidates; the same call goes on from there"
+            )
+
+    def _made(self, task: KernelTask, plan: PlannedTuner) -> Tuner:
+        if not plan.learns_first:
+            return plan.make(self.gate.most_cores)
+        with self.gate.stage(self._need(StageKind.UPDATE, task)) as granted:
+            return plan.make(len(granted.cores))
+
+    def _update(
+        self, task: KernelTask, tuner: Tuner, inputs: Sequence[Any], results: Sequence[Any]
+    ) -> None:
+        """Let the tuner learn; a stage of its own only where it trains."""
+        if not fits_next(tuner, results):
+            tuner.update(inputs, results)
+            return
+        with self.gate.stage(self._need(StageKind.UPDATE, task)) as granted:
+            use_cores(tuner, len(granted.cores))
+            tuner.update(inputs, results)
+
+    def _measured(self, place: int, inputs: Sequence[Any], measuring: Measuring) -> list[Any]:
+        """The results of a batch, built and measured, which are in the log."""
+        name = self.rows[place].name
+        with self.gate.stage(
+            StageNeed(kind=StageKind.BUILD, most_cores=len(inputs), task=name)
+        ) as granted:
+            built = measuring.build(granted, inputs)
+        failed = {at: one for at, one in enumerate(built) if isinstance(one, MeasureResult)}
+        device = BatchDevice(
+            run=lambda granted, places: measuring.run(
+                granted, [inputs[at] for at in places], [built[at] for at in places]
+            ),
+            died=died,
+            lost=measuring.lost,
+            keep=lambda results: self._keep(place, inputs, results),
+        )
+        need = StageNeed.to_profile(self.options.threads or 1, name)
+        return measure_batch(self.gate, need, len(inputs), device, failed)
+
+    def _keep(self, place: int, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Write a batch into the log, at once and whole; then count it, and tell of it."""
+        append_records(
+            self.records,
+            [
+                autotvm.record.encode(measured, result)
+                for measured, result in zip(inputs, results, strict=True)
+            ],
+        )
+        self.done += len(results)
+        row = self.rows[place]
+        row = replace(row, trials=row.trials + len(results))
+        costs_s = [_cost_s(result) for result in results]
+        self.rows[place] = row.with_candidates(costs_s, inputs[0].task.flop)
+        budget_s = self.options.time_budget_s
+        self.late = budget_s is not None and time.monotonic() - self.begin > budget_s
+        self.gate.tell(progress_of_job(self.rows, self.total))
+        self._tell(place)
+
+    def _need(self, kind: StageKind, task: KernelTask) -> StageNeed:
+        cores = self.gate.most_cores if kind is StageKind.UPDATE else 1
+        return StageNeed(kind=kind, most_cores=cores, task=task.name)
+
+    def _tell(self, place: int) -> None:
+        if self.progress is None:
+            return
+        elapsed_s = time.monotonic() - self.begin
+        left_s = elapsed_s / max(1, self.done) * (self.total - self.done)
+        row = self.rows[place]
+        total_ns = sum(one.weight * (one.latency_ns or 0) for one in self.rows)
+        best = "no candidate ran yet" if row.gflops is None else f"{row.gflops:.1f} GFLOPS"
+        self.progress(
+            Progress(
+                phase="tune",
+                detail=f"task {place + 1} of {len(self.rows)}: {row.name}, {best}; "
+                f"{self.done} of {self.total} candidates, kernels in a row "
+                f"{total_ns / 1e6:.3f} ms, {left_s:.0f} s left",
+                done=self.done,
+                elapsed_s=elapsed_s,
+            )
+        )
+
+
+def outcome_row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
+    """The table's row of a task before anything is measured."""
+    empty = TaskOutcome(
+        name=task.name, workload=str(task.task.workload), weight=task.weight, known=len(history)
+    )
+    return empty.with_candidates([_cost_s(result) for _, result in history], task.task.flop)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """AutoTVM logs every failure with a trace; the table counts them."""
+    logger: logging.Logger = logging.getLogger("autotvm")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _cost_s(result: Any) -> float:
+    return math.inf if result.error_no else float(np.mean(result.costs))

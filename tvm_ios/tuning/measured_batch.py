@@ -1,0 +1,132 @@
+"""A batch of candidates on a device that may be lost meanwhile, or that a candidate brings down.
+
+Whatever was measured counts. A device that no longer answers is given back, and what is left of its
+batch goes to another one without leaving a record of failure. The first candidate that failed when
+the device went is under suspicion: at its second time it is recorded as failed, so no candidate
+brings down one device after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import TVMError, rpc
+from tvm.contrib.popen_pool import PopenWorker
+
+from tvm_ios.errors import DeviceLostError, OptionError, TuningError
+from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.support.stage_gate import GrantedStage, StageGate, StageNeed
+from tvm_ios.tuning.remote import require_tracker
+
+__all__ = ["BatchDevice", "device_answers", "granted_address", "measure_batch"]
+
+MOST_DEATHS = 2
+"""Workers or devices that a candidate may bring down before it is recorded as failed."""
+ANSWER_S = 10
+"""A device that gives no session within so many seconds does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDevice:
+    """How a tuner measures candidates on whatever device it is granted."""
+
+    run: Callable[[GrantedStage, Sequence[int]], Sequence[Any]]
+    """Measures candidates, given by their places in the batch, in order."""
+    died: Callable[[Any], bool]
+    """Whether a result is one of a candidate whose worker, or device, went away or hung."""
+    lost: Callable[[GrantedStage, Sequence[Any]], bool]
+    """Whether the device is gone, given results of which some died."""
+    keep: Callable[[Sequence[Any]], None]
+    """Writes the results of the whole batch into the log, and tells of them."""
+
+
+def measure_batch(
+    gate: StageGate,
+    need: StageNeed,
+    size: int,
+    device: BatchDevice,
+    known: Mapping[int, Any] | None = None,
+) -> list[Any]:
+    """The results of all candidates of a batch, kept before the device is free again.
+
+    Parameters
+    ----------
+    known
+        Results that need no device, such as those of candidates that do not compile, by place.
+    """
+    results = dict(known or {})
+    deaths: Counter[int] = Counter()
+    if len(results) == size:
+        device.keep([results[place] for place in range(size)])
+    while len(results) < size:
+        waiting = [place for place in range(size) if place not in results]
+        with suppress(DeviceLostError), gate.stage(need) as granted:
+            found = dict(zip(waiting, device.run(granted, waiting), strict=True))
+            dead = [place for place in waiting if device.died(found[place])]
+            is_lost = bool(dead) and device.lost(granted, list(found.values()))
+            deaths.update(dead[:1] if is_lost else dead)
+            again = is_lost or granted.second_try
+            results |= {
+                place: result
+                for place, result in found.items()
+                if place not in dead or not again or deaths[place] >= MOST_DEATHS
+            }
+            if len(results) == size:
+                device.keep([results[place] for place in range(size)])
+            if is_lost:
+                raise DeviceLostError(
+                    f"device {granted.device or granted.address or 'of this process'!r} no longer "
+                    f"answers; {size - len(results)} of {size} candidates go to another one"
+                )
+    return [results[place] for place in range(size)]
+
+
+def granted_address(text: str) -> DeviceAddress:
+    """The device that a gate names, ``host:port:key`` of an RPC tracker; IPv6 in brackets.
+
+    Raises
+    ------
+    OptionError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> granted_address("127.0.0.1:9190:board-7").as_text()
+    "the device with key 'board-7' of the RPC tracker at host '127.0.0.1', port 9190"
+    """
+    match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):(.+)", text)
+    if match is None:
+        raise OptionError(
+            f"the gate grants a device at {text!r}; give host:port:key of an RPC tracker, such as "
+            "127.0.0.1:9190:board-7"
+        )
+    host, port, key = match.groups()
+    return DeviceAddress(host=host.strip("[]"), port=int(port), key=key)
+
+
+def device_answers(address: DeviceAddress) -> bool:
+    """Whether the tracker has the device, and it gives a session soon.
+
+    Asked by a process of its own: TVM waits without end for a machine that has lost power.
+    """
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    worker = PopenWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        require_tracker(f"{host}:{address.port}", address.key)
+        worker.send(_open_session, (address.host, address.port, address.key), timeout=ANSWER_S)
+        worker.recv()
+    except (TuningError, TimeoutError, ChildProcessError, RuntimeError, TVMError):
+        return False
+    finally:
+        worker.kill()
+    return True
+
+
+def _open_session(host: str, port: int, key: str) -> None:
+    rpc.connect_tracker(host, port).request(key, session_timeout=ANSWER_S, max_retry=1)
