@@ -90,12 +90,25 @@ class TuneConfig:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise OptionError(f"this is no TOML: {error}") from error
-        _require_known(tables, ("time_budget", *_TABLES), "")
+        return cls.of(tables)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Read the tables of a file.
+
+        Raises
+        ------
+        OptionError
+            If a key or a value is unfit.
+        """
+        _require_known(given, ("time_budget", *_TABLES), "")
+        tables = dict(given)
         time_budget = tables.pop("time_budget", None)
         for name, table in tables.items():
             if not isinstance(table, dict):
                 raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
-        backend = tables.get("tuning", {}).pop("backend", "none")
+        tables["tuning"] = dict(tables.get("tuning", {}))
+        backend = tables["tuning"].pop("backend", "none")
         if backend not in BACKEND_NAMES:
             raise OptionError(
                 f"[tuning] backend is {backend!r}; choose from {', '.join(BACKEND_NAMES)}"
