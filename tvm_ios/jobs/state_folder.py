@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,11 @@ class StateFolder:
     def jobs(self) -> Path:
         """A folder for each job, with its log and its result."""
         return self.path / "work"
+
+    @property
+    def mark(self) -> str:
+        """What all processes of its daemons carry in their environment."""
+        return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:32]
 
     def make(self) -> None:
         """Make it where it is missing.

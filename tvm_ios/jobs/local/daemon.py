@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import hashlib
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.commands import JobChanged, ReportPolicy, StartWorker
 from tvm_ios.jobs.core.events import Event, JobCancelled, JobSubmitted, ProgressTold, Tick
+from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
@@ -30,7 +30,7 @@ from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore, StoredJob
 from tvm_ios.tuning.guard import end_processes, start_guard
 
-__all__ = ["Daemon", "sole_daemon"]
+__all__ = ["DAEMON_MARK", "Daemon", "sole_daemon"]
 
 DAEMON_MARK = "TVM_IOS_JOBS"
 """Environment variable that all processes of a daemon inherit; its value tells the folder."""
@@ -191,18 +191,19 @@ class Daemon:
         before = {job.order.spec.name: job for job in self._store.jobs()}.get(name)
         if before is None:
             return True
-        same = before.order == order
-        if not before.state.ended and not same:
+        if before.order == order and (not before.state.ended or before.state is JobState.DONE):
+            return False
+        if not before.state.ended:
             raise JobError(
                 f"job {name!r} is on its way with other settings; cancel it "
                 f"(tvm-ios jobs cancel {name}), or give the new one another name"
             )
-        if before.state.ended and name not in self._earlier:
+        if name not in self._earlier:
             raise JobError(
                 f"job {name!r} has ended under this daemon ({before.state.value}); give the new "
                 "one another name, or start the daemon again"
             )
-        return before.state.ended and not (same and before.state.value == "done")
+        return True
 
     def _dated(self, span: Span) -> Span:
         shift = self._since_1970
@@ -240,7 +241,7 @@ def sole_daemon(folder: StateFolder) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        mark = hashlib.sha256(str(folder.path.resolve()).encode()).hexdigest()[:32]
+        mark = folder.mark
         end_processes(mark, DAEMON_MARK)
         before = os.environ.get(DAEMON_MARK)
         os.environ[DAEMON_MARK] = mark
