@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -51,7 +51,7 @@ def noun_from(kind: type[NounT], stored: StoredValue) -> NounT:
     UnreadableValueError
         If a field is missing, of another kind, or does not exist.
     """
-    hints = _hints(kind)
+    hints = _hints(cast("Hashable", kind))
     for name in stored.fields():
         if name not in hints:
             raise UnreadableValueError(
@@ -80,7 +80,7 @@ def noun_record(hint: Any, value: Any) -> Any:
         return {key: noun_record(Any, each) for key, each in value.items()}
     if not is_dataclass(value):
         return value
-    hints = _hints(type(value))
+    hints = _hints(cast("Hashable", type(value)))
     record = {name: noun_record(hints[name], getattr(value, name)) for name in hints}
     return {type(value).__name__: record} if len(_classes(hint)) > 1 else record
 
@@ -108,9 +108,7 @@ def _read(hint: Any, stored: StoredValue) -> Any:
 def _tuple(kinds: tuple[Any, ...], stored: StoredValue) -> tuple[Any, ...]:
     if len(kinds) == 2 and kinds[1] is ...:
         return tuple(_read(kinds[0], row) for row in stored.rows())
-    return tuple(
-        _read(kind, row) for kind, row in zip(kinds, stored.rows(len(kinds)), strict=True)
-    )
+    return tuple(_read(kind, row) for kind, row in zip(kinds, stored.rows(len(kinds)), strict=True))
 
 
 def _tagged(classes: Mapping[str, Any], stored: StoredValue) -> Any:
@@ -124,11 +122,12 @@ def _tagged(classes: Mapping[str, Any], stored: StoredValue) -> Any:
 
 
 @cache
-def _classes(hint: Any) -> Mapping[str, Any]:
+def _classes(hint: Hashable) -> Mapping[str, Any]:
     """The dataclasses that a hint names, by name."""
-    return {each.__name__: each for each in get_args(hint) or (hint,) if is_dataclass(each)}
+    kinds: tuple[Any, ...] = get_args(hint) or (hint,)
+    return {kind.__name__: kind for kind in kinds if is_dataclass(kind)}
 
 
 @cache
-def _hints(kind: Any) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+def _hints(kind: Hashable) -> Mapping[str, Any]:
+    return get_type_hints(cast("Any", kind))

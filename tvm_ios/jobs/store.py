@@ -113,7 +113,8 @@ class JobStore:
         """Keep a job anew; one of the same name that was kept before is replaced."""
         name = order.spec.name
         self._write(
-            f"INSERT OR REPLACE INTO jobs (name, {_COLUMNS}) VALUES (?, ?, ?, '', ?, 0, ?, NULL, NULL)",
+            "INSERT OR REPLACE INTO jobs (name, submission, state, progress, submitted_s) "
+            "VALUES (?, ?, ?, ?, ?)",
             name,
             to_json(JobOrder, order),
             JobState.WAITING.value,

@@ -12,8 +12,7 @@ from tvm_ios.driver.config import TuneConfig
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.work import JobGate
-from tvm_ios.support.stage_gate import JobProgress, StageNeed, gated_by
-from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.support.stage_gate import StageNeed, gated_by
 
 __all__ = ["TuneWork"]
 
@@ -36,8 +35,9 @@ class TuneWork:
         """Tune, then write ``model.so``, and ``report.txt`` with the schedule."""
         config = TuneConfig.of(self.config)
         if self.rpc_tracker:
-            device = DeviceOptions(rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)
-            config = replace(config, options=replace(config.options, device=device))
+            options = config.options
+            device = replace(options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)
+            config = replace(config, options=replace(options, device=device))
         remote = config.options.device.is_remote
         lanes = None if remote else self.lanes or gate.most_cores
         with gate.stage(StageNeed.to_prepare(1, "load")):

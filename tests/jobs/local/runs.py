@@ -22,9 +22,7 @@ from tvm_ios.tuning.guard import marked_processes
 LONG_S = 120.0
 """More than a run takes on the slowest machine."""
 CORES = tuple(sorted(os.sched_getaffinity(0)))
-MACHINE = Machine(
-    cores=CORES, devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=CORES[-1]),)
-)
+MACHINE = Machine(cores=CORES, devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=CORES[-1]),))
 
 
 def mock_order(name, batches=2, *, burns=False, **seconds):

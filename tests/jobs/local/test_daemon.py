@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,6 @@ from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, ProgressTold, Stage
 from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.core.scheduler import Limits
-from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.mock_work import MockWork, measured_batches
 from tvm_ios.jobs.order import JobOrder
@@ -47,7 +47,7 @@ def test_jobs_run_to_their_end_and_are_written_down(run_daemon, folder):
         (span.granted_s, span.ended_s) for span in spans if span.need.kind is StageKind.PROFILE
     )
     assert len(profiles) == 6
-    assert all(end <= begin for (_, end), (begin, _) in zip(profiles, profiles[1:], strict=False))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(profiles))
     for place, event in enumerate(events):
         if isinstance(event, ProgressTold):
             after = [e for e in events[place:] if isinstance(e, StageReleased)]

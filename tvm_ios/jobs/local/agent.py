@@ -108,7 +108,7 @@ class LocalAgent:
 
     async def close(self) -> None:
         """End all workers. Nothing is told of it."""
-        self._say = lambda event: None
+        self._say = lambda _: None
         self._lost.close()
         for worker in tuple(self._workers.values()):
             self._stop(StopWorker(worker.job))
@@ -202,14 +202,12 @@ class LocalAgent:
                 _write(writer, command)
             elif isinstance(command, RePinLease):
                 await self._pin(worker, command.cores)
-                self._say(
-                    RePinned(job=command.job, epoch=command.epoch, serial=command.serial)
-                )
+                self._say(RePinned(job=command.job, epoch=command.epoch, serial=command.serial))
             elif isinstance(command, RevokeLease):
                 _write(writer, command)
 
     async def _pin(self, worker: _Worker, cores: tuple[int, ...]) -> None:
-        # A profile on a board with a host of its own has no core here, and computes next to nothing.
+        # A profile on a board with a host of its own has no core here, and computes nearly nothing.
         wanted = cores or self._machine.cores
         await asyncio.to_thread(pin_tree, wanted, worker.process.pid)
 
@@ -225,8 +223,9 @@ async def _exit_of(process: subprocess.Popen[bytes]) -> None:
     ended: asyncio.Future[None] = loop.create_future()
     descriptor = os.pidfd_open(process.pid)
     try:
-        loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
-        await ended
+        loop.add_reader(descriptor, ended.cancel)
+        # Cancelled, since a descriptor stays ready: a future is fulfilled once only.
+        await asyncio.wait([ended])
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)

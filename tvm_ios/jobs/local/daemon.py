@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.commands import JobChanged, ReportPolicy, StartWorker

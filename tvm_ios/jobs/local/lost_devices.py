@@ -24,9 +24,7 @@ class LostDevices:
     """Devices of RPC trackers that did not answer a job; others cannot be lost."""
 
     def __init__(self, machine: Machine, say: Callable[[Event], None]) -> None:
-        self._devices = {
-            each.name: each for each in machine.devices if each.kind is DeviceKind.RPC
-        }
+        self._devices = {each.name: each for each in machine.devices if each.kind is DeviceKind.RPC}
         self._say = say
         self._asking: dict[str, asyncio.Task[None]] = {}
 
