@@ -20,8 +20,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
+from tvm_ios.errors import DeviceLostError
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.merge_effects import View
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
+from tvm_ios.support.stage_gate import GrantedStage, JobProgress, StageNeed
 
 # Both are read when TVM or the compile cache is first used, so they are set before any test module
 # is imported. A user's cache and profile database must not decide what a test sees. Workers of
@@ -481,3 +483,66 @@ def placements_of() -> Callable[..., list[Placement]]:
 def random_graph() -> Callable[[random.Random], tuple[KernelGraph, list[Placement]]]:
     """Random graphs with reshapes, slices, concatenations, several outputs and heads."""
     return _random_graph
+
+
+# ---- Stages of tuning jobs ----
+
+
+@dataclass
+class RecordingGate:
+    """A gate that writes down what passes it, in order, and lets one stage in at a time."""
+
+    grants: Iterator[GrantedStage] = field(
+        default_factory=lambda: repeat(GrantedStage(cores=(min(os.sched_getaffinity(0)),)))
+    )
+    """What stages of profiling get; all others get every core."""
+    most_cores: int = 2
+    needs: list[StageNeed] = field(default_factory=list)
+    """Of the stages that began."""
+    events: list[str] = field(default_factory=list)
+    """``begin KIND``, ``tell TRIALS``, ``lost`` and ``end KIND``."""
+    is_open: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of the stages that began."""
+        return [need.kind.value for need in self.needs]
+
+    @contextlib.contextmanager
+    def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
+        assert not self.is_open, f"{need} begins within {self.needs[-1]}"
+        self.is_open = True
+        self.needs.append(need)
+        self.events.append(f"begin {need.kind.value}")
+        cores = tuple(sorted(os.sched_getaffinity(0)))
+        try:
+            yield next(self.grants) if need.kind.measures else GrantedStage(cores=cores)
+        except DeviceLostError:
+            self.events.append("lost")
+            raise
+        finally:
+            self.is_open = False
+            self.events.append(f"end {need.kind.value}")
+
+    def tell(self, progress: JobProgress) -> None:
+        self.events.append(f"tell {progress.trials} of {progress.total}")
+
+
+@pytest.fixture
+def recording_gate() -> type[RecordingGate]:
+    """Makes gates that write down what passes them."""
+    return RecordingGate
+
+
+@pytest.fixture
+def grants_of() -> Callable[[Sequence[RpcDevice], int], Iterator[GrantedStage]]:
+    """Grants devices one after the other; so many of the first are lost as they are granted."""
+
+    def grants(devices: Sequence[RpcDevice], losing: int) -> Iterator[GrantedStage]:
+        for place, device in enumerate(chain(devices, repeat(devices[-1]))):
+            if place < losing:
+                device.kill()
+            address = f"{device.address}:{device.key}"
+            yield GrantedStage(cores=(0,), device=device.key, address=address)
+
+    return grants

@@ -1,9 +1,9 @@
 """A batch of candidates on a device that may be lost meanwhile, or that a candidate brings down.
 
 Whatever was measured counts. A device that no longer answers is given back, and what is left of its
-batch goes to another one without leaving a record of failure. The first candidate that failed when
-the device went is under suspicion: at its second time it is recorded as failed, so no candidate
-brings down one device after the other.
+batch goes to another one without leaving a record of failure. The candidate that ran when the
+device went is under suspicion: at its second time it is recorded as failed, so none brings down one
+device after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,12 +36,13 @@ ANSWER_S = 10
 class BatchDevice:
     """How a tuner measures candidates on whatever device it is granted."""
 
-    run: Callable[[GrantedStage, Sequence[int]], Sequence[Any]]
-    """Measures candidates, given by their places in the batch, in order."""
+    run: Callable[[GrantedStage, Sequence[int]], Iterable[Any]]
+    """Measures candidates, given by their places in the batch, in order; where it measures one
+    each time it is asked for the next, nothing is tried on a device that is gone."""
     died: Callable[[Any], bool]
     """Whether a result is one of a candidate whose worker, or device, went away or hung."""
-    lost: Callable[[GrantedStage, Sequence[Any]], bool]
-    """Whether the device is gone, given results of which some died."""
+    lost: Callable[[GrantedStage], bool]
+    """Whether the device is gone; asked when a candidate died."""
     keep: Callable[[Sequence[Any]], None]
     """Writes the results of the whole batch into the log, and tells of them."""
 
@@ -67,16 +68,16 @@ def measure_batch(
     while len(results) < size:
         waiting = [place for place in range(size) if place not in results]
         with suppress(DeviceLostError), gate.stage(need) as granted:
-            found = dict(zip(waiting, device.run(granted, waiting), strict=True))
-            dead = [place for place in waiting if device.died(found[place])]
-            is_lost = bool(dead) and device.lost(granted, list(found.values()))
-            deaths.update(dead[:1] if is_lost else dead)
-            again = is_lost or granted.second_try
-            results |= {
-                place: result
-                for place, result in found.items()
-                if place not in dead or not again or deaths[place] >= MOST_DEATHS
-            }
+            is_lost = False
+            for place, result in zip(waiting, device.run(granted, waiting), strict=False):
+                results[place] = result
+                if device.died(result):
+                    deaths[place] += 1
+                    is_lost = device.lost(granted)
+                    if deaths[place] < MOST_DEATHS and (is_lost or granted.second_try):
+                        del results[place]
+                if is_lost:
+                    break
             if len(results) == size:
                 device.keep([results[place] for place in range(size)])
             if is_lost:

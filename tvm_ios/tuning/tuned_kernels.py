@@ -189,11 +189,11 @@ def tuned_kernels(
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)
     outcome = None
-    to_prepare = StageNeed.to_prepare(clock.gate.most_cores, "tuned kernels")
+    to_prepare = StageNeed.to_prepare(clock.gate.most_cores)
     to_profile = StageNeed.to_profile(device.cores_for(lanes))
     if request.backend is not None:
         with clock.phase("tune"):
-            with clock.gate.stage(to_prepare):
+            with clock.gate.stage(replace(to_prepare, task="merges")):
                 merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
             outcome = _backend(request.backend, merged, request.device, clock.gate).tune(
                 mod,

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 from tvm import auto_scheduler
-from tvm.auto_scheduler.measure import MeasureErrorNo
 from tvm.auto_scheduler.measure_record import dump_record_to_string
 
 from tvm_ios.errors import TuningError
@@ -25,7 +24,6 @@ __all__ = [
     "builder",
     "lines_of",
     "local_runner",
-    "lost_device",
     "runner",
 ]
 
@@ -113,13 +111,6 @@ def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
         dump_record_to_string(measured, result).strip()
         for measured, result in zip(inputs, results, strict=True)
     ]
-
-
-def lost_device(results: Sequence[Any]) -> bool:
-    """Whether a batch failed as it does where no device is left: nothing could even be loaded."""
-    return bool(results) and all(
-        int(result.error_no) == MeasureErrorNo.COMPILE_DEVICE for result in results
-    )
 
 
 def _how(options: TuningOptions, *, gpu: bool) -> dict[str, int]:

@@ -12,7 +12,7 @@ import multiprocessing
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from tvm.auto_scheduler import XGBModel, measure
 from tvm.auto_scheduler.measure import MeasureErrorNo, MeasureResult
 
 from tvm_ios.support.stage_gate import GrantedStage, StageGate, StageKind, StageNeed
-from tvm_ios.tuning.ansor.measure import lost_device, runner
+from tvm_ios.tuning.ansor.measure import runner
 from tvm_ios.tuning.ansor.workers import limited_workers
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.measured_batch import (
@@ -123,7 +123,7 @@ class AnsorStages:
         with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
             artefacts = _Artefacts(built=built, folder=Path(folder))
 
-            def run(granted: GrantedStage, places: Sequence[int]) -> Sequence[Any]:
+            def run(granted: GrantedStage, places: Sequence[int]) -> Iterable[Any]:
                 artefacts.restore(places)
                 chosen = [inputs[at] for at in places], [built[at] for at in places]
                 return self._measured(granted, *chosen, how)
@@ -143,9 +143,12 @@ class AnsorStages:
         inputs: Sequence[Any],
         built: Sequence[Any],
         how: Sequence[Any],
-    ) -> Sequence[Any]:
+    ) -> Iterable[Any]:
         if granted.address:
-            return self._measured_there(granted.address, inputs, built, how)
+            return (
+                self._measured_there(granted.address, one, code, how)
+                for one, code in zip(inputs, built, strict=True)
+            )
         if not self.gpu and not self.device.is_remote:
             return list(measure.local_run(inputs, built, *how))
         if self._own_runner is None:
@@ -153,34 +156,27 @@ class AnsorStages:
             self._own_runner = self._open.enter_context(own)
         return list(self._own_runner.run(inputs, built, 0))
 
-    def _measured_there(
-        self, address: str, inputs: Sequence[Any], built: Sequence[Any], how: Sequence[Any]
-    ) -> Sequence[Any]:
-        """Measure on a device of a tracker that is ours alone."""
+    def _measured_there(self, address: str, one: Any, code: Any, how: Sequence[Any]) -> Any:
+        """Measure a candidate on a device of a tracker that is ours alone."""
         device = granted_address(address)
         where = device.key, device.host, device.port, 1, 1
         try:
             with limited_workers(2 * self.options.run_timeout_s(gpu=self.gpu) + ANSWER_S):
-                return measure.rpc_runner_run(inputs, built, *where, *how)
+                return measure.rpc_runner_run([one], [code], *where, *how)[0]
         except AssertionError:  # TVM takes every end of a worker for a timeout
-            return [
-                MeasureResult(
-                    (measure.MAX_FLOAT,),
-                    MeasureErrorNo.RUNTIME_DEVICE,
-                    "the worker that asks the device died",
-                    one.time_cost,
-                    time.time(),
-                )
-                for one in built
-            ]
+            return MeasureResult(
+                (measure.MAX_FLOAT,),
+                MeasureErrorNo.RUNTIME_DEVICE,
+                "the worker that asks the device died",
+                code.time_cost,
+                time.time(),
+            )
 
-    def _lost(self, granted: GrantedStage, results: Sequence[Any]) -> bool:
+    def _lost(self, granted: GrantedStage) -> bool:
         """Whether the device is gone; TuningError if it is the one that the call named."""
         if granted.address:
-            # One that is lost stays lost: a candidate that ran after the dead one has seen it.
-            return _died(results[-1]) and not device_answers(granted_address(granted.address))
-        if self.device.is_remote and lost_device(results):
-            require_device(self.device)
+            return not device_answers(granted_address(granted.address))
+        require_device(self.device)
         return False
 
 

@@ -115,14 +115,17 @@ class Measuring:
 
     def run(
         self, granted: GrantedStage, inputs: Sequence[Any], built: Sequence[Any]
-    ) -> Sequence[Any]:
-        """Measure compiled candidates on the granted device."""
+    ) -> Iterator[Any]:
+        """Measure compiled candidates on the granted device, one by one where others are left."""
         self._reach(granted)
-        results: list[Any] = self._runner.run(inputs, built)
-        return results
+        if not granted.address:
+            yield from self._runner.run(inputs, built)
+            return
+        for one, code in zip(inputs, built, strict=True):
+            yield from self._runner.run([one], [code])
 
-    def lost(self, granted: GrantedStage, results: Sequence[Any]) -> bool:
-        """Whether the device is gone, given results of which some died.
+    def lost(self, granted: GrantedStage) -> bool:
+        """Whether the device is gone.
 
         Raises
         ------
@@ -130,8 +133,7 @@ class Measuring:
             If it is the one that the call named: there is no other.
         """
         if granted.address:
-            # One that is lost stays lost: a candidate that ran after the dead one has seen it.
-            return died(results[-1]) and not device_answers(granted_address(granted.address))
+            return not device_answers(granted_address(granted.address))
         if self.device.is_remote:
             require_device(self.device)
             return False
@@ -147,8 +149,6 @@ class Measuring:
         address = self._address(granted)
         self._runner.key, self._runner.host = address.key, address.host
         self._runner.port = address.port
-        if granted.address:
-            self._runner.n_parallel = 1
 
     def _address(self, granted: GrantedStage) -> DeviceAddress:
         if granted.address:

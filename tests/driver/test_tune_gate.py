@@ -1,0 +1,132 @@
+"""``tune`` as a job: the stages it passes a gate for, and how it goes on after kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tests.driver.test_tune import COMPARE, MEASURE
+from tvm_ios import TuneOptions
+from tvm_ios.support.stage_gate import StageKind, gated_by
+from tvm_ios.tuning.options import TuningOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
+KERNELS = TuningOptions(trials=4, number=1, repeat=1, min_repeat_ms=0, tuner="grid")
+OPTIONS = TuneOptions(measure=MEASURE, compare=COMPARE, kernels=KERNELS)
+JOB = """
+import sys
+from pathlib import Path
+from tests.driver.test_tune_gate import tuned
+tuned(Path(sys.argv[1]))
+"""
+
+
+def two_branches():
+    """Two convolutions that may run at a time, of different shapes."""
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    branches = [
+        relay.nn.conv2d(
+            data,
+            relay.var(f"weight{size}", shape=(16, 16, size, size)),
+            channels=16,
+            kernel_size=(size, size),
+            padding=(size // 2, size // 2),
+        )
+        for size in (1, 3)
+    ]
+    body = relay.nn.relu(relay.add(*branches))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(body))
+    shapes = {size: (16, 16, size, size) for size in (1, 3)}
+    return mod, {
+        f"weight{size}": tvm.nd.array(np.ones(shape, "float32")) for size, shape in shapes.items()
+    }
+
+
+def tuned(folder):
+    """What a job does, with its log and its database in a folder."""
+    return tvm_ios.tune(
+        *two_branches(),
+        TARGET,
+        tuning="autotvm",
+        tuning_records=folder / "autotvm.log",
+        database=folder / "prices.sqlite",
+        lanes=1,
+        options=OPTIONS,
+    )
+
+
+def candidates(log):
+    """Task and candidate of every record, in order; none is torn."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(json.dumps(line["input"][1:3]), line["config"]["index"]) for line in lines]
+
+
+@pytest.mark.slow
+def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate, tmp_path):
+    log = tmp_path / "autotvm.log"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    job = subprocess.Popen([sys.executable, "-c", JOB, str(tmp_path)], env=environment, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 300
+        while not log.exists() or log.read_bytes().count(b"\n") < 2:
+            assert time.monotonic() < deadline, "the job wrote no record"
+            assert job.poll() is None
+            time.sleep(0.02)
+    finally:
+        job.kill()
+        job.wait()
+    before = candidates(log)
+
+    gate = recording_gate()
+    with gated_by(gate):
+        model = tuned(tmp_path)
+    after = candidates(log)
+    assert len(after) == len(set(after))
+    assert after[: len(before)] == before
+    tasks = {task for task, _ in after}
+    assert len(after) == KERNELS.trials * len(tasks)
+    assert f"tell {len(after)} of {len(after)}" in gate.events
+
+    kinds = gate.kinds
+    batches = -(-(len(after) - len(before)) // 2)
+    assert batches <= kinds.count("build") == kinds.count("search") <= batches + len(tasks)
+    first, last = kinds.index("search"), len(kinds) - 1 - kinds[::-1].index("search")
+    assert set(kinds[:first]) <= {"prepare", "profile"}
+    assert kinds[last : last + 3] == ["search", "build", "profile"]
+    assert set(kinds[last + 3 :]) == {"prepare", "profile"}
+    named = {need.task: need.kind for need in gate.needs}
+    assert named["build"] is named["build tuned"] is named["lower"] is StageKind.PREPARE
+    assert named["search"] is named["check tuned"] is StageKind.PROFILE
+
+    # Everything is known now: nothing is tuned, and nothing is priced.
+    again = recording_gate()
+    with gated_by(again):
+        assert tuned(tmp_path).schedule == model.schedule
+    assert "search" not in again.kinds
+    assert candidates(log) == after
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is no second lane")
+def test_what_measures_asks_for_a_core_a_lane(recording_gate, tmp_path):
+    gate = recording_gate()
+    options = TuneOptions(measure=MEASURE, compare=COMPARE)
+    with gated_by(gate):
+        tvm_ios.tune(
+            *two_branches(), TARGET, lanes=2, database=tmp_path / "prices.sqlite", options=options
+        )
+    profiles = [need for need in gate.needs if need.kind is StageKind.PROFILE]
+    assert {need.task for need in profiles} >= {"search", "compare"}
+    assert {(need.least_cores, need.most_cores) for need in profiles} == {(2, 2)}
+    assert {need.least_cores for need in gate.needs if need not in profiles} == {1}

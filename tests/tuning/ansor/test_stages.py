@@ -1,0 +1,77 @@
+"""Ansor's search at a gate: the order of stages, and devices that are lost."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm.auto_scheduler import measure
+
+from tests.tuning.ansor.test_backend import LITTLE, QUICK, TARGET, candidates, one_convolution
+from tvm_ios.tuning.ansor import run as ansor_run
+from tvm_ios.tuning.ansor.backend import AnsorBackend
+from tvm_ios.tuning.options import TuningOptions
+
+SLICE = ["build", "profile"]
+
+
+@pytest.fixture(autouse=True)
+def _little_evolution(monkeypatch):
+    """How well Ansor searches is no concern of these tests."""
+    monkeypatch.setattr(ansor_run, "POPULATION", LITTLE)
+
+
+@pytest.mark.slow
+def test_stages_come_in_order_and_none_overlap(recording_gate, tmp_path):
+    """A round of eight candidates in slices of four, then one more that knows what is in the log.
+
+    The gate itself refuses a stage within a stage.
+    """
+    log = tmp_path / "gated.json"
+    gate = recording_gate()
+    written = []
+    tell = gate.tell
+    gate.tell = lambda progress: (written.append(len(candidates(log))), tell(progress))
+    AnsorBackend(gate=gate).tune(*one_convolution(), TARGET, log, TuningOptions(trials=8, **QUICK))
+    assert gate.kinds == ["prepare", "prepare", "search", *SLICE, *SLICE, "update"]
+    assert written == [4, 8]
+    places = [gate.events.index(event) for event in ("tell 4 of 8", "tell 8 of 8")]
+    assert [gate.events[place - 1 : place + 2 : 2] for place in places] == [
+        ["begin profile", "end profile"]
+    ] * 2
+    again = recording_gate()
+    AnsorBackend(gate=again).tune(
+        *one_convolution(), TARGET, log, TuningOptions(trials=10, **QUICK)
+    )
+    assert again.kinds == ["prepare", "update", "prepare", "search", *SLICE, "update"]
+    assert len(set(candidates(log))) == len(candidates(log)) == 10
+
+
+@pytest.mark.slow
+def test_tvm_has_its_own_functions_back(recording_gate, tmp_path):
+    AnsorBackend(gate=recording_gate()).tune(
+        *one_convolution(), TARGET, tmp_path / "log", TuningOptions(trials=1, **QUICK)
+    )
+    build = tvm.get_global_func("auto_scheduler.local_builder.build")
+    run = tvm.get_global_func("auto_scheduler.local_runner.run")
+    assert len(build([], 1, 1, measure.BuildFunc.name, 0)) == len(run([], [], 1)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("losing", "failed"), [(1, 0), (2, 1)])
+def test_a_lost_devices_batch_moves_unless_a_candidate_brought_two_down(
+    losing, failed, recording_gate, grants_of, start_rpc_server, tmp_path
+):
+    log = tmp_path / "moved.json"
+    with (
+        start_rpc_server("one") as one,
+        start_rpc_server("two") as two,
+        start_rpc_server("three") as three,
+    ):
+        gate = recording_gate(grants=grants_of([one, two, three], losing))
+        options = TuningOptions(trials=2, timeout_s=5, **QUICK)
+        outcome = AnsorBackend(gate=gate).tune(*one_convolution(), TARGET, log, options)
+    assert outcome.tasks[0].failed == failed
+    assert outcome.trials == len(set(candidates(log))) == 2
+    profiles = ["profile"] * (losing + 1)
+    assert gate.kinds == ["prepare", "prepare", "search", "build", *profiles, "update"]
+    assert gate.events.count("lost") == losing

@@ -1,0 +1,116 @@
+"""AutoTVM's loop at a gate: the order of stages, updates, and devices that are lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tvm import autotvm
+from tvm.autotvm.measure import MeasureInput, MeasureResult
+
+from tests.tuning.autotvm.test_backend import QUICK, TARGET, measured, one_convolution
+from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
+from tvm_ios.tuning.autotvm.tasks import extract_tasks
+from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
+from tvm_ios.tuning.options import TuningOptions
+
+BATCH = ["search", "build", "profile"]
+
+
+@pytest.mark.slow
+def test_stages_come_in_order_and_records_before_the_device_is_free(recording_gate, tmp_path):
+    gate, log = recording_gate(), tmp_path / "gated.log"
+    written = []
+    tell = gate.tell
+    gate.tell = lambda progress: (written.append(len(measured(log))), tell(progress))
+    options = TuningOptions(tuner="grid", trials=3, **QUICK)
+    AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
+    assert gate.kinds == ["prepare", *BATCH, *BATCH]
+    assert [event for event in gate.events if event.startswith("tell") or "profile" in event] == [
+        "begin profile",
+        "tell 2 of 3",
+        "end profile",
+        "begin profile",
+        "tell 3 of 3",
+        "end profile",
+    ]
+    assert written == [2, 3]
+    builds = [need for need in gate.needs if need.kind.value == "build"]
+    assert [(need.least_cores, need.most_cores) for need in builds] == [(1, 2), (1, 1)]
+    assert len({need.task for need in builds}) == 1
+
+
+@pytest.mark.slow
+def test_a_cost_model_that_a_log_teaches_does_so_in_a_stage(recording_gate, tmp_path):
+    log = tmp_path / "learning.log"
+    for trials, first in ((2, ["prepare"]), (3, ["prepare", "update"])):
+        gate = recording_gate()
+        options = TuningOptions(tuner="xgb", trials=trials, **QUICK)
+        AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
+        assert gate.kinds == [*first, *BATCH]
+    assert gate.events.count("tell 3 of 3") == 1
+
+
+def test_only_an_update_that_trains_is_a_stage():
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    options = TuningOptions(trials=200)
+    listed = plan_tuner(task, [], options, "layout").make(1)
+    assert not fits_next(listed, [None] * 1000)
+    tuner = plan_tuner(task, [], options, "xgb").make(1)
+    size = tuner.plan_size
+    assert not fits_next(tuner, [None] * (size - 1))
+    assert fits_next(tuner, [None] * size)
+    # Failures alone train nothing, and count all the same.
+    inputs = [MeasureInput(TARGET, task.task, config) for config in tuner.next_batch(2)]
+    tuner.update(inputs, [MeasureResult(("", "no code"), 2, 0.1, 0.0)] * 2)
+    assert not fits_next(tuner, [None] * (size - 3))
+    assert fits_next(tuner, [None] * (size - 2))
+    use_cores(tuner, 3)
+    assert (tuner.cost_model.num_threads, tuner.cost_model.xgb_params["nthread"]) == (3, 3)
+    use_cores(listed, 3)
+    end_workers(tuner)
+
+
+@pytest.mark.slow
+def test_a_lost_devices_batch_moves_and_leaves_no_failure(
+    recording_gate, grants_of, start_rpc_server, tmp_path
+):
+    log = tmp_path / "moved.log"
+    with start_rpc_server("first") as first, start_rpc_server("second") as second:
+        gate = recording_gate(grants=grants_of([first, second], losing=1))
+        options = TuningOptions(tuner="grid", trials=4, timeout_s=5, **QUICK)
+        outcome = AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
+    assert outcome.trials == len(set(measured(log))) == len(measured(log)) == 4
+    assert outcome.tasks[0].failed == 0
+    assert gate.kinds == ["prepare", *BATCH, "profile", *BATCH]
+    assert gate.events.count("lost") == 1
+
+
+@pytest.mark.slow
+def test_a_candidate_that_costs_two_devices_has_failed_and_the_rest_goes_on(
+    recording_gate, grants_of, start_rpc_server, tmp_path
+):
+    log = tmp_path / "killer.log"
+    with (
+        start_rpc_server("a") as one,
+        start_rpc_server("b") as two,
+        start_rpc_server("c") as three,
+    ):
+        gate = recording_gate(grants=grants_of([one, two, three], losing=2))
+        options = TuningOptions(tuner="grid", trials=2, timeout_s=5, **QUICK)
+        AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
+    errors = [result.error_no for _, result in autotvm.record.load_from_file(str(log))]
+    assert [bool(error) for error in errors] == [True, False]
+    assert gate.events.count("lost") == 2
+
+
+@pytest.mark.slow
+def test_a_tuner_needs_fewer_cores_than_it_asks_for(recording_gate, tmp_path):
+    """A batch has as many candidates as a stage gets cores at most; it is built on what it gets."""
+    gate = recording_gate(most_cores=3)
+    log = tmp_path / "narrow.log"
+    options = TuningOptions(tuner="grid", trials=3, **QUICK)
+    outcome = AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
+    assert gate.kinds == ["prepare", *BATCH]
+    assert (outcome.trials, outcome.tasks[0].failed) == (3, 0)
+    assert replace(outcome.tasks[0], trials=0).latency_ns is not None
