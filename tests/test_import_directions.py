@@ -107,6 +107,7 @@ def test_tvm_stays_in_its_rooms(path):
         "tvm_ios.plan",
         "tvm_ios.search",
         "tvm_ios.driver.config",
+        "tvm_ios.cli.grid",
         "tvm_ios.jobs.core",
         "tvm_ios.jobs.simulation",
         "tvm_ios.cli.solve",

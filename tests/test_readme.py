@@ -18,13 +18,14 @@ EXAMPLES = re.findall(
 DOCUMENTS = sorted([README, *README.parent.glob("docs/**/*.md"), README.parent / "CHANGELOG.md"])
 
 
-def test_there_are_a_tune_and_a_pass_context_example():
-    assert len(EXAMPLES) == 2
+def test_there_are_a_tune_a_pass_context_and_a_chain_example():
+    assert len(EXAMPLES) == 3
     assert "tvm_ios.tune(" in EXAMPLES[0]
     assert "PassContext(" in EXAMPLES[1]
+    assert "SimpleTVM()" in EXAMPLES[2]
 
 
-@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context"])
+@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context", "chain"])
 def test_examples_are_about_ten_lines(code):
     # Imports do not count.
     lines = [line for line in code.splitlines() if line and not line.startswith(("import", "from"))]
@@ -33,11 +34,11 @@ def test_examples_are_about_ten_lines(code):
 
 @pytest.mark.slow
 @pytest.mark.quiet
-@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context"])
+@pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context", "chain"])
 def test_example_runs(code, run_python):
     done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
-    # Both end by printing the shape of the network's output.
+    # All end by printing the shape of the network's output.
     assert done.stdout.splitlines()[-1] == "(1, 1000, 1, 1)"
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.compile_schedule import compile_schedule
     from tvm_ios.driver.options import BuildOptions, TuneOptions
+    from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
     from tvm_ios.measure.compare import CompareOptions
@@ -34,6 +35,7 @@ __all__ = [
     "MeasureOptions",
     "MultiStreamGraphModule",
     "SearchOptions",
+    "SimpleTVM",
     "Stage",
     "Strategy",
     "TuneOptions",
@@ -54,6 +56,7 @@ _HOMES = {
     "MeasureOptions": "tvm_ios.measure.sampling",
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
     "SearchOptions": "tvm_ios.search.options",
+    "SimpleTVM": "tvm_ios.driver.simple_tvm",
     "Stage": "tvm_ios.core.schedule",
     "Strategy": "tvm_ios.core.schedule",
     "TuneOptions": "tvm_ios.driver.options",

@@ -17,9 +17,10 @@ from benchmarks.peers.peer import Peer
 from benchmarks.peers.record import FLOOR_MS
 from benchmarks.peers.summary import Standing, facts_of, standing_of, summary_json
 from tvm_ios.errors import TvmIosError
-from tvm_ios.experiments.benchmark import around_table, write_text
+from tvm_ios.experiments.benchmark import around_table
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
+from tvm_ios.support.whole_file import write_text
 
 __all__ = ["MARKERS", "SUMMARY", "main", "peer_table", "read_records", "short_table", "write_all"]
 

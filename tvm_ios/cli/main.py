@@ -39,6 +39,7 @@ VERBS = (
     Verb(
         name="doctor", module="doctor", summary="say what is here and how to mend what is missing"
     ),
+    Verb(name="grid", module="grid", summary="tune with all combinations of values, and a table"),
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
     Verb(name="jobs", module="jobs", summary="tune many models on shared cores and devices"),
     Verb(name="records", module="records", summary="show, pick, merge and check tuning records"),

@@ -13,7 +13,7 @@ from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
 from tvm_ios.driver.options import DEFAULTS
-from tvm_ios.errors import ArtifactError, ModelError, OptionError
+from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.support.progress import StderrProgress
 from tvm_ios.tuning.options import TUNERS
 
@@ -86,9 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
     _require_writable(output)
     remote = config.options.device.is_remote
     here = prepare_process(None if remote else arguments.lanes)
-    mod, params = _model(arguments.model, arguments.params)
     # TVM comes in here, and only for this verb.
+    from tvm_ios.driver.model_source import named_model  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
+
+    mod, params = named_model(arguments.model, arguments.params)
 
     with StderrProgress() as progress:
         compiled = tune(
@@ -276,22 +278,3 @@ def _require_writable(output: Path) -> None:
         raise ArtifactError(
             f"cannot write {output}: give --output a file in a folder that is there and writable"
         )
-
-
-def _model(name: str, params: Path | None) -> Any:
-    """A network of ours by name, or what a file holds."""
-    path = Path(name)
-    # Both import TVM.
-    from tvm_ios.models import MODEL_NAMES, by_name  # noqa: PLC0415
-    from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model  # noqa: PLC0415
-
-    if name.replace("-", "_") in MODEL_NAMES:
-        if params is not None:
-            raise OptionError(f"{name} has weights of its own; leave out --params {params}")
-        return by_name(name)()
-    if path.suffix.lower() not in MODEL_SUFFIXES and not path.exists():
-        raise ModelError(
-            f"there is no network and no file named {name!r}; networks are "
-            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(MODEL_SUFFIXES)}"
-        )
-    return read_model(path, params)

@@ -58,6 +58,14 @@ class BuiltKernels(Protocol):
 class TimedExecutor(Protocol):
     """A whole model that is timed on a device."""
 
+    def run(self) -> None:
+        """Run once, with the inputs that are set."""
+        ...
+
+    def get_output(self, index: int, /) -> Any:
+        """An output by number: an array of TVM's or NumPy's, which a later run may overwrite."""
+        ...
+
     def set_input(self, name: str, value: Any, /) -> None:
         """Copy a value into an input."""
         ...

@@ -7,6 +7,7 @@ default. Free of TVM, so that a bad file is refused before anything is loaded.
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -90,25 +91,24 @@ class TuneConfig:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise OptionError(f"this is no TOML: {error}") from error
-        return cls.of(tables)
+        return cls.of_tables(tables)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Read the tables of a file.
+    def of_tables(cls, content: Mapping[str, Any]) -> Self:
+        """Read what :mod:`tomllib` or :mod:`json` made of a configuration.
 
         Raises
         ------
         OptionError
             If a key or a value is unfit.
         """
-        require_known(given, ("time_budget", *_TABLES), "")
-        tables = dict(given)
+        tables = copy.deepcopy(dict(content))
+        require_known(tables, ("time_budget", *_TABLES), "")
         time_budget = tables.pop("time_budget", None)
         for name, table in tables.items():
             if not isinstance(table, dict):
                 raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
-        tables["tuning"] = dict(tables.get("tuning", {}))
-        backend = tables["tuning"].pop("backend", "none")
+        backend = tables.get("tuning", {}).pop("backend", "none")
         if backend not in BACKEND_NAMES:
             raise OptionError(
                 f"[tuning] backend is {backend!r}; choose from {', '.join(BACKEND_NAMES)}"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-
-import tvm
 
 from tvm_ios.compile.model import BuiltModel
 from tvm_ios.devices.local import LocalCpu
@@ -25,7 +20,7 @@ from tvm_ios.experiments.evaluation import (
     evaluate,
 )
 from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_ONE
-from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
@@ -34,6 +29,7 @@ from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
 from tvm_ios.support.progress import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.whole_file import write_text
 
 __all__ = [
     "BenchmarkSettings",
@@ -42,7 +38,6 @@ __all__ = [
     "measure_networks",
     "read_record",
     "write_table",
-    "write_text",
 ]
 
 MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
@@ -146,17 +141,6 @@ def read_record(path: Path) -> BenchmarkRecord:
         raise ArtifactError(f"{path}: {error}") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write all of a file or nothing."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text)
-        partial.replace(path)
-    except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {error}; choose another place") from error
-
-
 def results_table(records: Sequence[BenchmarkRecord]) -> Table:
     """One row a network: latencies in milliseconds, and what IOS brings over each baseline."""
     rows = []
@@ -230,31 +214,10 @@ def benchmark_record(
         target=str(built.prepared.target),
         lanes=settings.lanes,
         command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=_machine_facts(),
-        versions=_version_facts(),
+        machine=tuple(NamedValue(*fact) for fact in machine_facts()),
+        versions=tuple(NamedValue(*fact) for fact in version_facts()),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
         notes=notes,
-    )
-
-
-def _machine_facts() -> tuple[NamedValue, ...]:
-    """Facts of this machine: processor, cores, memory, kernel."""
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return (
-        NamedValue("processor", processor_name()),
-        NamedValue("cores", str(default_lanes())),
-        NamedValue("memory GiB", f"{pages / 2**30:.0f}"),
-        NamedValue("kernel", platform.release()),
-    )
-
-
-def _version_facts() -> tuple[NamedValue, ...]:
-    """Versions of tvm-ios, TVM, LLVM and Python."""
-    return (
-        NamedValue("tvm-ios", metadata.version("tvm-ios")),
-        NamedValue("tvm", tvm.__version__),
-        NamedValue("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
-        NamedValue("python", platform.python_version()),
     )

@@ -18,7 +18,6 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,
-    write_text,
 )
 from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.compare import CompareOptions
@@ -35,6 +34,7 @@ from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.progress import PhaseClock, ProgressListener, StderrProgress
+from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
 
 __all__ = [

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.benchmark import around_table, read_record, write_text
+from tvm_ios.experiments.benchmark import around_table, read_record
 from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.experiments.tuned_benchmark import TUNED, UNTUNED, corner
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.support.whole_file import write_text
 
 __all__ = ["MARKERS", "tuned_table", "write_tuned_table"]
 

@@ -189,7 +189,7 @@ def _config(
         TuneConfig.load(path)
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     try:
-        TuneConfig.of(tables)
+        TuneConfig.of_tables(tables)
     except OptionError as error:
         raise JobError(f"{where}{error}") from error
     return tables

@@ -33,7 +33,7 @@ class TuneWork:
 
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Tune, then write ``model.so``, and ``report.txt`` with the schedule."""
-        config = TuneConfig.of(self.config)
+        config = TuneConfig.of_tables(self.config)
         if self.rpc_tracker:
             options = config.options
             device = replace(options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)

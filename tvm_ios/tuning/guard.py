@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["end_processes", "guarded_workers", "marked_processes", "start_guard"]
+__all__ = ["MARK", "end_processes", "guarded_workers", "marked_processes", "start_guard"]
 
 MARK = "TVM_IOS_TUNING_RUN"
 POLL_S = 0.5

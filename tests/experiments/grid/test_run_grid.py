@@ -1,0 +1,218 @@
+"""Grids that run: cells in processes of their own, killed and gone on with, here and over RPC."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import tvm
+
+from tvm_ios.cli.main import main
+from tvm_ios.experiments.grid import run_grid as room
+from tvm_ios.experiments.grid.cell_result import CellStatus, read_result
+from tvm_ios.experiments.grid.grid_file import GridFile
+from tvm_ios.support.c_compiler import cache_directory
+
+pytestmark = pytest.mark.slow  # each cell is a process that loads TVM
+
+BASE = """
+shared_cache = true
+[grid]
+model = {models}
+target = "llvm -mcpu=core-avx2 -opt-level=0"
+lanes = 1
+[base]
+build = {{pad_channels = false}}
+measure = {{repeat = 2, max_repeat = 2, min_repeat_ms = 0.05}}
+compare = {{rounds = 6, min_repeat_ms = 0.5}}
+"""
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def grid_of(fork, tmp_path):
+    """Writes a grid of these models beside the network ``net.json``."""
+    mod, params = fork
+    (tmp_path / "net.json").write_text(tvm.ir.save_json(mod))
+    (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
+
+    def write(*models, more=""):
+        path = tmp_path / "small.toml"
+        path.write_text(BASE.format(models=list(models)) + more)
+        return path
+
+    return write
+
+
+def table_of(path, capsys):
+    capsys.readouterr()
+    assert main(["grid", "table", str(path)]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_cells_run_fail_and_are_known_afterwards(grid_of, capsys, monkeypatch, tmp_path):
+    path = grid_of("nowhere", "net.json")
+    assert main(["grid", "run", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "[1/2] model=nowhere" in said
+    assert "failed: there is no network and no file named 'nowhere'" in said
+    failed, done = table_of(path, capsys)
+    assert (failed["status"], done["status"]) == ("failed", "done")
+    assert "no network and no file named 'nowhere'" in failed["message"]
+    assert float(done["latency_low_ms"]) <= float(done["latency_ms"])
+    assert float(done["mean_search_s"]) > 0
+    assert float(done["seconds"]) > float(done["mean_search_s"])
+    assert (done["trials"], done["failures"], done["utilisation"]) == ("0", "0", "")
+    # Nothing of the work is left but what is told of a failure.
+    assert list((tmp_path / "small.results" / "work").iterdir()) == []
+    # Finished cells start no process; failed ones do where asked to.
+    monkeypatch.setattr(room, "_run_cell", lambda *_: pytest.fail("a cell was run again"))
+    assert main(["grid", "run", str(path)]) == 1
+    assert capsys.readouterr().out.count("(known)") == 2
+    started = []
+    monkeypatch.setattr(
+        room,
+        "_run_cell",
+        lambda grid, cell, tracker: (started.append(cell), read_result(grid.results, cell))[1],
+    )
+    assert main(["grid", "run", "--retry", str(path)]) == 1
+    assert [cell.parameters["model"] for cell in started] == ["nowhere"]
+    out = tmp_path / "table.csv"
+    assert main(["grid", "table", str(path), "--output", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_grid_goes_on(grid_of, ending, tmp_path, project_root):
+    path = grid_of("nowhere", "net.json")
+    first, second = GridFile.load(path).cells()
+    folder = GridFile.load(path).results
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tvm_ios", "grid", "run", str(path)],
+        env=os.environ | {"PYTHONPATH": str(project_root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    order = folder / "work" / second.cell_id / "output.txt"
+    wait_until(order.exists)
+    cell = wait_until(lambda: children(running.pid))[0]
+    os.kill(running.pid, ending)
+    _, said = running.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: not alive(cell))  # nobody writes into the folder any more
+    assert read_result(folder, first).status is CellStatus.FAILED
+    assert read_result(folder, second) is None
+    if ending is signal.SIGINT:
+        assert running.returncode == 130
+        assert f"1 of 2 cells are over; to go on, run: tvm-ios grid run {path}" in said
+        return
+    kept = (folder / f"{first.cell_id}.json").stat().st_mtime_ns
+    assert main(["grid", "run", str(path)]) == 1
+    assert (folder / f"{first.cell_id}.json").stat().st_mtime_ns == kept
+    assert read_result(folder, second).status is CellStatus.DONE
+
+
+def test_a_cell_is_tuned_on_servers_that_the_grid_starts(grid_of, capsys, tmp_path):
+    path = grid_of(
+        "net.json",
+        more='device = {rpc_key = "ours"}\n'
+        'tuning = {backend = "autotvm", trials = 1, number = 1, repeat = 1, min_repeat_ms = 0}\n',
+    )
+    assert main(["grid", "run", str(path)]) == 0, capsys.readouterr().out
+    (row,) = table_of(path, capsys)
+    assert (row["status"], row["trials"]) == ("done", "3")
+    assert float(row["mean_tune_s"]) > 0
+    (cell,) = GridFile.load(path).cells()
+    log = tmp_path / "small.results" / f"{cell.cell_id}.log"
+    assert len(log.read_text().splitlines()) == 3
+    assert not any("rpc_tracker" in command for command in commands_of_children())
+
+
+def test_a_cell_that_takes_too_long_is_ended(grid_of, tmp_path, capsys):
+    path = grid_of("net.json")
+    path.write_text("cell_timeout_s = 0.2\n" + path.read_text())
+    assert main(["grid", "run", str(path)]) == 1
+    (row,) = table_of(path, capsys)
+    assert row["message"] == "ended after cell_timeout_s = 0.2 s"
+
+
+def test_a_cell_has_a_cache_of_its_own_unless_they_share(grid_of, monkeypatch, tmp_path):
+    seen = []
+
+    def start(command, *, env, **_):
+        assert room.CELL_PROCESS in command
+        seen.append((env["TVM_IOS_CACHE_DIR"], env["TVM_NUM_THREADS"]))
+        return begin([sys.executable, "-c", ""], **_)
+
+    begin = subprocess.Popen
+    monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
+    monkeypatch.setattr(
+        room,
+        "subprocess",
+        SimpleNamespace(
+            Popen=start,
+            DEVNULL=subprocess.DEVNULL,
+            STDOUT=subprocess.STDOUT,
+            TimeoutExpired=subprocess.TimeoutExpired,
+        ),
+    )
+    for shared in ("true", "false"):
+        path = grid_of("net.json")
+        text = path.read_text().replace("shared_cache = true", f"shared_cache = {shared}")
+        path.write_text(text)
+        main(["grid", "run", "--retry", str(path)])
+    (cell,) = GridFile.load(path).cells()
+    own = tmp_path / "small.results" / "work" / cell.cell_id / "cache"
+    assert seen == [(str(cache_directory()), "1"), (str(own), "1")]
+
+
+def test_a_second_process_at_one_grid_is_refused(grid_of, capsys):
+    path = grid_of("net.json")
+    with room._only_one(GridFile.load(path).results):
+        assert main(["grid", "run", str(path)]) == 2
+    assert "another process runs the grid" in capsys.readouterr().err
+
+
+def test_a_table_of_nothing_is_refused(grid_of, capsys):
+    assert main(["grid", "table", str(grid_of("net.json"))]) == 2
+    assert "there are no results" in capsys.readouterr().err
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def children(pid):
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(word) for word in listed.stdout.split()]
+
+
+def commands_of_children():
+    listed = subprocess.run(
+        ["ps", "-o", "args=", "--ppid", str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return listed.stdout.splitlines()
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,129 @@
+"""The benchmark context: seconds of every step on the way to a latency, and where they were spent.
+
+Two latencies say little without it: one may have cost a second to find and the other an hour. Free
+of TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, Self
+
+from tvm_ios.support.stored_value import StoredValue
+
+__all__ = ["BenchmarkContext", "StepTime"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """One step of a chain, and what its calls of ``tune`` did in that time."""
+
+    step: str
+    """Name of the verb."""
+    seconds: float
+    calls: tuple[Mapping[str, float], ...] = ()
+    """Seconds by phase of each call of :func:`tvm_ios.tune` inside, in order."""
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "calls": [dict(call) for call in self.calls],
+        }
+
+    @classmethod
+    def from_record(cls, record: StoredValue) -> Self:
+        """Read what :meth:`as_record` made.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a field is missing or of another kind.
+        """
+        return cls(
+            step=record.field("step").text(),
+            seconds=record.field("seconds").number(),
+            calls=tuple(
+                {name: value.number() for name, value in call.fields().items()}
+                for call in record.field("calls").rows()
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkContext:
+    """Seconds of all steps so far, and the machine and the versions they were taken with."""
+
+    steps: tuple[StepTime, ...] = ()
+    machine: Mapping[str, str]
+    """Processor, cores, memory, kernel of the machine that ran the steps."""
+    versions: Mapping[str, str]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all steps together."""
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def mean_phase_s(self) -> dict[str, float]:
+        """Mean seconds of each phase over the calls of ``tune`` that had it, in order."""
+        calls = [call for step in self.steps for call in step.calls]
+        names = dict.fromkeys(name for call in calls for name in call)
+        return {name: mean(call[name] for call in calls if name in call) for name in names}
+
+    def with_step(self, step: StepTime) -> BenchmarkContext:
+        """The context after one more step."""
+        return BenchmarkContext(
+            steps=(*self.steps, step), machine=self.machine, versions=self.versions
+        )
+
+    def as_text(self) -> str:
+        """A line for each step, and one for the machine."""
+        width = max((len(step.step) for step in self.steps), default=0)
+        lines = [
+            f"{step.step:<{width}} {step.seconds:9.3f} s{_inside(step.calls)}"
+            for step in self.steps
+        ]
+        facts = ", ".join(f"{name} {value}" for name, value in _items(self.machine, self.versions))
+        return "\n".join([*lines, facts])
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {
+            "steps": [step.as_record() for step in self.steps],
+            "machine": dict(self.machine),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_record(cls, record: StoredValue) -> Self:
+        """Read what :meth:`as_record` made.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a field is missing or of another kind.
+        """
+        return cls(
+            steps=tuple(map(StepTime.from_record, record.field("steps").rows())),
+            machine={name: each.text() for name, each in record.field("machine").fields().items()},
+            versions={
+                name: each.text() for name, each in record.field("versions").fields().items()
+            },
+        )
+
+
+def _inside(calls: Sequence[Mapping[str, float]]) -> str:
+    """Phases of the calls of ``tune`` in a step, summed up."""
+    names = dict.fromkeys(name for call in calls for name in call)
+    if not names:
+        return ""
+    told = ", ".join(f"{name} {sum(call.get(name, 0.0) for call in calls):.1f}" for name in names)
+    return f" (calls of tune: {len(calls)}; {told})"
+
+
+def _items(*facts: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [item for each in facts for item in each.items()]

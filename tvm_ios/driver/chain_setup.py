@@ -1,0 +1,107 @@
+"""Setup of a chain: with which target, device and options its models are tuned, built and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.targets import local_device
+from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.model_runner import DeviceRunner, LocalRunner, ModelRunner, evaluate
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.service_level import Reached
+from tvm_ios.driver.tune import tune
+from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.tuning.known_tasks import KnownTasks
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.remote import requested_device
+
+__all__ = ["ChainSetup", "OpenDoor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSetup:
+    """Arguments of :func:`tvm_ios.tune` that all calls of a chain share."""
+
+    target: Any
+    lanes: int | None
+    database: ProfileDatabase | str | Path | None
+    options: TuneOptions
+    progress: ProgressListener | None
+
+    def device(self) -> MeasuringDevice:
+        """Where models are timed.
+
+        Raises
+        ------
+        HostError, TuningError, OptionError
+            If there is no such GPU, or no such device of the tracker.
+        """
+        here = LocalCpu() if self.target is None else local_device(resolve_target(self.target))
+        return requested_device(self.options.device, here=here)
+
+    def runner(self, model: CompiledModel) -> ModelRunner:
+        """Runs a model that was compiled with this setup, where it was measured."""
+        if self.options.device.is_remote:
+            return DeviceRunner(model, self.device)
+        return LocalRunner(model)
+
+    def evaluate(self, model: CompiledModel) -> Latency:
+        """The latency of a model, whose threads are given back at once."""
+        runner = self.runner(model)
+        try:
+            return evaluate(runner, self.options.compare)
+        finally:
+            runner.close()
+
+    def tune_to_level(
+        self, request: LevelRequest, door: OpenDoor, budget: TimeBudget
+    ) -> tuple[Reached[CompiledModel], KnownTasks]:
+        """Reach a service level for the model behind a door; and what was known of it before."""
+        known = what_is_known(door.source, self.target, self.device(), request.tuner, self.options)
+        return tune_to_level(request, known, door, self.evaluate, budget=budget), known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDoor:
+    """The front door for one model: a :class:`~tvm_ios.driver.tune_to_level.FrontDoor`."""
+
+    setup: ChainSetup
+    source: ModelSource
+    calls: list[Mapping[str, float]]
+    """Gets the seconds by phase of each call."""
+
+    def __call__(
+        self,
+        kernels: TuningOptions,
+        *,
+        tuner: str | None,
+        records: tuple[Path, ...],
+        time_budget: float | None,
+    ) -> CompiledModel:
+        """Tune the model; the arguments are those of :func:`tvm_ios.tune`."""
+        setup = self.setup
+        model = tune(
+            self.source.mod,
+            self.source.params,
+            setup.target,
+            tuning=tuner,
+            tuning_records=records or None,
+            time_budget=time_budget,
+            lanes=setup.lanes,
+            database=setup.database,
+            progress=setup.progress,
+            options=replace(setup.options, kernels=kernels),
+        )
+        self.calls.append(dict(model.report().phase_s))
+        return model

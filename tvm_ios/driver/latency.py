@@ -1,0 +1,113 @@
+"""The latency of one model that runs: its median, and the interval that holds it.
+
+Samples are taken as in every race, between ping-pongs that tell of the machine's slow mode. Free of
+TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.robust import median_interval
+from tvm_ios.support.stored_value import StoredValue
+
+if TYPE_CHECKING:
+    from tvm_ios.devices.protocol import TimedExecutor
+
+__all__ = ["Latency", "measure_latency"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Milliseconds of one run of a model, over rounds of one measurement."""
+
+    median_ms: float
+    low_ms: float
+    """Lower end of the interval that holds the true median with :attr:`confidence`."""
+    high_ms: float
+    confidence: float
+    rounds: int
+    """Rounds that count."""
+    notes: tuple[str, ...] = ()
+    """What to know of the machine while they were taken."""
+
+    @classmethod
+    def of(cls, name: str, comparison: Comparison) -> Self:
+        """The latency of a contestant that was timed in every round.
+
+        Raises
+        ------
+        OptionError
+            If there is no such contestant, or it was timed in too few rounds for an interval.
+        """
+        place = comparison.names.index(name)
+        times = [each.run_ns[place] for each in comparison.used_rounds]
+        run_ns = [ns for ns in times if ns is not None]
+        low, high = median_interval(run_ns, comparison.confidence)
+        return cls(
+            median_ms=comparison.median_ns(name) / 1e6,
+            low_ms=low / 1e6,
+            high_ms=high / 1e6,
+            confidence=comparison.confidence,
+            rounds=len(run_ns),
+            notes=comparison.notes,
+        )
+
+    def meets(self, sla_ms: float) -> bool:
+        """Whether the whole interval lies at a service level or below: beyond the noise."""
+        return self.high_ms <= sla_ms
+
+    def as_text(self) -> str:
+        """One line: median, interval, rounds."""
+        return (
+            f"{self.median_ms:.4f} ms ({self.low_ms:.4f} to {self.high_ms:.4f}, the median with "
+            f"{self.confidence:.0%} confidence, {self.rounds} rounds)"
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"notes": list(self.notes)}
+
+    @classmethod
+    def from_record(cls, record: StoredValue) -> Self:
+        """Read what :meth:`as_record` made.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a field is missing or of another kind.
+        """
+        return cls(
+            median_ms=record.field("median_ms").number(),
+            low_ms=record.field("low_ms").number(),
+            high_ms=record.field("high_ms").number(),
+            confidence=record.field("confidence").number(),
+            rounds=record.field("rounds").whole(),
+            notes=record.field("notes").texts(),
+        )
+
+
+def measure_latency(
+    executor: TimedExecutor, inputs: Mapping[str, Any], options: CompareOptions
+) -> Latency:
+    """Time a model alone, all rounds.
+
+    Parameters
+    ----------
+    executor
+        The model, on whatever device.
+    inputs
+        Values of its inputs by name.
+    options
+        Rounds, warm-up and the length of samples, as for races.
+    """
+    for name, value in inputs.items():
+        executor.set_input(name, value)
+    found = compare(
+        {"model": executor.time_ns}, options=options, ping_pong_ns=executor.ping_pong_ns
+    )
+    return Latency.of("model", found)

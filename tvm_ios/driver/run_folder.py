@@ -1,0 +1,239 @@
+"""Runs that were saved: a folder each, with the compiled model and everything that is known of it.
+
+``runs/<run_id>`` in the cache folder holds ``model.so`` (what :func:`tvm_ios.load` reads),
+``run.json`` (a :class:`RunReport`), ``tune.json`` (the report of ``tune``) and ``schedule.json``.
+Free of TVM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from tvm_ios.driver.benchmark_context import BenchmarkContext
+from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.service_level import ServiceLevel
+from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+from tvm_ios.support.whole_file import write_text
+
+__all__ = ["RunFolder", "RunReport", "new_run_id", "runs_directory"]
+
+RUN_VERSION = 1
+MOST_NAMES = 5
+"""Runs that an error names."""
+_PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Everything that is told of a run: what was compiled, at what cost, and how fast it is."""
+
+    run_id: str
+    """Name of the run's folder; empty before it is saved."""
+    model: str
+    target: str
+    """The TVM target that it was compiled for."""
+    lanes: int
+    inputs: tuple[str, ...]
+    """Inputs that are no parameters, in order."""
+    logs: tuple[str, ...]
+    """Tuning logs whose records the kernels were chosen from; the first one was written to."""
+    context: BenchmarkContext
+    latency: Latency | None = None
+    """None before :meth:`~tvm_ios.driver.simple_tvm.SimpleTVM.evaluate`."""
+    service_level: ServiceLevel | None = None
+    """None where none was asked for."""
+
+    def as_text(self) -> str:
+        """A page for people."""
+        lines = [
+            f"run {self.run_id or '(not saved)'}: {self.model} for {self.target}, "
+            f"lanes: {self.lanes}",
+            f"latency {'not evaluated' if self.latency is None else self.latency.as_text()}",
+            *([] if self.service_level is None else [self.service_level.as_text()]),
+            *(f"log {log}" for log in self.logs),
+            self.context.as_text(),
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Versioned JSON; :meth:`from_json` reads it back."""
+        level = self.service_level
+        return json.dumps(
+            {
+                "version": RUN_VERSION,
+                "run_id": self.run_id,
+                "model": self.model,
+                "target": self.target,
+                "lanes": self.lanes,
+                "inputs": list(self.inputs),
+                "logs": list(self.logs),
+                "context": self.context.as_record(),
+                "latency": None if self.latency is None else self.latency.as_record(),
+                "service_level": None if level is None else level.as_record(),
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what :meth:`to_json` made.
+
+        Raises
+        ------
+        ArtifactError
+            If a field is missing or of another kind, or the version is another one.
+        """
+        try:
+            data = parse_json(text, "the run")
+            version = data.field("version").whole()
+            if version != RUN_VERSION:
+                raise ArtifactError(
+                    f"the run has version {version}, this tvm-ios reads {RUN_VERSION}; save it "
+                    "again"
+                )
+            return cls(
+                run_id=data.field("run_id").text(),
+                model=data.field("model").text(),
+                target=data.field("target").text(),
+                lanes=data.field("lanes").whole(least=1),
+                inputs=data.field("inputs").texts(),
+                logs=data.field("logs").texts(),
+                context=BenchmarkContext.from_record(data.field("context")),
+                latency=data.field("latency").or_none(Latency.from_record),
+                service_level=data.field("service_level").or_none(ServiceLevel.from_record),
+            )
+        except UnreadableValueError as error:
+            raise ArtifactError(f"{error}; save the run again") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def find(cls, run_id: str) -> Self:
+        """The folder of a run that was saved.
+
+        Raises
+        ------
+        OptionError
+            If the name is none of a run.
+        ArtifactError
+            If there is no such run; the message names the newest ones there are.
+        """
+        if not isinstance(run_id, str) or not _PLAIN.fullmatch(run_id):
+            raise OptionError(f"run_id is {run_id!r}; give the name of a run, as save() made it")
+        folder = cls(path=runs_directory() / run_id)
+        if not folder.report_path.is_file():
+            there = sorted(path.parent.name for path in runs_directory().glob("*/run.json"))
+            newest = ", ".join(there[-MOST_NAMES:]) or "none; save() makes one"
+            raise ArtifactError(
+                f"there is no run {run_id!r} in {runs_directory()}; the newest are {newest}"
+            )
+        return folder
+
+    @classmethod
+    def make(cls, report: RunReport, export: Callable[[Path], None], **texts: str) -> Self:
+        """Save a run; its folder appears when everything is in it.
+
+        Parameters
+        ----------
+        report
+            With the run's name.
+        export
+            Writes the compiled model into the file that it is given.
+        texts
+            Further JSON files by name, such as the schedule.
+
+        Raises
+        ------
+        ArtifactError
+            If something cannot be written.
+        """
+        place = runs_directory()
+        folder = cls(path=place / report.run_id)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            partial = Path(tempfile.mkdtemp(dir=place, prefix=".saving-"))
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot save the run in {place}: {error}; set TVM_IOS_CACHE_DIR to a folder you "
+                "can write"
+            ) from error
+        try:
+            export(partial / folder.library.name)
+            for name, text in texts.items():
+                write_text(partial / f"{name}.json", text + "\n")
+            write_text(partial / folder.report_path.name, report.to_json() + "\n")
+            partial.chmod(0o755)  # a temporary folder is for its owner alone
+            os.replace(partial, folder.path)
+        except OSError as error:
+            raise ArtifactError(f"cannot save the run at {folder.path}: {error}") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return folder
+
+    @property
+    def library(self) -> Path:
+        """The compiled model, for :func:`tvm_ios.load`."""
+        return self.path / "model.so"
+
+    @property
+    def report_path(self) -> Path:
+        """The report, in JSON."""
+        return self.path / "run.json"
+
+    def report(self) -> RunReport:
+        """What was saved of the run, or added since.
+
+        Raises
+        ------
+        ArtifactError
+            If it cannot be read.
+        """
+        try:
+            return RunReport.from_json(self.report_path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ArtifactError) as error:
+            raise ArtifactError(f"{self.report_path}: {error}") from error
+
+    def write(self, report: RunReport) -> None:
+        """Put another report in place of the one there is.
+
+        Raises
+        ------
+        ArtifactError
+            If it cannot be written.
+        """
+        write_text(self.report_path, report.to_json() + "\n")
+
+
+def runs_directory() -> Path:
+    """``runs`` in the cache folder of tvm-ios."""
+    return cache_directory() / "runs"
+
+
+def new_run_id(model: str, *, now: datetime | None = None) -> str:
+    """A name for a run: the time in UTC, the model, and digits that no other run has.
+
+    Examples
+    --------
+    >>> from datetime import datetime
+    >>> new_run_id("a net", now=datetime(2026, 1, 2, 3, 4, 5))[:22]
+    '20260102-030405-a-net-'
+    """
+    taken = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    plain = re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
+    return f"{taken}-{plain}-{os.urandom(3).hex()}"

@@ -1,0 +1,416 @@
+"""A chain of verbs on top of the front door: from a model to a run that is saved and evaluated.
+
+Named after the interface of Stiller (2019), and for the same use: few words, and the time of every
+step kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
+from tvm_ios.driver.chain_setup import ChainSetup, OpenDoor
+from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.model_runner import LoadedRunner, ModelRunner, evaluate, run
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id
+from tvm_ios.driver.service_level import ServiceLevel, require_sla_ms
+from tvm_ios.driver.tune_to_level import LevelRequest
+from tvm_ios.errors import OptionError
+from tvm_ios.host.machine import machine_facts, version_facts
+from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.records.record_line import RecordFormat
+from tvm_ios.tuning.tuned_kernels import BACKENDS, default_records_path
+
+__all__ = ["SimpleTVM"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """How far a chain is with its model; a new one where it begins anew."""
+
+    tuned: CompiledModel | None = None
+    """What the front door gave last."""
+    tuned_with: TuneOptions | None = None
+    logs: tuple[Path, ...] = ()
+    model: CompiledModel | None = None
+    runner: ModelRunner | None = None
+    folder: RunFolder | None = None
+    latency: Latency | None = None
+    level: ServiceLevel | None = None
+
+
+class SimpleTVM:
+    """A model on its way to a run; every verb but :meth:`run` returns the chain.
+
+    Parameters
+    ----------
+    target
+        As for :func:`tvm_ios.tune`: the best for this processor, or for the tracker's device, where
+        omitted.
+    rpc_tracker, rpc_key
+        A device of an RPC tracker, which all is measured on; in place of those in ``options``.
+    lanes, database, progress
+        As for :func:`tvm_ios.tune`.
+    options
+        All else: the search, races, tuners.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value nobody can honour.
+
+    Examples
+    --------
+    >>> from tvm_ios import SimpleTVM
+    >>> chain = SimpleTVM().from_model("squeezenet")
+    >>> chain.autotune(trials=12).build().save().evaluate()  # doctest: +SKIP
+    >>> print(chain.report().as_text())  # doctest: +SKIP
+    >>> SimpleTVM().load(chain.run_id).run(image)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        rpc_tracker: str | None = None,
+        rpc_key: str | None = None,
+        lanes: int | None = None,
+        database: ProfileDatabase | str | Path | None = None,
+        options: TuneOptions = DEFAULTS,
+        progress: ProgressListener | None = None,
+    ) -> None:
+        require_options(options)
+        if (rpc_tracker, rpc_key) != (None, None):
+            options = replace(
+                options, device=DeviceOptions(rpc_tracker=rpc_tracker, rpc_key=rpc_key)
+            )
+        self._setup = ChainSetup(
+            target=target, lanes=lanes, database=database, options=options, progress=progress
+        )
+        self._at = _Progress()
+        self._source: ModelSource | None = None
+        self._loaded: RunReport | None = None
+        self.context = _empty_context()
+        """Seconds of every step since the model was given."""
+
+    # ---- Verbs, in the order in which they are called ----
+
+    def from_model(self, model: Any, params: Any = None) -> Self:
+        """Take a model, and forget the one before.
+
+        Parameters
+        ----------
+        model
+            A Relay module, a pair ``(mod, params)``, the name of a network of
+            :mod:`tvm_ios.models`, or a file: Relay in JSON or text, or ONNX.
+        params
+            Parameters by name; beside a file, the file that holds them.
+
+        Raises
+        ------
+        ModelError, OptionError
+            If there is no such model.
+        """
+        self._forget()
+        self._source = self._loaded = None
+        self.context = _empty_context()
+        with self._step("from_model"):
+            self._source = ModelSource.of(model, params)
+        return self
+
+    def autotune(
+        self,
+        *,
+        trials: int | None = None,
+        tuner: str = "autotvm",
+        sla_ms: float | None = None,
+        time_budget: float | None = None,
+        records: str | Path | None = None,
+    ) -> Self:
+        """Tune the kernels, and find the schedule that runs them best.
+
+        With ``sla_ms`` no more is done than it needs. What all logs of the cache folder hold is
+        looked at first: if every task has a record, the model is built with these and evaluated,
+        and if it meets the service level nothing is tuned. Else tuning goes on in slices, each as
+        long as all before it, and ends with the first evaluation that meets the level.
+
+        Parameters
+        ----------
+        trials
+            Candidates: of each task with AutoTVM, in all with auto_scheduler.
+        tuner
+            ``"autotvm"`` or ``"auto_scheduler"``.
+        sla_ms
+            Milliseconds that the median latency has to stay below, with its whole interval.
+        time_budget
+            Seconds of this verb.
+        records
+            The log that gets what is measured; where omitted, the one in the cache folder.
+
+        Raises
+        ------
+        OptionError
+            If there is no model yet, or a value nobody can honour.
+        TuningError, RecordError, CostError, ModelError, HostError
+            As :func:`tvm_ios.tune`.
+        """
+        source = self._require_source("autotune")
+        if tuner not in BACKENDS:
+            raise OptionError(f"tuner is {tuner!r}; give {' or '.join(map(repr, BACKENDS))}")
+        kernels = self._setup.options.kernels
+        kernels = kernels if trials is None else replace(kernels, trials=trials)
+        log = default_records_path(tuner) if records is None else Path(records)
+        budget = TimeBudget(time_budget)
+        request = None
+        if sla_ms is not None:
+            request = LevelRequest(
+                sla_ms=require_sla_ms(sla_ms), tuner=RecordFormat(tuner), kernels=kernels, log=log
+            )
+        self._forget()
+        at = self._at
+        with self._step("autotune") as calls:
+            door = OpenDoor(setup=self._setup, source=source, calls=calls)
+            if request is None:
+                at.tuned = door(kernels, tuner=tuner, records=(log,), time_budget=time_budget)
+                at.logs = (log,)
+            else:
+                reached, known = self._setup.tune_to_level(request, door, budget)
+                at.tuned, at.level, at.latency = reached.model, reached.level, reached.latency
+                used = dict.fromkeys((log, *known.logs))
+                at.logs = tuple(each for each in used if each.exists())
+            at.tuned_with = self._setup.options
+        return self
+
+    def build(
+        self, *, options: TuneOptions | None = None, time_budget: float | None = None
+    ) -> Self:
+        """Compile the model with the fastest inter-operator schedule.
+
+        After :meth:`autotune` that is the one found there, unless the options are others now: then
+        it is searched anew, with the records of that tuning.
+
+        Parameters
+        ----------
+        options
+            They take the place of the chain's. Their ``kernels`` are for :meth:`autotune`, and not
+            read here.
+        time_budget
+            Seconds of this verb.
+
+        Raises
+        ------
+        OptionError
+            If there is no model yet.
+        CostError, ModelError, HostError, RecordError
+            As :func:`tvm_ios.tune`.
+        """
+        source = self._require_source("build")
+        if options is not None:
+            require_options(options)
+            self._setup = replace(self._setup, options=options)
+        at, setup = self._at, self._setup
+        with self._step("build") as calls:
+            if at.tuned is None or at.tuned_with != setup.options:
+                door = OpenDoor(setup=setup, source=source, calls=calls)
+                at.tuned = door(
+                    TuningOptions(), tuner=None, records=at.logs, time_budget=time_budget
+                )
+                at.tuned_with, at.latency, at.level = setup.options, None, None
+            self.close()
+            at.model, at.folder, at.runner = at.tuned, None, setup.runner(at.tuned)
+        return self
+
+    def save(self) -> Self:
+        """Write the compiled model and its reports into a folder of their own.
+
+        :attr:`run_id` names it, and :meth:`load` reads it in any process on such a machine.
+
+        Raises
+        ------
+        OptionError
+            If nothing was built yet.
+        ArtifactError
+            If it cannot be written.
+        """
+        model, source = self._require_model("save"), self._require_source("save")
+        report = replace(self.report(), run_id=new_run_id(source.name))
+        with self._step("save"):
+            folder = RunFolder.make(
+                report,
+                model.export_library,
+                tune=model.report().to_json(),
+                schedule=model.schedule.to_json(),
+            )
+        self._at.folder = folder
+        folder.write(self.report())  # with the seconds of this step
+        return self
+
+    def load(self, run_id: str) -> Self:
+        """Take a run that was saved, in place of a model: it runs and is evaluated here.
+
+        Raises
+        ------
+        ArtifactError
+            If there is no such run, or it was made for another processor, TVM or plan version.
+        OptionError
+            If the name is none of a run.
+        """
+        folder = RunFolder.find(run_id)
+        report = folder.report()
+        self._forget()
+        self._source, self._loaded = None, report
+        self.context = report.context
+        with self._step("load"):
+            self._at.runner = LoadedRunner(folder.library, report.inputs, lanes=self._setup.lanes)
+        self._at.latency, self._at.level = report.latency, report.service_level
+        return self
+
+    def evaluate(self) -> Self:
+        """Measure the latency, alone and in as many rounds as races have, into :attr:`latency`.
+
+        A run that this chain has saved gets it into its report.
+
+        Raises
+        ------
+        OptionError
+            If nothing was built or loaded yet.
+        CostError, HostError
+            If the device is lost or gone.
+        """
+        runner = self._require_runner("evaluate")
+        with self._step("evaluate"):
+            self._at.latency = evaluate(runner, self._setup.options.compare)
+        if self._at.folder is not None:
+            self._at.folder.write(self.report())
+        return self
+
+    def run(self, x: Any) -> tuple[np.ndarray, ...]:
+        """The outputs for one input, on the device that the model was built for.
+
+        Parameters
+        ----------
+        x
+            The array of the only input, or a mapping of all inputs by name.
+
+        Raises
+        ------
+        OptionError
+            If nothing was built or loaded yet, or an input is missing or unknown.
+        ExecutionError
+            If an array has another shape or data type than its input, or a kernel fails.
+        """
+        return run(self._require_runner("run"), x)
+
+    # ---- What there is so far ----
+
+    @property
+    def model(self) -> CompiledModel | None:
+        """What :meth:`build` compiled; None before, and after :meth:`load`."""
+        return self._at.model
+
+    @property
+    def latency(self) -> Latency | None:
+        """What :meth:`evaluate` found, or before it the evaluation that ended :meth:`autotune`."""
+        return self._at.latency
+
+    @property
+    def service_level(self) -> ServiceLevel | None:
+        """What :meth:`autotune` found of ``sla_ms``; None where none was asked for."""
+        return self._at.level
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run that was saved or loaded; empty where none was."""
+        if self._at.folder is not None:
+            return self._at.folder.path.name
+        return "" if self._loaded is None else self._loaded.run_id
+
+    def report(self) -> RunReport:
+        """Everything about the run so far, as text and JSON.
+
+        Raises
+        ------
+        OptionError
+            If nothing was built or loaded yet.
+        """
+        if self._loaded is not None:
+            report = self._loaded
+        else:
+            model, source = self._require_model("report"), self._require_source("report")
+            report = RunReport(
+                run_id=self.run_id,
+                model=source.name,
+                target=str(model.kernels.staged.target),
+                lanes=model.plan.lanes,
+                inputs=self._require_runner("report").inputs,
+                logs=tuple(map(str, self._at.logs)),
+                context=self.context,
+            )
+        return replace(
+            report,
+            context=self.context,
+            latency=self._at.latency,
+            service_level=self._at.level,
+        )
+
+    def close(self) -> None:
+        """Give back the threads of :meth:`run` and :meth:`evaluate`; they come back when needed."""
+        if self._at.runner is not None:
+            self._at.runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ---- Steps ----
+
+    @contextmanager
+    def _step(self, verb: str) -> Iterator[list[Mapping[str, float]]]:
+        """Count the time inside; the list gets the phases of each call of ``tune``."""
+        clock, calls = PhaseClock(self._setup.progress), list[Mapping[str, float]]()
+        with clock.phase(verb):
+            yield calls
+        step = StepTime(step=verb, seconds=clock.phase_s[verb], calls=tuple(calls))
+        self.context = self.context.with_step(step)
+
+    def _forget(self) -> None:
+        """Begin anew with the model: nothing is tuned, built or measured yet."""
+        self.close()
+        self._at = _Progress()
+
+    def _require_source(self, verb: str) -> ModelSource:
+        if self._source is None:
+            why = "a run that was loaded is built already; " if self._loaded else ""
+            raise OptionError(f"{why}call .from_model(…) before .{verb}()")
+        return self._source
+
+    def _require_model(self, verb: str) -> CompiledModel:
+        self._require_source(verb)
+        if self._at.model is None:
+            raise OptionError(f"call .build() before .{verb}()")
+        return self._at.model
+
+    def _require_runner(self, verb: str) -> ModelRunner:
+        if self._at.runner is None:
+            self._require_model(verb)
+            raise OptionError(f"call .build() or .load(run_id) before .{verb}()")
+        return self._at.runner
+
+
+def _empty_context() -> BenchmarkContext:
+    return BenchmarkContext(machine=dict(machine_facts()), versions=dict(version_facts()))

@@ -1,0 +1,137 @@
+"""Tuning to a service level: what is known decides first, and no more is tuned than is needed.
+
+:mod:`~tvm_ios.driver.service_level` has the policy; this is what builds, for chains and jobs alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.service_level import Reached, reach, trial_slices
+from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.tuning.known_tasks import KnownTasks, known_tasks
+from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.records.record_index import RecordIndex, logs_in
+from tvm_ios.tuning.records.record_line import RecordFormat
+
+__all__ = ["FrontDoor", "LevelRequest", "tune_to_level", "what_is_known"]
+
+
+class FrontDoor(Protocol):
+    """A call of :func:`tvm_ios.tune` whose model, target and other arguments are chosen."""
+
+    def __call__(
+        self,
+        kernels: TuningOptions,
+        *,
+        tuner: str | None,
+        records: tuple[Path, ...],
+        time_budget: float | None,
+    ) -> CompiledModel:
+        """The model, its kernels tuned by ``tuner``, or chosen from the records alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRequest:
+    """A service level of one model, and how it may be tuned."""
+
+    sla_ms: float
+    tuner: RecordFormat
+    kernels: TuningOptions
+    """Options of the tuner; its trials are those of the last slice."""
+    log: Path
+    """The log that gets what is measured."""
+
+
+def what_is_known(
+    source: ModelSource,
+    target: Any,
+    device: MeasuringDevice,
+    tuner: RecordFormat,
+    options: TuneOptions,
+    *,
+    index: RecordIndex | None = None,
+) -> KnownTasks:
+    """What logs hold of a model's tasks, in the form of it that most is known of.
+
+    Parameters
+    ----------
+    target
+        As for :func:`tvm_ios.tune`; that of the device where omitted.
+    index
+        Logs to look in; all of the cache folder where omitted.
+    """
+    chosen = resolve_target(device.target if target is None else target)
+    converted = options.conversion.changes
+    return known_tasks(
+        source.mod,
+        source.params,
+        chosen,
+        tuner,
+        RecordIndex.of(logs_in()) if index is None else index,
+        changes=()
+        if converted
+        else changes_for(device.traits, pad_channels=options.build.pad_channels),
+    )
+
+
+def tune_to_level(
+    request: LevelRequest,
+    known: KnownTasks,
+    front_door: FrontDoor,
+    evaluate: Callable[[CompiledModel], Latency],
+    *,
+    budget: TimeBudget,
+) -> Reached[CompiledModel]:
+    """Build with what is known if that is everything, then tune in slices until the level is met.
+
+    Parameters
+    ----------
+    known
+        From :func:`what_is_known`. Logs with records of any of the tasks are used beside
+        :attr:`LevelRequest.log`.
+    evaluate
+        Measures a model on its device.
+    budget
+        Of everything together.
+    """
+    in_all = request.tuner is RecordFormat.AUTO_SCHEDULER
+    counts = [task.candidates for task in known.tasks]
+    slices = trial_slices(
+        request.kernels.trials,
+        known=sum(counts) if in_all else min(counts, default=0),
+        tasks=max(1, len(counts)) if in_all else None,
+    )
+    others = tuple(log for log in known.logs if log != request.log)
+
+    def build(trials: int | None) -> CompiledModel:
+        left_s = None if math.isinf(budget.left_s) else max(1.0, budget.left_s)
+        if trials == 0:
+            return front_door(TuningOptions(), tuner=None, records=known.logs, time_budget=left_s)
+        return front_door(
+            replace(request.kernels, trials=trials),
+            tuner=request.tuner.value,
+            records=(request.log, *others),
+            time_budget=left_s,
+        )
+
+    return reach(
+        request.sla_ms,
+        (0, *slices) if known.is_complete else slices,
+        build,
+        evaluate,
+        budget=budget,
+        notes=(known.as_text(),),
+    )

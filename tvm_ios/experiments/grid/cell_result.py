@@ -1,0 +1,160 @@
+"""Results of cells: a versioned JSON file each, written when the cell is over. Free of TVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.driver.run_folder import RunReport
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.grid.grid_file import Cell, Value
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios.support.whole_file import write_text
+
+__all__ = ["CellResult", "CellStatus", "JobFacts", "read_result", "result_path", "write_result"]
+
+RESULT_VERSION = 1
+
+
+class CellStatus(Enum):
+    """How a cell ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It refused or crashed, or took too long; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What a scheduler of many jobs tells of the job that a cell was; from its trace."""
+
+    waiting_s: float
+    """Mean seconds that a stage of the job waited for cores or a device."""
+    utilisation: float
+    """Share of the job's time in which its device was busy, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """Everything that is kept of one cell."""
+
+    cell_id: str
+    parameters: Mapping[str, Value]
+    repeat: int
+    status: CellStatus
+    seconds: float
+    """From the start of the cell's process to its end."""
+    taken_at: str
+    """ISO 8601, in UTC."""
+    commit: str
+    """Of this package; empty where it is not known."""
+    machine: str
+    """Processor and cores."""
+    message: str = ""
+    """Why it failed."""
+    trials: int = 0
+    """Candidates that were measured, failed ones included."""
+    failures: int = 0
+    """Candidates that did not compile or run."""
+    report: RunReport | None = None
+    """None where it failed."""
+    job: JobFacts | None = None
+    """None where the cell ran alone, and not as a job beside others."""
+
+    def to_json(self) -> str:
+        """Versioned JSON; :meth:`from_json` reads it back."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        job = self.job
+        data |= {
+            "version": RESULT_VERSION,
+            "parameters": dict(self.parameters),
+            "status": self.status.value,
+            "report": None if self.report is None else json.loads(self.report.to_json()),
+            "job": None
+            if job is None
+            else {"waiting_s": job.waiting_s, "utilisation": job.utilisation},
+        }
+        return json.dumps(data, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what :meth:`to_json` made.
+
+        Raises
+        ------
+        ArtifactError
+            If a field is missing or of another kind, or the version is another one.
+        """
+        try:
+            data = parse_json(text, "the result")
+            version = data.field("version").whole()
+            if version != RESULT_VERSION:
+                raise ArtifactError(
+                    f"the result has version {version}, this tvm-ios reads {RESULT_VERSION}; "
+                    "delete it, and run the grid again"
+                )
+            return cls(
+                cell_id=data.field("cell_id").text(),
+                parameters={n: each.value for n, each in data.field("parameters").fields().items()},
+                repeat=data.field("repeat").whole(least=1),
+                status=data.field("status").member(CellStatus),
+                seconds=data.field("seconds").number(),
+                taken_at=data.field("taken_at").text(),
+                commit=data.field("commit").text(),
+                machine=data.field("machine").text(),
+                message=data.field("message").text(),
+                trials=data.field("trials").whole(),
+                failures=data.field("failures").whole(),
+                report=data.field("report").or_none(_report),
+                job=data.field("job").or_none(_job),
+            )
+        except UnreadableValueError as error:
+            raise ArtifactError(f"{error}; delete it, and run the grid again") from error
+
+
+def result_path(folder: Path, cell: Cell) -> Path:
+    """Where the result of a cell lies."""
+    return folder / f"{cell.cell_id}.json"
+
+
+def read_result(folder: Path, cell: Cell) -> CellResult | None:
+    """The result of a cell; None where it has none yet.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be read; the message names the file.
+    """
+    path = result_path(folder, cell)
+    try:
+        return CellResult.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, ArtifactError) as error:
+        raise ArtifactError(f"{path}: {error}") from error
+
+
+def write_result(folder: Path, cell: Cell, result: CellResult) -> None:
+    """Keep a result; readers find all of it or nothing.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be written.
+    """
+    write_text(result_path(folder, cell), result.to_json() + "\n")
+
+
+def _report(value: StoredValue) -> RunReport:
+    return RunReport.from_json(json.dumps(value.value))
+
+
+def _job(value: StoredValue) -> JobFacts:
+    return JobFacts(
+        waiting_s=value.field("waiting_s").number(),
+        utilisation=value.field("utilisation").number(),
+    )

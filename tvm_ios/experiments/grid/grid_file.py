@@ -1,0 +1,243 @@
+"""A grid as a file: lists of values, and the cells that their product has.
+
+Free of TVM, so that every cell of a grid is checked before the first one runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.driver.config import TuneConfig
+from tvm_ios.errors import OptionError
+from tvm_ios.support.whole_number import require_whole
+
+__all__ = ["CELL_KEYS", "Cell", "GridFile", "Value"]
+
+Value = str | int | float | bool
+"""What a cell has of a parameter; in files as it is in TOML."""
+CELL_KEYS = ("model", "target", "lanes", "sla_ms")
+"""Parameters of a cell that no configuration file has."""
+SHORT = {"tuner": "tuning.backend", "trials": "tuning.trials"}
+"""Short names of keys of configuration files."""
+FILE_KEYS = ("base", "cell_timeout_s", "grid", "repeats", "servers", "shared_cache")
+STARTED_BY_US = "127.0.0.1:1"
+"""Stands for a tracker that is yet to be started, where cells are only checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination of values, in one of its repeats."""
+
+    parameters: Mapping[str, Value]
+    """By name as the grid file has them, in its order."""
+    repeat: int
+    """From 1 on."""
+    base: Mapping[str, Any]
+    """Tables of the configuration that all cells have in common."""
+
+    @property
+    def cell_id(self) -> str:
+        """Name of the cell's result: the same wherever values and base are the same."""
+        said = json.dumps([dict(self.parameters), self.base], sort_keys=True)
+        digest = hashlib.sha256(said.encode()).hexdigest()[:12]
+        return f"{Path(str(self.parameters['model'])).stem}-{digest}-r{self.repeat}"
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The whole configuration: the base, with the cell's own values over it."""
+        tables = copy.deepcopy(dict(self.base))
+        for name, value in self.parameters.items():
+            if name in CELL_KEYS:
+                continue
+            *path, key = SHORT.get(name, name).split(".")
+            table: Any = tables
+            for part in path:
+                table = table.setdefault(part, {})
+                if not isinstance(table, dict):
+                    raise OptionError(f"{part} is {table!r} in the base, so there is no {name!r}")
+            table[key] = value
+        return tables
+
+    @property
+    def wants_device(self) -> bool:
+        """Whether it is measured on a device whose tracker we start: a key without a tracker."""
+        device = self.tables.get("device", {})
+        return bool(device.get("rpc_key")) and not device.get("rpc_tracker")
+
+    def config(self, tracker: str | None = None) -> TuneConfig:
+        """The options of its call of ``tune``.
+
+        Parameters
+        ----------
+        tracker
+            Address of the tracker that was started for the grid.
+
+        Raises
+        ------
+        OptionError
+            If a key or a value is unfit.
+        """
+        tables = self.tables
+        if self.wants_device:
+            tables["device"]["rpc_tracker"] = tracker or STARTED_BY_US
+        return TuneConfig.of_tables(tables)
+
+    def as_text(self) -> str:
+        """The values and the repeat, on one line."""
+        values = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{values} repeat {self.repeat}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridFile:
+    """Everything that a grid file says.
+
+    Raises
+    ------
+    OptionError
+        If a value makes no sense.
+    """
+
+    path: Path
+    grid: Mapping[str, tuple[Value, ...]]
+    """Values by parameter; their product, the last one changing fastest, are the cells."""
+    base: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of a configuration that all cells have in common."""
+    repeats: int = 1
+    """How often each cell is run; one repeat of all goes before the next."""
+    servers: int = 1
+    """Servers to start beside the tracker, where cells name a key of devices and no tracker."""
+    shared_cache: bool = False
+    """Whether cells share the cache folder. Compiled kernels and prices of one cell make the next
+    faster then, so that seconds of different cells do not compare."""
+    cell_timeout_s: float | None = None
+    """Seconds after which a cell is ended, and counts as failed."""
+
+    def __post_init__(self) -> None:
+        require_whole("repeats", self.repeats, least=1)
+        require_whole("servers", self.servers, least=1)
+        if not isinstance(self.shared_cache, bool):
+            raise OptionError(f"shared_cache is {self.shared_cache!r}; give true or false")
+        limit = self.cell_timeout_s
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if limit is not None and (not number or not limit > 0):
+            raise OptionError(f"cell_timeout_s is {limit!r}; give seconds above 0")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a grid file and check all of its cells.
+
+        Raises
+        ------
+        OptionError
+            If it cannot be read, or a key or a value is unfit; the message names both.
+        """
+        path = Path(path)
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"cannot read the grid {path}: {error}; give a TOML file") from error
+        except tomllib.TOMLDecodeError as error:
+            raise OptionError(f"{path}: this is no TOML: {error}") from error
+        try:
+            grid = cls._of(path, data)
+            for cell in grid.cells():
+                _check(cell)
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from error
+        return grid
+
+    @classmethod
+    def _of(cls, path: Path, data: dict[str, Any]) -> Self:
+        unknown = [key for key in data if key not in FILE_KEYS]
+        if unknown:
+            raise OptionError(f"has no key {unknown[0]!r}; there are {', '.join(FILE_KEYS)}")
+        lists = data.pop("grid", None)
+        if not isinstance(lists, dict) or "model" not in lists:
+            raise OptionError('has no models; add [grid] with model = ["squeezenet"]')
+        grid = {name: _values(name, values) for name, values in _flat(lists)}
+        return cls(path=path, grid=grid, base=_base(path, data.pop("base", {})), **data)
+
+    @property
+    def results(self) -> Path:
+        """The folder that results lie in: ``grid.results`` beside ``grid.toml``."""
+        return self.path.with_suffix(".results")
+
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells, in the order in which they run."""
+        return tuple(
+            Cell(
+                parameters=dict(zip(self.grid, values, strict=True)), repeat=repeat, base=self.base
+            )
+            for repeat in range(1, self.repeats + 1)
+            for values in itertools.product(*self.grid.values())
+        )
+
+    def model_path(self, model: str) -> str:
+        """A model as it is named from anywhere: files are beside the grid file."""
+        beside = self.path.resolve().parent / model
+        return str(beside) if beside.is_file() else model
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names with dots: ``tuning.trials`` may also be written as a key of ``[grid.tuning]``."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _values(name: str, values: Any) -> tuple[Value, ...]:
+    listed: Sequence[Any] = values if isinstance(values, list) else [values]
+    if not listed:
+        raise OptionError(f"[grid] {name} is an empty list; give at least one value")
+    for value in listed:
+        if not isinstance(value, Value):
+            raise OptionError(f"[grid] {name} has {value!r}; give strings, numbers, true or false")
+    if len({(type(value), value) for value in listed}) < len(listed):
+        raise OptionError(f"[grid] {name} has a value twice; repeats says how often cells are run")
+    return tuple(listed)
+
+
+def _base(path: Path, base: Any) -> dict[str, Any]:
+    if isinstance(base, dict):
+        return base
+    if not isinstance(base, str):
+        raise OptionError(f"base is {base!r}; give a file such as quick.toml, or a table [base]")
+    file = path.parent / base
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise OptionError(f"base: cannot read {file}: {error}") from error
+
+
+def _check(cell: Cell) -> None:
+    """Refuse a cell whose values nobody can honour; whether there is such a model is seen later."""
+    for name in cell.parameters:
+        if name not in CELL_KEYS and "." not in SHORT.get(name, name) and name != "time_budget":
+            known = ", ".join([*CELL_KEYS, *SHORT, "time_budget"])
+            raise OptionError(
+                f"[grid] has no key {name!r}; there are {known}, and keys of configuration files "
+                "such as 'tuning.trials'"
+            )
+    if "lanes" in cell.parameters:
+        require_whole("[grid] lanes", cell.parameters["lanes"], least=1)
+    for name in ("model", "target"):
+        value = cell.parameters.get(name, "")
+        if not isinstance(value, str):
+            raise OptionError(f"[grid] {name} has {value!r}; give strings")
+    config = cell.config()
+    if "sla_ms" in cell.parameters and config.tuning is None:
+        raise OptionError(
+            "[grid] sla_ms is for cells that are tuned; give tuner = ['autotvm'] or "
+            "['auto_scheduler']"
+        )

@@ -1,0 +1,59 @@
+"""Facts of this machine and versions of what runs on it, for everything that keeps a number."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.host.processor import default_lanes, processor_name
+
+__all__ = ["machine_facts", "source_commit", "version_facts"]
+
+
+def machine_facts() -> tuple[tuple[str, str], ...]:
+    """Names and values: processor, cores that this process may use, memory, kernel."""
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (
+        ("processor", processor_name()),
+        ("cores", str(default_lanes())),
+        ("memory GiB", f"{pages / 2**30:.0f}"),
+        ("kernel", platform.release()),
+    )
+
+
+def version_facts() -> tuple[tuple[str, str], ...]:
+    """Names and versions: tvm-ios, TVM, which is loaded, LLVM and Python."""
+    tvm: Any = import_module("tvm")
+    return (
+        ("tvm-ios", metadata.version("tvm-ios")),
+        ("tvm", tvm.__version__),
+        ("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
+        ("python", platform.python_version()),
+    )
+
+
+def source_commit() -> str:
+    """The commit that this package is checked out at, with ``-dirty`` where files differ from it.
+
+    Empty where it is installed without its history, or git is missing.
+    """
+    # A package that lies in the checkout of somebody else's project is not at that one's commit.
+    if not _git("ls-files", "--error-unmatch", Path(__file__).name):
+        return ""
+    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+
+
+def _git(*words: str) -> str:
+    """What git says in the folder of this file; empty where it refuses."""
+    folder = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,99 @@
+"""Index over all logs there are: which workloads have records, and in which files.
+
+Read once, asked often: by whoever wants to know whether a model can be built from what is known,
+before anything is measured. Free of TVM.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.tuning.records.record_line import RecordFormat
+from tvm_ios.tuning.records.records import read_records
+
+__all__ = ["KnownWorkload", "RecordIndex", "logs_in"]
+
+SUFFIX = ".log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownWorkload:
+    """A workload that was measured for a target, with the candidates of all logs together."""
+
+    format: RecordFormat
+    workload: str
+    """What was computed, as :attr:`~tvm_ios.tuning.records.record_line.TuningRecord.workload`."""
+    target: str
+    """The target as the tuner printed it."""
+    best_s: float
+    """Mean seconds of the fastest candidate."""
+    candidates: int
+    """Lines of candidates that ran."""
+    logs: tuple[Path, ...]
+    """Files that hold them, each once, in the order of the index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIndex:
+    """Workloads of several logs by tuner and workload; candidates that failed do not count."""
+
+    logs: tuple[Path, ...]
+    """Files that were read."""
+    workloads: Mapping[tuple[RecordFormat, str], tuple[KnownWorkload, ...]]
+    """A row for each target that a workload was measured for."""
+
+    @classmethod
+    def of(cls, logs: Iterable[str | os.PathLike[str]]) -> RecordIndex:
+        """Read logs of either tuner; lines that are no records are passed over.
+
+        Raises
+        ------
+        RecordError
+            If a file is missing or cannot be read.
+        """
+        paths = tuple(map(Path, logs))
+        rows: dict[tuple[RecordFormat, str, str], KnownWorkload] = {}
+        for record in read_records(*paths).records:
+            if not record.ok:
+                continue
+            key = (record.format, record.workload, record.target)
+            row = rows.get(key)
+            rows[key] = KnownWorkload(
+                format=record.format,
+                workload=record.workload,
+                target=record.target,
+                best_s=min(record.mean_s, math.inf if row is None else row.best_s),
+                candidates=1 + (0 if row is None else row.candidates),
+                logs=tuple(dict.fromkeys([*(() if row is None else row.logs), record.path])),
+            )
+        workloads: dict[tuple[RecordFormat, str], tuple[KnownWorkload, ...]] = {}
+        for (kind, workload, _), row in rows.items():
+            workloads[kind, workload] = (*workloads.get((kind, workload), ()), row)
+        return cls(logs=paths, workloads=workloads)
+
+    def find(self, log_format: RecordFormat, workload: str) -> tuple[KnownWorkload, ...]:
+        """What is known of a workload, a row for each target; nothing where there is no record."""
+        return self.workloads.get((log_format, workload), ())
+
+
+def logs_in(folder: Path | None = None) -> tuple[Path, ...]:
+    """All tuning logs in a folder and below it, by name: files that end in ``.log``.
+
+    Parameters
+    ----------
+    folder
+        The cache folder of tvm-ios where omitted.
+    """
+    top = cache_directory() if folder is None else folder
+    found = (
+        Path(place) / name
+        for place, _, names in os.walk(top)
+        for name in names
+        if name.endswith(SUFFIX)
+    )
+    return tuple(sorted(path for path in found if path.is_file()))
