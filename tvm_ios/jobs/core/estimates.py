@@ -16,6 +16,7 @@ __all__ = ["Estimates", "Remaining"]
 
 _NEWEST = 0.3
 """Weight of the newest measurement in the mean of a task."""
+_CHANGED = 0.05
 _TRIALS = 1024
 """Candidates of a job of which nobody has said anything, while no other job has either."""
 _STAGE_S = 1.0
@@ -44,19 +45,26 @@ class _Past:
     trials: int = 0
     """Candidates measured under the scheduler's eyes; what a log had before does not count."""
 
-    def add(self, need: StageNeed, work_s: float) -> None:
+    def add(self, need: StageNeed, work_s: float, cores: int) -> None:
         if need.kind.measures:
             self.device_s += work_s
             self.alone_s += work_s
         else:
             self.core_s += work_s
-            self.alone_s += work_s / need.most_cores
+            self.alone_s += work_s / min(need.most_cores, cores)
 
 
 class Estimates:
-    """Stage times by task, and what is left of each job. Any call takes constant time."""
+    """Stage times by task, and what is left of each job, on a machine of so many cores.
 
-    def __init__(self) -> None:
+    Any call takes constant time.
+    """
+
+    def __init__(self, *, cores: int) -> None:
+        self._cores = cores
+        self.generation = 0
+        """Grows when what is usual has changed by more than a twentieth."""
+        self._usual_s = 0.0
         self._tasks: dict[tuple[StageKind, str], float] = {}
         self._kinds: dict[StageKind, float] = {}
         self._all = _Past()
@@ -76,17 +84,17 @@ class Estimates:
         """Count a stage that was asked for by its estimate, and return that: `end` wants it."""
         guess = self.stage_s(need)
         if need.kind is not StageKind.PREPARE:
-            self._jobs.setdefault(job, _Past()).add(need, guess)
+            self._jobs.setdefault(job, _Past()).add(need, guess, self._cores)
         return guess
 
     def end(self, job: str, need: StageNeed, guess: float, work_s: float | None) -> None:
         """Count a stage by what it took; None: it was cut short, and says nothing."""
         if need.kind is not StageKind.PREPARE:
-            self._jobs[job].add(need, (work_s or 0.0) - guess)
+            self._jobs[job].add(need, (work_s or 0.0) - guess, self._cores)
         if work_s is None:
             return
         if need.kind is not StageKind.PREPARE:
-            self._all.add(need, work_s)
+            self._all.add(need, work_s, self._cores)
         task, kind = (need.kind, need.task), need.kind
         self._tasks[task] = _newer(self._tasks.get(task), work_s)
         self._kinds[kind] = _newer(self._kinds.get(kind), work_s)
@@ -104,7 +112,13 @@ class Estimates:
         past.trials = counted
         if progress.total is not None and (before is None or before.total is None):
             self._totals = (self._totals[0] + progress.total, self._totals[1] + 1)
+            if self._totals[1] == 1:
+                self.generation += 1
         self._told[job] = progress
+        usual = self._all.alone_s / max(self._all.trials, 1)
+        if abs(usual - self._usual_s) > _CHANGED * self._usual_s:
+            self._usual_s = usual
+            self.generation += 1
 
     def forget(self, job: str) -> None:
         """Drop what is known of a job that has ended; what it taught about others stays."""

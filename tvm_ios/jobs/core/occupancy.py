@@ -105,13 +105,13 @@ class Occupancy:
         """Whether it was lost and has not come back."""
         return device in self._lost
 
-    def can_ever(self, need: StageNeed, pin: str) -> bool:
-        """Whether a stage would fit if nobody else were there and all devices answered."""
-        if not need.kind.measures:
-            return need.least_cores <= len(self._cores)
-        if not pin:
-            return bool(self._devices) and need.least_cores <= len(self._cores)
-        return pin in self._devices and need.least_cores <= len(self._cores)
+    def never_fits(self, need: StageNeed) -> str:
+        """Why a stage would not fit even if nobody else were there; empty: it would."""
+        if need.least_cores > len(self._cores):
+            return f"needs {need.least_cores} cores and the machine has {len(self._cores)}"
+        if need.kind.measures and not self._devices:
+            return "needs a device and the machine has none"
+        return ""
 
     # ---- Looking for room ----
 

@@ -2,75 +2,38 @@
 
 It reads no clock, draws no random number and touches nothing outside: the same events at the same
 times give the same commands, so a run can be replayed. A policy says who goes first; whether there
-is room is decided here, so a faulty policy makes jobs slow and nothing unsafe.
+is room is decided in `leases`, so a faulty policy makes jobs slow and nothing unsafe.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from tvm_ios.errors import JobError
+from tvm_ios.jobs.core import events
 from tvm_ios.jobs.core.commands import (
     BlameCandidate,
     Command,
-    JobChanged,
     ReportPolicy,
     RevokeLease,
-    StartWorker,
     StopWorker,
 )
 from tvm_ios.jobs.core.estimates import Estimates
-from tvm_ios.jobs.core.events import (
-    DeviceBack,
-    DeviceLost,
-    Event,
-    JobCancelled,
-    JobEnded,
-    JobSubmitted,
-    ProgressTold,
-    RePinned,
-    StageReleased,
-    StageRequested,
-    Tick,
-    WorkerDied,
-)
 from tvm_ios.jobs.core.job_state import Job, JobState
+from tvm_ios.jobs.core.job_table import JobTable
 from tvm_ios.jobs.core.leases import Leases
-from tvm_ios.jobs.core.load import Load
+from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.occupancy import Holding
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus, job_status
-from tvm_ios.jobs.core.view import Candidate, Policy, Proposal, View
-from tvm_ios.support.stage_gate import StageKind, StageNeed
+from tvm_ios.jobs.core.view import Policy, Proposal, View
 
-__all__ = ["Limits", "Scheduler"]
+__all__ = ["Scheduler"]
 
 _DEATHS = 2
 """Workers that the same stage, or the same candidate, may kill."""
-_BEGINNING = StageNeed(kind=StageKind.PREPARE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Bounds that hold whatever the policy says."""
-
-    max_active: int = 4
-    """Workers alive at a time; a TVM worker takes about 200 MB."""
-    max_wait_s: float = 120.0
-    """A stage that has waited longer goes before all younger ones, and what it needs is kept."""
-    max_start_wait_s: float = 86400.0
-    """A job that has waited longer for its worker is the next to get one."""
-
-    def __post_init__(self) -> None:
-        """Refuse bounds under which nothing could run."""
-        if self.max_active < 1:
-            raise JobError(f"max_active is {self.max_active}: at least 1 worker must be alive")
-        if min(self.max_wait_s, self.max_start_wait_s) < 0:
-            raise JobError("max_wait_s and max_start_wait_s must not be negative")
 
 
 class Scheduler:
@@ -89,32 +52,29 @@ class Scheduler:
         self.machine = machine
         self._policy = policy
         self._limits = limits or Limits()
-        self._estimates = estimates or Estimates()
+        estimates = estimates or Estimates(cores=len(machine.cores))
+        self._jobs = JobTable(machine, self._limits.max_active, estimates)
         self._leases = Leases(machine)
-        self._load = Load(machine)
-        self._jobs: dict[str, Job] = {}
-        self._waiting: dict[str, Job] = {}
-        self._live: Counter[str] = Counter()
         self._now = 0.0
         self._fault = ""
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
-            JobSubmitted: self._submitted,
-            JobCancelled: self._cancelled,
-            StageRequested: self._requested,
-            StageReleased: self._released,
-            ProgressTold: self._told,
-            JobEnded: self._ended,
-            WorkerDied: self._died,
-            DeviceLost: self._lost,
-            DeviceBack: self._back,
-            RePinned: self._repinned,
-            Tick: self._ticked,
+            events.JobSubmitted: self._submitted,
+            events.JobCancelled: self._cancelled,
+            events.StageRequested: self._requested,
+            events.StageReleased: self._released,
+            events.ProgressTold: self._told,
+            events.JobEnded: self._ended,
+            events.WorkerDied: self._died,
+            events.DeviceLost: self._lost,
+            events.DeviceBack: self._back,
+            events.RePinned: self._repinned,
+            events.Tick: self._ticked,
         }
 
     # ---- From outside ----
 
-    def handle(self, event: Event, now: float) -> tuple[Command, ...]:
+    def handle(self, event: events.Event, now: float) -> tuple[Command, ...]:
         """Take note of an event, and say what to do now.
 
         Parameters
@@ -150,15 +110,15 @@ class Scheduler:
         oldest = self._leases.requests.oldest_s()
         if oldest is not None:
             times.append(oldest + self._limits.max_wait_s)
-        if self._waiting and self._live.total() < self._limits.max_active:
-            first = next(iter(self._waiting.values()))
+        if self._jobs.waiting and self._jobs.free_workers > 0:
+            first = next(iter(self._jobs.waiting.values()))
             times.append(first.submitted_s + self._limits.max_start_wait_s)
         return max(min(times), self._now) if times else None
 
     @property
     def all_ended(self) -> bool:
         """Whether no job waits or runs."""
-        return not self._waiting and not self._live
+        return not self._jobs.waiting and not self._jobs.live
 
     def snapshot(self, now: float) -> tuple[JobStatus, ...]:
         """How all jobs stand, in the order of submission."""
@@ -168,114 +128,83 @@ class Scheduler:
                 self._leases.of(job.spec.name),
                 self._leases.requests.get(job.spec.name),
                 self._leases.occupancy,
-                self._estimates.remaining(job.spec),
-                self._load.seconds,
+                self._jobs.estimates.remaining(job.spec),
+                self._jobs.load.seconds,
                 now,
             )
-            for job in self._jobs.values()
+            for job in self._jobs
         )
 
     # ---- Events ----
 
-    def _submitted(self, event: JobSubmitted) -> None:
-        spec = event.spec
-        if not spec.name or spec.name in self._jobs:
-            raise JobError(f"job {spec.name!r}: give each job a name of its own")
-        names = [device.name for device in self.machine.devices]
-        if spec.device and spec.device not in names:
-            raise JobError(f"job {spec.name!r} wants device {spec.device!r}; there are: {names}")
-        job = Job(spec=spec, number=len(self._jobs), submitted_s=self._now)
-        self._jobs[spec.name] = self._waiting[spec.name] = job
-        self._weigh(job)
-        self._say(JobChanged(spec.name, JobState.WAITING))
+    def _submitted(self, event: events.JobSubmitted) -> None:
+        self._commands += self._jobs.submit(event.spec, self._now)
 
-    def _cancelled(self, event: JobCancelled) -> None:
-        job = self._known(event.job)
+    def _cancelled(self, event: events.JobCancelled) -> None:
+        job = self._jobs[event.job]
         if job.state is JobState.WAITING:
             self._finish(job, JobState.CANCELLED)
         elif job.state is JobState.RUNNING:
             self._stop(job, JobState.CANCELLED)
 
-    def _requested(self, event: StageRequested) -> None:
-        job = self._known(event.job)
+    def _requested(self, event: events.StageRequested) -> None:
+        job, need = self._jobs[event.job], event.need
         if job.state is not JobState.RUNNING or job.verdict is not None:
             return
-        name, need = job.spec.name, event.need
-        has = self._leases.of(name) or self._leases.requests.get(name)
-        if has is not None:
+        if self._leases.of(event.job) or self._leases.requests.get(event.job):
             self._stop(job, JobState.FAILED, f"asked for stage {need.kind.value} inside another")
             return
-        if not self._leases.occupancy.can_ever(need, job.spec.device):
-            reason = (
-                f"stage {need.kind.value} needs {need.least_cores} cores"
-                f"{' and a device' if need.kind.measures else ''}; the machine has "
-                f"{len(self.machine.cores)} and {len(self.machine.devices)} devices"
-            )
-            self._stop(job, JobState.FAILED, reason)
+        obstacle = self._leases.occupancy.never_fits(need)
+        if obstacle:
+            self._stop(job, JobState.FAILED, f"stage {need.kind.value} {obstacle}")
             return
-        job.last_need = need
-        job.guess_s = self._estimates.begin(name, need)
-        self._weigh(job)
-        self._leases.requests.add(self._candidate(job, need, self._now))
+        self._jobs.begin_stage(job, need)
+        self._leases.requests.add(self._jobs.candidate(job, need, self._now))
 
-    def _released(self, event: StageReleased) -> None:
-        job = self._known(event.job)
-        holding = self._leases.of(event.job)
+    def _released(self, event: events.StageReleased) -> None:
+        job, holding = self._jobs[event.job], self._leases.of(event.job)
         if holding is None or holding.lease.epoch != event.epoch or holding.granted_s is None:
             return
-        self._leases.give_back(job.spec.name, self._now)
-        need = holding.lease.need
-        if not event.finished and job.verdict is None:
-            self._leases.requests.add(self._candidate(job, need, holding.asked_s))
+        self._leases.give_back(event.job, self._now)
+        need, elapsed = holding.lease.need, self._now - holding.granted_s
+        if not event.finished:
+            if job.verdict is None:
+                self._ask_again(job, holding)
             return
-        elapsed = self._now - holding.granted_s
         work = holding.work_s
         if event.seconds is not None and elapsed > 0:
             work *= event.seconds / elapsed
-        self._estimates.end(job.spec.name, need, job.guess_s, work if event.finished else None)
+        self._jobs.end_stage(job, work)
         job.deaths.pop((need.kind, need.task, ""), None)
         job.deaths.pop((None, "", ""), None)
-        self._weigh(job)
 
-    def _told(self, event: ProgressTold) -> None:
-        job = self._known(event.job)
-        job.progress = event.progress
-        if not job.state.ended:
-            self._estimates.tell(event.job, event.progress)
-            self._weigh(job)
+    def _told(self, event: events.ProgressTold) -> None:
+        self._jobs.tell(self._jobs[event.job], event.progress)
 
-    def _ended(self, event: JobEnded) -> None:
-        job = self._known(event.job)
-        if job.state is not JobState.RUNNING:
-            return
-        self._let_go(job)
-        state = JobState.FAILED if event.reason else JobState.DONE
-        self._finish(job, job.verdict or state, job.reason or event.reason)
+    def _ended(self, event: events.JobEnded) -> None:
+        job = self._jobs[event.job]
+        if job.state is JobState.RUNNING:
+            self._let_go(job)
+            state = JobState.FAILED if event.reason else JobState.DONE
+            self._finish(job, job.verdict or state, job.reason or event.reason)
 
-    def _died(self, event: WorkerDied) -> None:
-        job = self._known(event.job)
+    def _died(self, event: events.WorkerDied) -> None:
+        job = self._jobs[event.job]
         if job.state is not JobState.RUNNING:
             return
         holding = self._let_go(job)
         if job.verdict is not None:
             self._finish(job, job.verdict, job.reason)
             return
-        if holding is None or not holding.revoked:
-            need = holding.lease.need if holding is not None else None
-            key = (need.kind if need else None, need.task if need else "", event.candidate)
-            job.deaths[key] += 1
-            if job.deaths[key] >= _DEATHS:
-                if not event.candidate:
-                    where = f"in stage {need.kind.value} {need.task}" if need else "between stages"
-                    reason = f"its worker died {_DEATHS} times {where}".rstrip()
-                    self._finish(job, JobState.FAILED, reason)
-                    return
-                del job.deaths[key]
-                self._say(BlameCandidate(job.spec.name, event.candidate))
-        self._start_worker(job)
+        # A worker whose device was lost is not to blame for anything.
+        reason = "" if holding and holding.revoked else self._blame(job, holding, event.candidate)
+        if reason:
+            self._finish(job, JobState.FAILED, reason)
+        else:
+            self._commands += self._jobs.start(job, self._now)
 
-    def _lost(self, event: DeviceLost) -> None:
-        self._require_device(event.device)
+    def _lost(self, event: events.DeviceLost) -> None:
+        self._jobs.require_device(event.device, "a device was lost")
         if self._leases.occupancy.is_lost(event.device):
             return
         self._leases.occupancy.lose(event.device)
@@ -284,106 +213,68 @@ class Scheduler:
             return
         job = self._jobs[holding.lease.job]
         if holding.granted_s is None:
-            self._leases.give_back(job.spec.name, self._now)
-            self._leases.requests.add(self._candidate(job, holding.lease.need, holding.asked_s))
+            self._leases.give_back(holding.lease.job, self._now)
+            self._ask_again(job, holding)
             return
         holding.revoked = True
         if job.verdict is None:
-            self._say(RevokeLease(holding.lease.job, holding.lease.epoch))
+            self._commands.append(RevokeLease(holding.lease.job, holding.lease.epoch))
 
-    def _back(self, event: DeviceBack) -> None:
-        self._require_device(event.device)
+    def _back(self, event: events.DeviceBack) -> None:
+        self._jobs.require_device(event.device, "a device is back")
         if self._leases.occupancy.is_lost(event.device):
             self._leases.occupancy.regain(event.device)
 
-    def _repinned(self, event: RePinned) -> None:
-        self._known(event.job)
-        self._leases.acknowledge(event.job, event.epoch, event.serial)
+    def _repinned(self, event: events.RePinned) -> None:
+        self._leases.acknowledge(self._jobs[event.job].spec.name, event.epoch, event.serial)
 
-    def _ticked(self, _event: Tick) -> None:
+    def _ticked(self, _event: events.Tick) -> None:
         """Only time has passed."""
 
-    # ---- Jobs ----
+    # ---- What follows for a job ----
 
-    def _known(self, name: str) -> Job:
-        job = self._jobs.get(name)
-        if job is None:
-            raise JobError(f"there is no job {name!r}; submit it first")
-        return job
-
-    def _require_device(self, name: str) -> None:
-        names = [device.name for device in self.machine.devices]
-        if name not in names:
-            raise JobError(f"there is no device {name!r}; there are: {names}")
-
-    def _say(self, command: Command) -> None:
-        self._commands.append(command)
-
-    def _weigh(self, job: Job) -> None:
-        left = None if job.state.ended else self._estimates.remaining(job.spec)
-        self._load.set(job.spec.name, job.spec.device, left)
-
-    def _candidate(self, job: Job, need: StageNeed, asked_s: float) -> Candidate:
-        spec = job.spec
-        return Candidate(
-            job=spec.name,
-            number=job.number,
-            device=spec.device,
-            need=need,
-            asked_s=asked_s,
-            left=self._estimates.remaining(spec),
-        )
-
-    def _start_worker(self, job: Job) -> None:
-        name = job.spec.name
-        if job.state is JobState.WAITING:
-            del self._waiting[name]
-            self._live[job.spec.device] += 1
-            job.state = JobState.RUNNING
-            job.started_s = self._now
-            self._say(JobChanged(name, JobState.RUNNING))
-        job.attempt += 1
-        job.last_need = None
-        self._say(StartWorker(name, job.attempt))
+    def _ask_again(self, job: Job, holding: Holding) -> None:
+        """Let a batch that has lost its device wait for another one, as old as it is."""
+        asked = self._jobs.candidate(job, holding.lease.need, holding.asked_s)
+        self._leases.requests.add(asked)
 
     def _stop(self, job: Job, verdict: JobState, reason: str = "") -> None:
-        """Have a worker stopped; its lease stays until it is gone."""
+        """Have a worker stopped; what it computes on stays its own until it is gone."""
         if job.verdict is not None:
             return
         job.verdict, job.reason = verdict, reason
-        if self._leases.requests.remove(job.spec.name) is not None:
-            self._cut_short(job)
         holding = self._leases.of(job.spec.name)
-        if holding is not None and holding.granted_s is None:
-            self._leases.give_back(job.spec.name, self._now)
-            self._cut_short(job)
-        self._say(StopWorker(job.spec.name))
+        if holding is None or holding.granted_s is None:
+            self._let_go(job)
+        self._commands.append(StopWorker(job.spec.name))
 
     def _finish(self, job: Job, state: JobState, reason: str = "") -> None:
-        name, device = job.spec.name, job.spec.device
-        if job.state is JobState.RUNNING:
-            self._live[device] -= 1
-            if not self._live[device]:
-                del self._live[device]
-        self._waiting.pop(name, None)
-        job.state, job.reason, job.ended_s = state, reason, self._now
-        self._estimates.forget(name)
-        self._weigh(job)
-        self._say(JobChanged(name, state, reason))
+        self._commands += self._jobs.finish(job, state, reason, self._now)
 
     def _let_go(self, job: Job) -> Holding | None:
-        """Take from a job whose worker is gone what it has or waits for."""
-        if self._leases.requests.remove(job.spec.name) is not None:
-            self._cut_short(job)
-        holding = self._leases.of(job.spec.name)
+        """Take from a job what it has or waits for; return what it had."""
+        name = job.spec.name
+        asked, holding = self._leases.requests.remove(name), self._leases.of(name)
         if holding is not None:
-            self._leases.give_back(job.spec.name, self._now)
-            self._cut_short(job)
+            self._leases.give_back(name, self._now)
+        if asked is not None or holding is not None:
+            self._jobs.end_stage(job, None)
         return holding
 
-    def _cut_short(self, job: Job) -> None:
-        if job.last_need is not None:
-            self._estimates.end(job.spec.name, job.last_need, job.guess_s, None)
+    def _blame(self, job: Job, holding: Holding | None, candidate: str) -> str:
+        """Count a death; return why the job fails, if it does."""
+        granted = holding is not None and holding.granted_s is not None
+        need = holding.lease.need if holding is not None and granted else None
+        key = (need.kind if need else None, need.task if need else "", candidate)
+        job.deaths[key] += 1
+        if job.deaths[key] < _DEATHS:
+            return ""
+        if candidate:
+            del job.deaths[key]
+            self._commands.append(BlameCandidate(job.spec.name, candidate))
+            return ""
+        where = f"in stage {need.kind.value} {need.task}" if need else "between stages"
+        return f"its worker died {_DEATHS} times {where}".rstrip()
 
     # ---- Decisions ----
 
@@ -391,63 +282,58 @@ class Scheduler:
         self._commands += self._leases.settle(self._now, self._limits.max_wait_s)
         self._start_overdue()
         for proposal in self._proposals():
-            waiting = self._waiting.get(proposal.job)
+            waiting = self._jobs.waiting.get(proposal.job)
             asked = self._leases.requests.get(proposal.job)
-            if waiting is not None and self._free_workers > 0:
-                self._start_worker(waiting)
+            if waiting is not None and self._jobs.free_workers > 0:
+                self._commands += self._jobs.start(waiting, self._now)
             elif asked is not None:
                 self._commands += self._leases.grant(asked, self._now, proposal.most_cores)
             if not self._has_room():
                 break
-        if not self._live and self._waiting:
+        if not self._jobs.live and self._jobs.waiting:
             # Whatever the policy thinks of them: somebody must go on.
-            self._start_worker(next(iter(self._waiting.values())))
+            first = next(iter(self._jobs.waiting.values()))
+            self._commands += self._jobs.start(first, self._now)
         self._commands += self._leases.spread(self._now)
-
-    @property
-    def _free_workers(self) -> int:
-        return self._limits.max_active - self._live.total()
 
     def _has_room(self) -> bool:
         """Whether anything is free that somebody waits for."""
-        return bool(self._waiting and self._free_workers > 0) or self._leases.has_room()
+        if self._jobs.waiting and self._jobs.free_workers > 0:
+            return True
+        return self._leases.has_room()
 
     def _start_overdue(self) -> None:
-        while self._waiting and self._free_workers > 0:
-            first = next(iter(self._waiting.values()))
+        while self._jobs.waiting and self._jobs.free_workers > 0:
+            first = next(iter(self._jobs.waiting.values()))
             if self._now < first.submitted_s + self._limits.max_start_wait_s:
                 return
-            self._start_worker(first)
+            self._commands += self._jobs.start(first, self._now)
 
     def _proposals(self) -> Iterator[Proposal]:
         """What the policy says, as far as it makes sense."""
         if not self._has_room():
             return
-        most = len(self._leases.requests) + len(self._waiting)
+        most = len(self._leases.requests) + len(self._jobs.waiting)
         try:
             for proposal in islice(self._policy.choose(self._view()), most):
-                if proposal.most_cores is None or proposal.most_cores >= 1:
+                known = isinstance(proposal.job, str)
+                if known and (proposal.most_cores is None or proposal.most_cores >= 1):
                     yield proposal
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's, and jobs go on
             fault = f"{type(error).__name__}: {error}"
             if fault != self._fault:
                 self._fault = fault
-                self._say(ReportPolicy(fault))
+                self._commands.append(ReportPolicy(fault))
 
     def _view(self) -> View:
-        starts: list[Candidate] = []
-        if self._free_workers > 0:
-            for job in self._waiting.values():
-                self._weigh(job)
-                starts.append(self._candidate(job, _BEGINNING, job.submitted_s))
         requests, occupancy = self._leases.requests, self._leases.occupancy
         return View(
             now_s=self._now,
             machine=self.machine,
             profiles=tuple(requests.profiles.values()) if occupancy.free_devices else (),
             stages=tuple(requests.stages.values()) if occupancy.free_cores else (),
-            starts=tuple(starts),
+            starts=self._jobs.starts() if self._jobs.free_workers > 0 else (),
             running=dict(self._leases.running),
-            live=dict(self._live),
-            load_s=self._load.seconds,
+            live=dict(self._jobs.live),
+            load_s=self._jobs.load.seconds,
         )

@@ -33,8 +33,9 @@ from tvm_ios.jobs.core.events import (
     Tick,
     WorkerDied,
 )
+from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
-from tvm_ios.jobs.core.scheduler import Limits, Scheduler
+from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.trace import Trace
 from tvm_ios.jobs.core.view import Policy
 from tvm_ios.jobs.simulation.mock_job import MockJob, MockStage
