@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Protocol
 
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.support.stage_gate import StageGate
+from tvm_ios.support.stage_gate import JobProgress, StageGate
 
 __all__ = ["JobGate", "Work"]
 
 
 class JobGate(StageGate, Protocol):
     """A gate of one job of many."""
+
+    @property
+    def told(self) -> JobProgress:
+        """What was told last."""
 
     def revoked(self) -> bool:
         """Whether the device of the present stage was lost; TVM finds that out by itself."""

@@ -55,6 +55,8 @@ class WorkerGate:
     job: str = ""
     cores: tuple[int, ...] = ()
     """All that a stage may get; those of a worker between two stages."""
+    told: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
+    """How far the job is."""
     _lease: Lease | None = None
     _revoked: int = 0
     """The latest epoch whose device was lost."""
@@ -95,6 +97,7 @@ class WorkerGate:
 
     def tell(self, progress: JobProgress) -> None:
         """Say how far the job is."""
+        self.told = progress
         self._say(ProgressTold(self.job, progress))
 
     def end(self, reason: str = "") -> None:
