@@ -110,6 +110,8 @@ def test_tvm_stays_in_its_rooms(path):
         "tvm_ios.cli.grid",
         "tvm_ios.jobs.core",
         "tvm_ios.jobs.simulation",
+        "tvm_ios.jobs.local",
+        "tvm_ios.cli.jobs",
         "tvm_ios.cli.solve",
         "tvm_ios.cli.tune",
     ],

@@ -140,7 +140,7 @@ kind = "gpu"
         (JOB + "[[device]]\nname = 'x'\nkind = 'tpu'", "device 'x': kind is 'tpu'; choose from"),
         (JOB + "[[device]]\nname = 'x'\nkind = 'core'", "device 'x' is a core: say which"),
         (JOB + "[[device]]\nname = 'x'\ncore = 4096", "device 'x' lies on core 4096"),
-        (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", "a device of kind \"rpc\" has both"),
+        (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", 'a device of kind "rpc" has both'),
         (DEVICES + JOB, "job 'squeezenet': it is tuned for one device; name one of a, b"),
     ],
 )

@@ -9,9 +9,7 @@ from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.timeline import timeline_json
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 
-MACHINE = Machine(
-    cores=(0, 1, 2), devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=1),)
-)
+MACHINE = Machine(cores=(0, 1, 2), devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=1),))
 BUILD = Span(
     job="a",
     epoch=1,

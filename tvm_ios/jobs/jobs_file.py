@@ -7,6 +7,7 @@ that a bad file is refused before anything is loaded.
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ _JOB_KEYS: Mapping[str, Any] = {
     "device": str,
     "sla_ms": float,
     "lanes": int,
+    "target": str,
 }
 
 
@@ -151,8 +153,9 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
     sla_ms = known.get("sla_ms")
     if sla_ms is not None and not 0 < sla_ms < float("inf"):
         raise JobError(f"{where}sla_ms is {sla_ms!r}; give milliseconds above 0")
-    lanes = known.get("lanes")
-    if lanes is not None and not 1 <= lanes <= len(machine.cores):
+    lanes, kind = known.get("lanes"), device.kind if device is not None else DeviceKind.CORE
+    most = len(machine.cores) if kind is DeviceKind.CORE else sys.maxsize
+    if lanes is not None and not 1 <= lanes <= most:
         raise JobError(f"{where}lanes is {lanes}; give 1 to {len(machine.cores)}, the cores here")
     tracker, _, key = device.address.rpartition(":") if device is not None else ("", "", "")
     params = known.get("params", "")
@@ -168,6 +171,7 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
         work=TuneWork(
             config=config,
             params=str(folder / params) if params else "",
+            target=known.get("target", "cuda" if kind is DeviceKind.GPU else ""),
             lanes=lanes,
             rpc_tracker=tracker,
             rpc_key=key,

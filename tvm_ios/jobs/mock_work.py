@@ -18,9 +18,10 @@ from tvm_ios.jobs.simulation.mock_job import MockJob, MockStage
 from tvm_ios.jobs.work import JobGate
 from tvm_ios.support.stage_gate import JobProgress, StageKind
 
-__all__ = ["MockWork", "measured_batches"]
+__all__ = ["MockWork", "measured_batches", "stage_begins"]
 
 _RECORDS = "records.txt"
+_BEGINS = "begins.txt"
 _POLL_S = 0.02
 _BUSY = "while True: pass"
 
@@ -36,13 +37,12 @@ class MockWork:
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Go on after the last batch that is in the records."""
         job = MockJob(name=spec.name, stages=self.stages)
-        records = folder / _RECORDS
         measured = len(measured_batches(folder))
         profiles = [place for place, stage in enumerate(self.stages) if stage.trials]
         first = profiles[measured - 1] + 1 if measured else 0
         if measured:
             gate.tell(JobProgress(trials=job.trials(first), total=job.trials()))
-        steps = _Steps(self, gate, records, first)
+        steps = _Steps(self, gate, folder, first)
         while steps.place < len(self.stages):
             try:
                 job.run(gate, steps.sleep, steps.place)
@@ -56,11 +56,12 @@ class _Steps:
 
     work: MockWork
     gate: JobGate
-    records: Path
+    folder: Path
     place: int
 
     def sleep(self, seconds: float) -> None:
         stage = self.work.stages[self.place]
+        _append(self.folder / _BEGINS, time.monotonic())
         child = None
         if self.work.burns and stage.need.kind is StageKind.BUILD:
             child = subprocess.Popen([sys.executable, "-S", "-c", _BUSY])
@@ -71,8 +72,7 @@ class _Steps:
                 child.kill()
                 child.wait()
         if stage.trials:
-            with self.records.open("a", encoding="utf-8") as lines:
-                lines.write(f"{self.place}\n")
+            _append(self.folder / _RECORDS, self.place)
         self.place += 1
 
     def _pass(self, seconds: float) -> None:
@@ -86,7 +86,21 @@ class _Steps:
 
 def measured_batches(folder: Path) -> tuple[int, ...]:
     """Places of the stages whose batches are in a job's records, in the order of measuring."""
+    return tuple(map(int, _lines(folder / _RECORDS)))
+
+
+def stage_begins(folder: Path) -> tuple[float, ...]:
+    """When each stage began in its worker, in seconds of ``time.monotonic``."""
+    return tuple(map(float, _lines(folder / _BEGINS)))
+
+
+def _append(path: Path, value: float) -> None:
+    with path.open("a", encoding="utf-8") as lines:
+        lines.write(f"{value}\n")
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        return tuple(map(int, (folder / _RECORDS).read_text(encoding="utf-8").split()))
+        return path.read_text(encoding="utf-8").split()
     except FileNotFoundError:
-        return ()
+        return []

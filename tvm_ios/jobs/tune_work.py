@@ -29,8 +29,10 @@ class TuneWork:
     """Tables of a configuration, as :class:`~tvm_ios.driver.config.TuneConfig` reads them."""
     params: str = ""
     """Path of the parameters of a Relay file."""
+    target: str = ""
+    """A TVM target; the best for the device where omitted."""
     lanes: int | None = None
-    """Threads that run the model; all cores of the machine where omitted."""
+    """Threads that run the model; where omitted, all cores of the machine that runs it."""
     rpc_tracker: str = ""
     """Tracker and key of the device, where it is one; in place of what ``config`` says."""
     rpc_key: str = ""
@@ -41,15 +43,15 @@ class TuneWork:
         With a service level, no more is done than it needs.
         """
         config = self._config()
-        remote = config.options.device.is_remote
-        lanes = None if remote else self.lanes or gate.most_cores
+        elsewhere = config.options.device.is_remote or self.target.startswith("cuda")
+        lanes = self.lanes if elsewhere else self.lanes or gate.most_cores
         with gate.stage(StageNeed.to_prepare(1, "load")):
             # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
             os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
             require_relay_tvm()
             from tvm_ios.driver.simple_tvm import SimpleTVM  # noqa: PLC0415
 
-            chain = SimpleTVM(lanes=lanes, options=config.options)
+            chain = SimpleTVM(self.target or None, lanes=lanes, options=config.options)
             chain.from_model(spec.model, self.params or None)
         with chain, gated_by(gate):
             if config.tuning is not None:
@@ -71,9 +73,7 @@ class TuneWork:
         config = TuneConfig.of_tables(self.config)
         if not self.rpc_tracker:
             return config
-        device = replace(
-            config.options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key
-        )
+        device = replace(config.options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)
         return replace(config, options=replace(config.options, device=device))
 
 

@@ -63,6 +63,7 @@ class Daemon:
         self._kept = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
+        self._fault: asyncio.Future[None] = self._loop.create_future()
         self._earlier = {job.order.spec.name: job for job in self._store.jobs()}
         """Jobs of earlier daemons that have ended."""
 
@@ -105,7 +106,7 @@ class Daemon:
             self._store.submit(order, time.time())
             self._agent.accept(order)
             self._earlier.pop(order.spec.name, None)
-            self.say(JobSubmitted(order.spec))
+            self._handle(JobSubmitted(order.spec))
         return tuple(order.spec.name for order in fresh)
 
     def cancel(self, name: str) -> None:
@@ -117,7 +118,7 @@ class Daemon:
             If there is none of this name.
         """
         if name not in self._earlier:
-            self.say(JobCancelled(name))
+            self._handle(JobCancelled(name))
 
     def status(self) -> tuple[JobStatus, ...]:
         """How all jobs stand: those of earlier daemons first."""
@@ -130,8 +131,24 @@ class Daemon:
         return (*self._store.spans(), *map(self._dated, computing))
 
     async def all_ended(self) -> None:
-        """Wait until no job waits or runs."""
-        await self._ended.wait()
+        """Wait until no job waits or runs.
+
+        Raises
+        ------
+        JobError
+            If the daemon cannot go on, as where its disk is full.
+        """
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait((ended, self._fault), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if self._fault.done():
+            await self._fault
+
+    async def fault(self) -> None:
+        """Wait until the daemon cannot go on, and raise why."""
+        await asyncio.shield(self._fault)
 
     async def close(self) -> None:
         """End all workers; what is not done goes on with the next daemon."""
@@ -139,11 +156,20 @@ class Daemon:
             self._timer.cancel()
         await self._agent.close()
         self._store.close()
+        self._fault.cancel()
 
     # ---- Events ----
 
     def say(self, event: Event) -> None:
-        """Take note of an event, and do what follows."""
+        """Take note of an event, and do what follows; what goes wrong ends the daemon."""
+        try:
+            self._handle(event)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end is told
+            if self._fault.done():
+                return
+            self._fault.set_exception(error)
+
+    def _handle(self, event: Event) -> None:
         if isinstance(event, ProgressTold):
             self._store.tell(event.job, event.progress)
         now = self._loop.time()
@@ -180,9 +206,9 @@ class Daemon:
     def _accept(self, job: StoredJob) -> None:
         name = job.order.spec.name
         self._agent.accept(job.order)
-        self.say(JobSubmitted(job.order.spec))
+        self._handle(JobSubmitted(job.order.spec))
         if job.progress.trials:
-            self.say(ProgressTold(name, job.progress))
+            self._handle(ProgressTold(name, job.progress))
         del self._earlier[name]
 
     def _is_new(self, order: JobOrder) -> bool:

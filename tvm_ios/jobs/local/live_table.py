@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -15,7 +14,6 @@ from tvm_ios.jobs.status_table import status_line, status_table
 
 __all__ = ["LiveTable"]
 
-_SECONDS_APART = 0.5
 _UP = "\x1b[{}F\x1b[J"
 """Moves the cursor up so many lines, and clears what is below."""
 
@@ -28,21 +26,21 @@ class LiveTable:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     _drawn: int = 0
     """Lines that stand on the terminal."""
-    _drawn_at: float = 0.0
     _told: dict[str, tuple[JobState, int]] = field(default_factory=dict)
     """State and trials of each job as they were told last."""
 
     def show(self) -> None:
-        """Something may have changed."""
+        """Say how they stand now."""
         if self.stream.isatty():
-            if time.monotonic() - self._drawn_at >= _SECONDS_APART:
-                self._draw()
+            self._draw()
         else:
             self._tell()
 
     def close(self) -> None:
         """Take the table away; who wants the last one prints it."""
-        if self._drawn:
+        if not self.stream.isatty():
+            self._tell()
+        elif self._drawn:
             print(_UP.format(self._drawn), end="", file=self.stream, flush=True)
             self._drawn = 0
 
@@ -53,7 +51,7 @@ class LiveTable:
         before = _UP.format(self._drawn) if self._drawn else ""
         text = "".join(f"{line[: terminal.columns - 1]}\n" for line in lines)
         print(before + text, end="", file=self.stream, flush=True)
-        self._drawn, self._drawn_at = len(lines), time.monotonic()
+        self._drawn = len(lines)
 
     def _tell(self) -> None:
         for job in self.status():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from tvm_ios.jobs.core.policies import policy_named
+from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.jobs_file import JobsFile
@@ -45,7 +47,7 @@ def run_daemon(
     KeyboardInterrupt
         On Ctrl-C or SIGTERM, when all workers have ended. What was measured is kept.
     """
-    with sole_daemon(folder):
+    with _beside(file.machine), sole_daemon(folder):
         return asyncio.run(_main(file, folder, stays=stays, tell=tell))
 
 
@@ -53,8 +55,7 @@ async def _main(
     file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None]
 ) -> tuple[JobStatus, ...]:
     scheduler = Scheduler(file.machine, policy_named(file.scheduler.policy), file.scheduler.limits)
-    table: LiveTable | None = None
-    daemon = Daemon(scheduler, folder, lambda _: table.show() if table is not None else None)
+    daemon = Daemon(scheduler, folder)
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
     terminated = False
@@ -77,8 +78,7 @@ async def _main(
             table = LiveTable(daemon.status)
             redraw = asyncio.ensure_future(_redraw(table))
             try:
-                table.show()
-                await (asyncio.Event().wait() if stays else daemon.all_ended())
+                await (daemon.fault() if stays else daemon.all_ended())
             finally:
                 redraw.cancel()
                 table.close()
@@ -92,11 +92,25 @@ async def _main(
         await daemon.close()
 
 
+@contextmanager
+def _beside(machine: Machine) -> Iterator[None]:
+    """Inside, this process, and what it starts until it is pinned, is on no device's core.
+
+    Where every core is a device's, it stays where it is.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, before - {device.core for device in machine.devices} or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 async def _redraw(table: LiveTable) -> None:
     with suppress(asyncio.CancelledError):
         while True:
-            await asyncio.sleep(_REDRAW_S)
             table.show()
+            await asyncio.sleep(_REDRAW_S)
 
 
 def _listed(names: Sequence[str]) -> str:
