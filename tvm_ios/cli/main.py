@@ -41,6 +41,7 @@ VERBS = (
     ),
     Verb(name="grid", module="grid", summary="tune with all combinations of values, and a table"),
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
+    Verb(name="jobs", module="jobs", summary="tune many models on shared cores and devices"),
     Verb(name="records", module="records", summary="show, pick, merge and check tuning records"),
     Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
     Verb(name="tune", module="tune", summary="tune and schedule a model into one file"),

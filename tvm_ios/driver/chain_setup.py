@@ -19,8 +19,10 @@ from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.service_level import Reached
 from tvm_ios.driver.tune import tune
 from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
+from tvm_ios.host import default_lanes
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks
 from tvm_ios.tuning.options import TuningOptions
@@ -60,16 +62,29 @@ class ChainSetup:
         """The latency of a model, whose threads are given back at once."""
         runner = self.runner(model)
         try:
-            return evaluate(runner, self.options.compare)
+            return self.timed(runner)
         finally:
             runner.close()
+
+    def timed(self, runner: ModelRunner) -> Latency:
+        """The latency of a model, taken in a stage of its own where a gate is around the call."""
+        remote = self.options.device.is_remote
+        cores = 1 if remote else self.device().cores_for(self.lanes or default_lanes())
+        with self._gate.stage(StageNeed.to_profile(cores, "evaluate")):
+            return evaluate(runner, self.options.compare)
 
     def tune_to_level(
         self, request: LevelRequest, door: OpenDoor, budget: TimeBudget
     ) -> tuple[Reached[CompiledModel], KnownTasks]:
         """Reach a service level for the model behind a door; and what was known of it before."""
-        known = what_is_known(door.source, self.target, self.device(), request.tuner, self.options)
+        device = self.device()
+        with self._gate.stage(StageNeed.to_prepare(1, "look up records")):
+            known = what_is_known(door.source, self.target, device, request.tuner, self.options)
         return tune_to_level(request, known, door, self.evaluate, budget=budget), known
+
+    @property
+    def _gate(self) -> StageGate:
+        return gate_around(OpenGate())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

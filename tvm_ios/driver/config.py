@@ -22,7 +22,7 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.options import TuningOptions
 
-__all__ = ["BACKEND_NAMES", "TuneConfig"]
+__all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
 BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
 """What tunes kernels, as files and the command line name it."""
@@ -103,7 +103,7 @@ class TuneConfig:
             If a key or a value is unfit.
         """
         tables = copy.deepcopy(dict(content))
-        _require_known(tables, ("time_budget", *_TABLES), "")
+        require_known(tables, ("time_budget", *_TABLES), "")
         time_budget = tables.pop("time_budget", None)
         for name, table in tables.items():
             if not isinstance(table, dict):
@@ -119,7 +119,7 @@ class TuneConfig:
         return cls(
             options=TuneOptions(**nouns),
             tuning=None if backend == "none" else backend,
-            time_budget=_value("time_budget", time_budget, float | None),
+            time_budget=known_value("time_budget", time_budget, float | None),
         )
 
     def arguments(self) -> dict[str, Any]:
@@ -146,16 +146,25 @@ def _noun(kind: type[Noun], table: Mapping[str, Any], name: str) -> Noun:
     """The dataclass that a table describes."""
     hints = {key: hint for key, hint in get_type_hints(kind).items() if hint is not ModeOptions}
     known = ("backend", *hints) if name == "tuning" else tuple(hints)
-    _require_known(table, known, f"[{name}] ")
+    require_known(table, known, f"[{name}] ")
     make: Callable[..., Any] = SearchOptions.of if kind is SearchOptions else kind
     try:
-        made: Noun = make(**{key: _value(key, value, hints[key]) for key, value in table.items()})
+        made: Noun = make(
+            **{key: known_value(key, value, hints[key]) for key, value in table.items()}
+        )
     except OptionError as error:
         raise OptionError(f"[{name}] {error}") from error
     return made
 
 
-def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Refuse a table with another key; ``where`` begins the message.
+
+    Raises
+    ------
+    OptionError
+        If there is one; the message names it and those that are known.
+    """
     for key in table:
         if key not in known:
             close = get_close_matches(key, known, n=1)
@@ -163,8 +172,14 @@ def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str)
             raise OptionError(f"{where}has no key {key!r}{meant} There are {', '.join(known)}")
 
 
-def _value(key: str, value: Any, hint: Any) -> Any:
-    """A value of the file as the field wants it."""
+def known_value(key: str, value: Any, hint: Any) -> Any:
+    """A value of a file as a field of this type wants it.
+
+    Raises
+    ------
+    OptionError
+        If it is of another type.
+    """
     if key in NAMES_OF_MEMBERS:
         return value
     if hint is bool and isinstance(value, bool):

@@ -20,7 +20,7 @@ from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
 from tvm_ios.driver.chain_setup import ChainSetup, OpenDoor
 from tvm_ios.driver.chain_state import ChainState
 from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.model_runner import LoadedRunner, evaluate, run
+from tvm_ios.driver.model_runner import LoadedRunner, run
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id
@@ -276,7 +276,7 @@ class SimpleTVM:
         """
         runner = self._at.require_runner("evaluate")
         with self._step("evaluate"):
-            self._at.latency = evaluate(runner, self._setup.options.compare)
+            self._at.latency = self._setup.timed(runner)
         if self._at.folder is not None:
             self._at.folder.write(self.report())
         return self

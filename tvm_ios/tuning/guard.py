@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["MARK", "guarded_workers", "marked_processes"]
+__all__ = ["MARK", "end_processes", "guarded_workers", "marked_processes", "start_guard"]
 
 MARK = "TVM_IOS_TUNING_RUN"
 POLL_S = 0.5
@@ -27,7 +27,7 @@ _GUARD = """
 import os, sys
 sys.path[:0] = {path!r}
 from tvm_ios.tuning.guard import watch
-watch({parent}, {mark!r})
+watch({parent}, {mark!r}, {variable!r})
 """
 
 
@@ -41,13 +41,7 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
         Threads that they run kernels on.
     """
     mark = uuid.uuid4().hex
-    guard = subprocess.Popen(
-        [sys.executable, "-S", "-E", "-c", _guard_code(mark)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for us; the guard goes when we say so
-    )
+    guard = start_guard(mark)
     try:
         with _environment({MARK: mark, "TVM_NUM_THREADS": str(threads)}):
             yield
@@ -57,18 +51,38 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
         guard.wait()
 
 
-def watch(parent: int, mark: str) -> None:
+def start_guard(
+    mark: str, variable: str = MARK, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A process that ends what carries a mark once this process is gone.
+
+    Parameters
+    ----------
+    environment
+        Its own environment variables; those of this process where omitted.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", _guard_code(mark, variable)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us; the guard goes when we say so
+        env=environment,
+    )
+
+
+def watch(parent: int, mark: str, variable: str = MARK) -> None:
     """Wait until this process has another parent, then end what carries the mark."""
     while os.getppid() == parent:
         time.sleep(POLL_S)
-    end_processes(mark)
+    end_processes(mark, variable)
 
 
-def end_processes(mark: str) -> None:
+def end_processes(mark: str, variable: str = MARK) -> None:
     """Kill all that carries a mark, until nothing is left that does."""
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline:
-        found = marked_processes(mark)
+        found = marked_processes(mark, variable)
         if not found:
             return
         for process in found:
@@ -78,9 +92,9 @@ def end_processes(mark: str) -> None:
         time.sleep(0.02)
 
 
-def marked_processes(mark: str) -> list[int]:
+def marked_processes(mark: str, variable: str = MARK) -> list[int]:
     """Live processes that were started with a mark in their environment, this one excepted."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{variable}={mark}".encode()
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
@@ -118,6 +132,6 @@ def _reap(children: list[int]) -> None:
             os.waitpid(child, os.WNOHANG)
 
 
-def _guard_code(mark: str) -> str:
+def _guard_code(mark: str, variable: str) -> str:
     package = str(Path(__file__).resolve().parents[2])
-    return _GUARD.format(path=[package], parent=os.getpid(), mark=mark)
+    return _GUARD.format(path=[package], parent=os.getpid(), mark=mark, variable=variable)

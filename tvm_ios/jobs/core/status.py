@@ -94,7 +94,8 @@ def _obstacle(
     if holding is not None and holding.granted_s is None:
         return f"others to leave cores {', '.join(map(str, holding.cores))}"
     if asked is None:
-        return "the end of its worker" if job.verdict is not None else ""
+        stopping = job.verdict is not None and not job.state.ended
+        return "the end of its worker" if stopping else ""
     cores = asked.need.least_cores
     wanted = f"{cores} cores" if cores > 1 else "a core"
     if not asked.need.kind.measures:

@@ -1,0 +1,98 @@
+"""What the local executor of jobs costs: decisions, the daemon, and the way of a grant to a worker.
+
+Scripted jobs sleep in real workers, pinned as tuners are. A grant's time is from the decision until
+the stage begins in the worker, with all pinning in between.
+
+    python -m benchmarks.jobs_latency --jobs 4 --batches 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from tvm_ios.jobs.core.commands import Command
+from tvm_ios.jobs.core.events import Event
+from tvm_ios.jobs.core.limits import Limits
+from tvm_ios.jobs.core.policies import PolicyName, policy_named
+from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.core.scheduler import Scheduler
+from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
+from tvm_ios.jobs.mock_work import MockWork, stage_begins
+from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.simulation.mock_job import batched_job
+from tvm_ios.jobs.state_folder import StateFolder
+
+
+class TimedScheduler(Scheduler):
+    """Counts the seconds of its decisions."""
+
+    decisions_s: list[float]
+
+    def handle(self, event: Event, now: float) -> tuple[Command, ...]:
+        """Decide, and count."""
+        begin = time.perf_counter()
+        try:
+            return super().handle(event, now)
+        finally:
+            self.decisions_s.append(time.perf_counter() - begin)
+
+
+async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    machine = Machine(
+        cores=cores, devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=cores[-1]),)
+    )
+    scheduler = TimedScheduler(machine, policy_named(PolicyName.SLACK), Limits(max_active=jobs))
+    scheduler.decisions_s = []
+    daemon = Daemon(scheduler, folder)
+    for number in range(jobs):
+        job = batched_job(
+            f"job{number}", batches, search_s=0.2, build_s=0.4, profile_s=0.2, update_s=0.1
+        )
+        daemon.submit([JobOrder(spec=job.spec, work=MockWork(stages=job.stages))])
+    begin, cpu_begin = time.monotonic(), time.process_time()
+    since_1970 = time.time() - begin
+    await daemon.all_ended()
+    seconds, cpu_s = time.monotonic() - begin, time.process_time() - cpu_begin
+    grants_ms = []
+    for number in range(jobs):
+        name = f"job{number}"
+        granted = [span.granted_s - since_1970 for span in daemon.spans() if span.job == name]
+        begun = stage_begins(folder.jobs / name)
+        grants_ms += [(b - g) * 1e3 for g, b in zip(sorted(granted), begun, strict=True)]
+    await daemon.close()
+    grants_ms.sort()
+    decided_s = sum(scheduler.decisions_s)
+    print(f"{len(grants_ms)} grants in {seconds:.1f} s, {jobs} workers on {len(cores)} cores")
+    print(
+        f"a grant until its stage begins: median {statistics.median(grants_ms):.2f} ms, "
+        f"99th percentile {grants_ms[int(0.99 * len(grants_ms))]:.2f} ms, "
+        f"longest {grants_ms[-1]:.2f} ms"
+    )
+    print(
+        f"decisions: {len(scheduler.decisions_s)}, "
+        f"{decided_s / len(scheduler.decisions_s) * 1e6:.0f} us each, "
+        f"{decided_s / seconds:.3%} of a core; the whole daemon {cpu_s / seconds:.2%}"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--batches", type=int, default=20)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as path:
+        folder = StateFolder(Path(path))
+        with sole_daemon(folder):
+            asyncio.run(_measure(folder, arguments.jobs, arguments.batches))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Real tuning through the daemon: two networks on one core, killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import tvm
+
+import tvm_ios
+from tests.jobs.local.runs import LONG_S, processes_of
+from tvm_ios.cli.main import main
+from tvm_ios.driver.run_folder import RunFolder
+from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.jobs.local.unix_socket import ask_daemon
+from tvm_ios.jobs.service import AskStatus
+from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.jobs.store import JobStore
+from tvm_ios.support.stage_gate import StageKind
+
+pytestmark = pytest.mark.slow
+QUICK = """
+lanes = 1
+[job.tuning]
+backend = "autotvm"
+trials = 2
+repeat = 1
+min_repeat_ms = 1
+[job.search]
+max_group_size = 1
+[job.build]
+pad_channels = false
+[job.compare]
+rounds = 6
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    return StateFolder()
+
+
+@pytest.fixture
+def network(fork, tmp_path):
+    mod, params = fork
+    (tmp_path / "net.json").write_text(tvm.ir.save_json(mod))
+    (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
+    return 'model = "net.json"\nparams = "net.params"\n'
+
+
+def run_jobs(tmp_path, text):
+    path = tmp_path / "jobs.toml"
+    path.write_text(text)
+    return main(["jobs", "run", str(path)])
+
+
+def test_two_networks_are_tuned_on_one_core(folder, network, tmp_path, capsys):
+    status = run_jobs(
+        tmp_path,
+        f'[[job]]\nname = "whole"\n{network}{QUICK}'
+        f'[[job]]\nname = "soon"\n{network}sla_ms = 1e6\n{QUICK}'
+        '[[job]]\nname = "none"\nmodel = "no_such_network"\n',
+    )
+    told = capsys.readouterr()
+    assert status == 1, told
+    assert "tvm-ios: job none failed: there is no network and no file named" in told.err
+    with JobStore(folder.database) as store:
+        jobs = {job.order.spec.name: job for job in store.jobs()}
+        spans = store.spans()
+    assert jobs["whole"].state is jobs["soon"].state is JobState.DONE
+    assert jobs["none"].state is JobState.FAILED
+    assert {span.need.kind for span in spans} >= {
+        StageKind.PREPARE,
+        StageKind.BUILD,
+        StageKind.PROFILE,
+    }
+    profiles = sorted((s.granted_s, s.ended_s) for s in spans if s.device)
+    assert all(one[1] <= next_[0] for one, next_ in pairwise(profiles))
+    reports = {}
+    for name in ("whole", "soon"):
+        run = RunFolder.find((folder.jobs / name / "run").resolve().name)
+        reports[name] = run.report()
+        assert reports[name].latency.median_ms == jobs[name].progress.best_ms
+        tvm_ios.load(run.library, lanes=1)
+    assert jobs["whole"].progress.trials > jobs["soon"].progress.trials
+    assert reports["soon"].service_level.is_met
+    assert not processes_of(folder)
+
+    # The same file has nothing left to do but what failed.
+    capsys.readouterr()
+    assert run_jobs(tmp_path, f'[[job]]\nname = "whole"\n{network}{QUICK}') == 0
+    assert "done before: whole" in capsys.readouterr().err
+
+
+def test_a_tuner_that_is_killed_goes_on_from_its_log(folder, network, tmp_path, capsys):
+    killed = []
+
+    def kill():
+        """Kill the worker while it profiles a batch, once something is in the log."""
+        log = folder.path.parent / "autotvm.log"
+        deadline = time.monotonic() + LONG_S
+        while time.monotonic() < deadline and not killed:
+            time.sleep(0.005)
+            if not (log.exists() and log.read_text().count("\n")):
+                continue
+            for process in processes_of(folder):
+                command = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8")
+                if "tvm_ios.jobs.local.worker" in command:
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(process)
+                    return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    status = run_jobs(tmp_path, f'[[job]]\nname = "whole"\n{network}{QUICK}')
+    killer.join()
+    told = capsys.readouterr()
+    assert status == 0, told
+    assert killed
+    with JobStore(folder.database) as store:
+        (job,) = store.jobs()
+    assert (job.state, job.attempts) == (JobState.DONE, 2)
+    log = (folder.path.parent / "autotvm.log").read_text()
+    inputs = [json.dumps(json.loads(line)["input"]) for line in log.splitlines()]
+    assert len(inputs) - len(set(inputs)) == 0, "a candidate in the log was measured again"
+    assert len(inputs) == job.progress.trials
+    assert not processes_of(folder)
+
+
+def test_a_device_that_is_killed_is_waited_for(
+    folder, network, tmp_path, capsys, start_rpc_server, bare_tracker
+):
+    key = "killed-with-its-batch"
+    waited, done = threading.Event(), threading.Event()
+
+    def await_status(wanted):
+        deadline = time.monotonic() + LONG_S
+        while time.monotonic() < deadline:
+            answer = ask_daemon(folder, AskStatus()) if folder.socket.exists() else None
+            if answer is not None and wanted(answer.jobs[0]):
+                return
+            time.sleep(0.02)
+
+    def lose_and_find():
+        """Kill the server while it measures a batch; start it again once that is known."""
+        with start_rpc_server(key) as device:
+            ready.set()
+            await_status(lambda job: job.cores and job.stage.startswith("profile conv2d"))
+            os.killpg(device.process.pid, signal.SIGKILL)
+        await_status(lambda job: job.waits_for == "device board, which is lost")
+        waited.set()
+        with start_rpc_server(key):
+            done.wait(2 * LONG_S)
+
+    ready = threading.Event()
+    server = threading.Thread(target=lose_and_find)
+    server.start()
+    ready.wait(LONG_S)
+    try:
+        status = run_jobs(
+            tmp_path,
+            f'[[device]]\nname = "board"\nkind = "rpc"\nrpc_tracker = "{bare_tracker.address}"\n'
+            f'rpc_key = "{key}"\n[[job]]\nname = "far"\n{network}'
+            # Long enough to be killed within a batch.
+            + QUICK.replace("min_repeat_ms = 1", "min_repeat_ms = 2000"),
+        )
+    finally:
+        done.set()
+        server.join()
+    assert status == 0, capsys.readouterr()
+    assert waited.is_set()
+    with JobStore(folder.database) as store:
+        (job,) = store.jobs()
+        (lost,) = [span for span in store.spans() if not span.finished]
+    assert (job.state, job.attempts) == (JobState.DONE, 1)
+    assert lost.device == "board"
+    lines = (folder.path.parent / "autotvm.log").read_text().splitlines()
+    assert [json.loads(line)["result"][1] for line in lines] == [0] * len(lines)
+    assert len(lines) == job.progress.trials
+    assert not processes_of(folder)

@@ -1,0 +1,157 @@
+"""Files of jobs: what they say, and one line for what they cannot say."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tvm_ios.errors import JobError
+from tvm_ios.jobs.core.policies import PolicyName
+from tvm_ios.jobs.core.resources import Device, DeviceKind
+from tvm_ios.jobs.jobs_file import ExecutorName, read_jobs_file
+from tvm_ios.jobs.tune_work import TuneWork
+
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+JOB = '[[job]]\nmodel = "squeezenet"\n'
+
+
+def read(tmp_path, text):
+    path = tmp_path / "jobs.toml"
+    path.write_text(text)
+    return read_jobs_file(path)
+
+
+def test_a_model_is_enough(tmp_path):
+    file = read(tmp_path, JOB)
+    assert file.scheduler.policy is PolicyName.SLACK
+    assert file.scheduler.executor is ExecutorName.LOCAL
+    assert file.machine.cores == CORES
+    (device,) = file.machine.devices
+    assert device == Device(name="cpu0", kind=DeviceKind.CORE, core=CORES[-1])
+    (order,) = file.orders
+    assert (order.spec.name, order.spec.model, order.spec.device) == (
+        "squeezenet",
+        "squeezenet",
+        "cpu0",
+    )
+    assert order.work == TuneWork()
+
+
+def test_all_that_a_file_may_say(tmp_path):
+    (tmp_path / "net.json").write_text("{}")
+    (tmp_path / "quick.toml").write_text('time_budget = 9\n[tuning]\nbackend = "autotvm"\n')
+    file = read(
+        tmp_path,
+        f"""
+[scheduler]
+policy = "fifo"
+executor = "local"
+max_active = 2
+max_wait_s = 5
+
+[[device]]
+name = "cpu0"
+kind = "core"
+core = {CORES[0]}
+
+[[device]]
+name = "board"
+kind = "rpc"
+rpc_tracker = "127.0.0.1:9190"
+rpc_key = "pi"
+
+[[job]]
+name = "a"
+model = "net.json"
+params = "net.params"
+config = "quick.toml"
+device = "board"
+sla_ms = 2.5
+
+[[job]]
+model = "inception_v3"
+device = "cpu0"
+lanes = 1
+[job.tuning]
+backend = "auto_scheduler"
+trials = 100
+[job.search]
+max_group_size = 2
+""",
+    )
+    assert file.scheduler.policy is PolicyName.FIFO
+    assert (file.scheduler.limits.max_active, file.scheduler.limits.max_wait_s) == (2, 5)
+    assert file.machine.devices[1].address == "127.0.0.1:9190:pi"
+    a, inception = file.orders
+    assert (a.spec.name, a.spec.model, a.spec.sla_ms) == ("a", str(tmp_path / "net.json"), 2.5)
+    assert a.work == TuneWork(
+        config={"time_budget": 9, "tuning": {"backend": "autotvm"}},
+        params=str(tmp_path / "net.params"),
+        rpc_tracker="127.0.0.1:9190",
+        rpc_key="pi",
+    )
+    assert (inception.spec.name, inception.spec.trials) == ("inception_v3", 100)
+    assert inception.work == TuneWork(
+        config={
+            "tuning": {"backend": "auto_scheduler", "trials": 100},
+            "search": {"max_group_size": 2},
+        },
+        lanes=1,
+    )
+
+
+DEVICES = f"""
+[[device]]
+name = "a"
+kind = "core"
+core = {CORES[0]}
+
+[[device]]
+name = "b"
+kind = "gpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", r"there is no job; add \[\[job\]\] with model"),
+        ("[[job]]", r"a \[\[job\]\] has the model None; give a network or a file"),
+        ("job = 3", r"job is no list of tables; begin each with \[\[job\]\]"),
+        ("[[job]", "cannot read the jobs in"),
+        (JOB + "[scheduler]\npolicy = 'best'", "policy is 'best'; choose from .*\"slack\""),
+        (JOB + "[scheduler]\nexecutor = 'moon'", "executor is 'moon'; choose from \"local\""),
+        (JOB + "[scheduler]\nmax_actve = 2", "no key 'max_actve', did you mean 'max_active'"),
+        (JOB + "[scheduler]\nmax_active = 0", "max_active is 0"),
+        (JOB + "[scheduler]\nmax_active = '2'", "max_active is '2'; give a whole number"),
+        (JOB + "colour = 3", "job 'squeezenet': has no key 'colour'"),
+        (JOB + "[job.tuning]\ntrails = 3", r"job 'squeezenet': \[tuning\] has no key 'trails'"),
+        (JOB + "[job.tuning]\ntrials = -3", r"job 'squeezenet': \[tuning\] trials is -3"),
+        (JOB + "device = 'gpu7'", "job 'squeezenet': there is no device 'gpu7'; there are cpu0"),
+        (JOB + "sla_ms = -1", "job 'squeezenet': sla_ms is -1; give milliseconds above 0"),
+        (JOB + "lanes = 4096", "job 'squeezenet': lanes is 4096; give 1 to"),
+        (JOB + "config = 'none.toml'", "cannot read the configuration .*none.toml"),
+        (JOB + "config = 'a.toml'\n[job.search]\n", "config is 'a.toml', and search stand beside"),
+        (JOB + "name = '../up'", r"job name '../up': give at most 100 letters"),
+        (JOB + JOB, "job 'squeezenet' is there 2 times; give each a name of its own"),
+        ("[[job]]\nmodel = 'net.json'", "there is no model .*net.json; name a network, or a file"),
+        (JOB + "[[device]]\nkind = 'core'", r"a \[\[device\]\] has the name None"),
+        (JOB + "[[device]]\nname = 'x'\nkind = 'tpu'", "device 'x': kind is 'tpu'; choose from"),
+        (JOB + "[[device]]\nname = 'x'\nkind = 'core'", "device 'x' is a core: say which"),
+        (JOB + "[[device]]\nname = 'x'\ncore = 4096", "device 'x' lies on core 4096"),
+        (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", 'a device of kind "rpc" has both'),
+        (DEVICES + JOB, "job 'squeezenet': it is tuned for one device; name one of a, b"),
+    ],
+)
+def test_what_it_cannot_say_is_told_in_one_line(tmp_path, text, told):
+    with pytest.raises(JobError, match=told) as caught:
+        read(tmp_path, text)
+    message = str(caught.value)
+    assert str(tmp_path / "jobs.toml") in message
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(JobError, match=r"cannot read the jobs in .*jobs.toml.*docs/jobs.md"):
+        read_jobs_file(tmp_path / "jobs.toml")

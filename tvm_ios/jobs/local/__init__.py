@@ -1,0 +1,1 @@
+"""Jobs on this machine: a daemon that decides, and workers that ask, block, compute and release."""

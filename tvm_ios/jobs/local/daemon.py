@@ -1,0 +1,284 @@
+"""The daemon: a scheduler, its clock, the agent that obeys it, and the file that forgets nothing.
+
+All lives in one event loop. An event is written down, handled, and its commands obeyed before the
+next one comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from tvm_ios.errors import JobError
+from tvm_ios.jobs.core.commands import JobChanged, ReportPolicy, StartWorker
+from tvm_ios.jobs.core.events import Event, JobCancelled, JobSubmitted, ProgressTold, Tick
+from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.scheduler import Scheduler
+from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.core.trace import Span, Trace
+from tvm_ios.jobs.local.agent import LocalAgent
+from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.jobs.store import JobStore, StoredJob
+from tvm_ios.tuning.guard import end_processes, start_guard
+
+__all__ = ["DAEMON_MARK", "Daemon", "sole_daemon"]
+
+DAEMON_MARK = "TVM_IOS_JOBS"
+"""Environment variable that all processes of a daemon inherit; its value tells the folder."""
+
+Listener = Callable[[Event], None]
+
+
+class Daemon:
+    """Jobs of one folder, run by one scheduler on this machine. Make it in a running event loop.
+
+    Parameters
+    ----------
+    scheduler
+        A new one.
+    folder
+        Where the state lies, of which this is the only daemon: see `sole_daemon`.
+    listener
+        Told each event after it was handled.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, folder: StateFolder, listener: Listener | None = None
+    ) -> None:
+        self._scheduler = scheduler
+        self._store = JobStore(folder.database)
+        self._agent = LocalAgent(scheduler.machine, folder.jobs, self.say)
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._since_1970 = time.time() - self._loop.time()
+        self._trace = Trace()
+        self._kept = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+        self._fault: asyncio.Future[None] = self._loop.create_future()
+        self._earlier = {job.order.spec.name: job for job in self._store.jobs()}
+        """Jobs of earlier daemons that have ended."""
+
+    @property
+    def machine(self) -> Machine:
+        """What the jobs share."""
+        return self._scheduler.machine
+
+    # ---- Requests ----
+
+    def resume(self) -> tuple[str, ...]:
+        """Go on with jobs that had not ended when the last daemon went; their names."""
+        left = [job for job in self._earlier.values() if not job.state.ended]
+        for job in left:
+            self._accept(job)
+        return tuple(job.order.spec.name for job in left)
+
+    def submit(self, orders: Iterable[JobOrder]) -> tuple[str, ...]:
+        """Take jobs; the names of those that are new.
+
+        The same job as before, done or on its way, is not done again. One that failed or was
+        cancelled is, and so is one that is done and differs now.
+
+        Raises
+        ------
+        JobError
+            A job of the same name is on its way and differs, or a device does not exist. None of
+            the jobs is taken then.
+        """
+        fresh = [order for order in orders if self._is_new(order)]
+        names = [each.name for each in self.machine.devices]
+        for order in fresh:
+            device = order.spec.device
+            if device and device not in names:
+                raise JobError(
+                    f"job {order.spec.name!r}: there is no device {device!r}; the daemon has "
+                    f"{', '.join(names)}"
+                )
+        for order in fresh:
+            self._store.submit(order, time.time())
+            self._agent.accept(order)
+            self._earlier.pop(order.spec.name, None)
+            self._handle(JobSubmitted(order.spec))
+        return tuple(order.spec.name for order in fresh)
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job; one that has ended stays as it is.
+
+        Raises
+        ------
+        JobError
+            If there is none of this name.
+        """
+        if name not in self._earlier:
+            self._handle(JobCancelled(name))
+
+    def status(self) -> tuple[JobStatus, ...]:
+        """How all jobs stand: those of earlier daemons first."""
+        present = self._scheduler.snapshot(self._loop.time())
+        return (*(job.status() for job in self._earlier.values()), *present)
+
+    def spans(self) -> tuple[Span, ...]:
+        """All stages of all jobs, in seconds since 1970; those that compute still at the end."""
+        computing = self._trace.spans[len(self._trace.ended) :]
+        return (*self._store.spans(), *map(self._dated, computing))
+
+    async def all_ended(self) -> None:
+        """Wait until no job waits or runs.
+
+        Raises
+        ------
+        JobError
+            If the daemon cannot go on, as where its disk is full.
+        """
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait((ended, self._fault), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if self._fault.done():
+            await self._fault
+
+    async def fault(self) -> None:
+        """Wait until the daemon cannot go on, and raise why."""
+        await asyncio.shield(self._fault)
+
+    async def close(self) -> None:
+        """End all workers; what is not done goes on with the next daemon."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._agent.close()
+        self._store.close()
+        self._fault.cancel()
+
+    # ---- Events ----
+
+    def say(self, event: Event) -> None:
+        """Take note of an event, and do what follows; what goes wrong ends the daemon."""
+        try:
+            self._handle(event)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end is told
+            if self._fault.done():
+                return
+            self._fault.set_exception(error)
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, ProgressTold):
+            self._store.tell(event.job, event.progress)
+        now = self._loop.time()
+        commands = self._scheduler.handle(event, now)
+        self._trace.add(event, commands, now)
+        for command in commands:
+            if isinstance(command, JobChanged):
+                self._store.change(
+                    command.job, command.state, command.reason, now + self._since_1970
+                )
+            elif isinstance(command, StartWorker):
+                self._store.count_attempt(command.job)
+            elif isinstance(command, ReportPolicy):
+                print(f"tvm-ios: the policy is at fault: {command.error}", file=sys.stderr)
+            self._agent.obey(command)
+        ended = self._trace.ended[self._kept :]
+        self._store.add_spans(map(self._dated, ended))
+        self._kept += len(ended)
+        self._wind()
+        if self._scheduler.all_ended:
+            self._ended.set()
+        else:
+            self._ended.clear()
+        if self._listener is not None:
+            self._listener(event)
+
+    def _wind(self) -> None:
+        """Have time told when the scheduler wants to know it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        wake = self._scheduler.wake_at
+        self._timer = None if wake is None else self._loop.call_at(wake, self.say, Tick())
+
+    def _accept(self, job: StoredJob) -> None:
+        name = job.order.spec.name
+        self._agent.accept(job.order)
+        self._handle(JobSubmitted(job.order.spec))
+        if job.progress.trials:
+            self._handle(ProgressTold(name, job.progress))
+        del self._earlier[name]
+
+    def _is_new(self, order: JobOrder) -> bool:
+        name = order.spec.name
+        before = {job.order.spec.name: job for job in self._store.jobs()}.get(name)
+        if before is None:
+            return True
+        if before.order == order and (not before.state.ended or before.state is JobState.DONE):
+            return False
+        if not before.state.ended:
+            raise JobError(
+                f"job {name!r} is on its way with other settings; cancel it "
+                f"(tvm-ios jobs cancel {name}), or give the new one another name"
+            )
+        if name not in self._earlier:
+            raise JobError(
+                f"job {name!r} has ended under this daemon ({before.state.value}); give the new "
+                "one another name, or start the daemon again"
+            )
+        return True
+
+    def _dated(self, span: Span) -> Span:
+        shift = self._since_1970
+        return replace(
+            span,
+            asked_s=span.asked_s + shift,
+            granted_s=span.granted_s + shift,
+            ended_s=None if span.ended_s is None else span.ended_s + shift,
+            places=tuple((since + shift, cores) for since, cores in span.places),
+        )
+
+
+@contextmanager
+def sole_daemon(folder: StateFolder) -> Iterator[None]:
+    """Inside, this process is the only daemon of a folder, and none of its processes outlives it.
+
+    What a daemon that was killed may have left computing is ended first.
+
+    Raises
+    ------
+    JobError
+        If another daemon lives there.
+    """
+    folder.make()
+    with folder.lock.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise JobError(
+                f"a daemon with process id {lock.read().strip()} has the jobs in {folder.path}; "
+                "submit to it (tvm-ios jobs submit FILE), end it, or set TVM_IOS_CACHE_DIR to "
+                "another folder"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        mark = folder.mark
+        end_processes(mark, DAEMON_MARK)
+        before = os.environ.get(DAEMON_MARK)
+        os.environ[DAEMON_MARK] = mark
+        guard = start_guard(mark, DAEMON_MARK)
+        try:
+            yield
+        finally:
+            end_processes(mark, DAEMON_MARK)
+            guard.wait()
+            if before is None:
+                del os.environ[DAEMON_MARK]
+            else:
+                os.environ[DAEMON_MARK] = before
+            with suppress(OSError):
+                lock.truncate(0)

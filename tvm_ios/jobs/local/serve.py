@@ -1,0 +1,117 @@
+"""Runs a daemon in this process: until all its jobs have ended, or until it is told to go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from tvm_ios.jobs.core.policies import policy_named
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.scheduler import Scheduler
+from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.jobs_file import JobsFile
+from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
+from tvm_ios.jobs.local.live_table import LiveTable
+from tvm_ios.jobs.local.unix_socket import listening
+from tvm_ios.jobs.state_folder import StateFolder
+
+__all__ = ["run_daemon"]
+
+_REDRAW_S = 1.0
+
+
+def run_daemon(
+    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None]
+) -> tuple[JobStatus, ...]:
+    """Run the jobs of a file, and those that an earlier daemon of the folder has left.
+
+    Parameters
+    ----------
+    stays
+        Whether it goes on listening when all jobs have ended.
+    tell
+        Told in words what it begins with.
+
+    Returns
+    -------
+    tuple
+        How all jobs stand when it goes.
+
+    Raises
+    ------
+    JobError
+        If another daemon lives in the folder, or a job cannot be taken.
+    KeyboardInterrupt
+        On Ctrl-C or SIGTERM, when all workers have ended. What was measured is kept.
+    """
+    with _beside(file.machine), sole_daemon(folder):
+        return asyncio.run(_main(file, folder, stays=stays, tell=tell))
+
+
+async def _main(
+    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None]
+) -> tuple[JobStatus, ...]:
+    scheduler = Scheduler(file.machine, policy_named(file.scheduler.policy), file.scheduler.limits)
+    daemon = Daemon(scheduler, folder)
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        this.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        left = daemon.resume()
+        if left:
+            tell(f"goes on with {_listed(left)}")
+        new = daemon.submit(file.orders)
+        done = [order.spec.name for order in file.orders if order.spec.name not in (*new, *left)]
+        if done:
+            tell(f"done before: {_listed(done)}")
+        async with listening(daemon, folder.socket):
+            table = LiveTable(daemon.status)
+            redraw = asyncio.ensure_future(_redraw(table))
+            try:
+                await (daemon.fault() if stays else daemon.all_ended())
+            finally:
+                redraw.cancel()
+                table.close()
+        return daemon.status()
+    except asyncio.CancelledError:
+        if terminated:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        await daemon.close()
+
+
+@contextmanager
+def _beside(machine: Machine) -> Iterator[None]:
+    """Inside, this process, and what it starts until it is pinned, is on no device's core.
+
+    Where every core is a device's, it stays where it is.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, before - {device.core for device in machine.devices} or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+async def _redraw(table: LiveTable) -> None:
+    with suppress(asyncio.CancelledError):
+        while True:
+            table.show()
+            await asyncio.sleep(_REDRAW_S)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

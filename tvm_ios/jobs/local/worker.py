@@ -1,0 +1,49 @@
+"""A worker: a process that does the work of one job, stage by stage.
+
+It is started with the number of a socket, on which it is told what to do. It ends when its work is
+done, when it fails, or when the other side of the socket is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+from tvm_ios.errors import TvmIosError
+from tvm_ios.jobs.local.worker_gate import WorkerGate
+
+__all__ = ["main"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(descriptor: int) -> None:
+    """Do the work that is told on the socket, and leave."""
+    # Processes whose parents end become ours, so that whoever pins our tree pins them, too.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    line = socket.socket(fileno=descriptor)
+    line.set_inheritable(False)
+    gate = WorkerGate(line)
+    begin = gate.begin()
+    order, reason = begin.order, ""
+    try:
+        order.work.run(order.spec, gate, Path(begin.folder))
+    except TvmIosError as error:
+        reason = str(error)
+        print(f"tvm-ios: error: {reason}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}; the log has more"
+    sys.stdout.flush()
+    sys.stderr.flush()
+    gate.end(" ".join(reason.split()))
+    # Threads and processes of tuners may not want to end; whoever started us ends them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,38 @@
+"""What is submitted: what the scheduler has to know of a job, and the work that its worker does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tvm_ios.errors import JobError
+from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.mock_work import MockWork
+from tvm_ios.jobs.tune_work import TuneWork
+
+__all__ = ["JobOrder"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+"""Names of jobs are names of folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """A job as it is submitted.
+
+    Raises
+    ------
+    JobError
+        If its name cannot be the name of a folder.
+    """
+
+    spec: JobSpec
+    work: TuneWork | MockWork
+
+    def __post_init__(self) -> None:
+        """Refuse names that lead elsewhere."""
+        if not _NAME.fullmatch(self.spec.name):
+            raise JobError(
+                f"job name {self.spec.name!r}: give at most 100 letters, digits and _ . + - "
+                "that do not begin with . + or -"
+            )

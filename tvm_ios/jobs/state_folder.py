@@ -1,0 +1,60 @@
+"""The folder that holds the state of all jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tvm_ios.errors import JobError
+from tvm_ios.support.c_compiler import cache_directory
+
+__all__ = ["StateFolder"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """``jobs`` in the cache folder of tvm-ios, or another folder."""
+
+    path: Path = field(default_factory=lambda: cache_directory() / "jobs")
+
+    @property
+    def database(self) -> Path:
+        """What was submitted, and how far it is."""
+        return self.path / "jobs.sqlite"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the daemon, if one lives; holds its process id."""
+        return self.path / "daemon.lock"
+
+    @property
+    def socket(self) -> Path:
+        """Where the daemon listens."""
+        return self.path / "daemon.sock"
+
+    @property
+    def jobs(self) -> Path:
+        """A folder for each job, with its log and its result."""
+        return self.path / "work"
+
+    @property
+    def mark(self) -> str:
+        """What all processes of its daemons carry in their environment."""
+        return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:32]
+
+    def make(self) -> None:
+        """Make it where it is missing.
+
+        Raises
+        ------
+        JobError
+            If that is not possible.
+        """
+        try:
+            self.jobs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JobError(
+                f"cannot keep jobs in {self.path}: {error}; set TVM_IOS_CACHE_DIR to a folder you "
+                "can write"
+            ) from error

@@ -1,0 +1,77 @@
+"""Stages of jobs as Chrome trace JSON, which Perfetto opens: a row for each core and device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.trace import Span
+
+__all__ = ["timeline_json"]
+
+_CORES, _DEVICES, _WAITING = range(3)
+_PROCESSES = {_CORES: "cores", _DEVICES: "devices", _WAITING: "jobs that wait"}
+
+
+def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: float) -> str:
+    """The JSON text: who had each core and each device when, and how long each job had waited.
+
+    Parameters
+    ----------
+    machine
+        Its cores and devices have rows though nothing ran there; None: nobody knows them any more.
+    spans
+        All stages. What computes still ends at ``now_s`` in the picture.
+    """
+    begin_s = min((span.asked_s for span in spans), default=0.0)
+    known = [device.name for device in machine.devices] if machine is not None else []
+    devices = list(dict.fromkeys([*known, *(span.device for span in spans if span.device)]))
+    used = {core for span in spans for _, cores in span.places for core in cores}
+    cores = sorted(used.union(machine.cores if machine is not None else ()))
+    jobs = list(dict.fromkeys(span.job for span in spans))
+    rows = [
+        *_names(_CORES, cores, [f"core {core}" for core in cores]),
+        *_names(_DEVICES, range(len(devices)), devices),
+        *_names(_WAITING, range(len(jobs)), jobs),
+    ]
+    for span in spans:
+        end_s = now_s if span.ended_s is None else span.ended_s
+        for core, since_s, until_s in _stays(span, end_s):
+            rows.append(_slice(span, _CORES, core, since_s - begin_s, until_s - since_s))
+        granted_s = span.granted_s - begin_s
+        if span.device:
+            device = devices.index(span.device)
+            rows.append(_slice(span, _DEVICES, device, granted_s, end_s - span.granted_s))
+        if span.waited_s > 0:
+            asked_s = span.asked_s - begin_s
+            rows.append(_slice(span, _WAITING, jobs.index(span.job), asked_s, span.waited_s))
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": rows}, indent=0)
+
+
+def _stays(span: Span, end_s: float) -> Iterator[tuple[int, float, float]]:
+    """Each core that a stage had, from when to when."""
+    ends = [*(since for since, _ in span.places[1:]), end_s]
+    for (since_s, cores), until_s in zip(span.places, ends, strict=True):
+        for core in cores:
+            yield core, since_s, until_s
+
+
+def _names(process: int, rows: Iterable[int], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": _PROCESSES[process]}}
+    for row, name in zip(rows, names, strict=True):
+        yield {"ph": "M", "name": "thread_name", "pid": process, "tid": row, "args": {"name": name}}
+
+
+def _slice(span: Span, process: int, row: int, since_s: float, seconds: float) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": f"{span.job}: {span.need.kind.value} {span.need.task}".strip(),
+        "cat": span.need.kind.value,
+        "pid": process,
+        "tid": row,
+        "ts": since_s * 1e6,
+        "dur": seconds * 1e6,
+        "args": {"job": span.job, "waited_s": span.waited_s, "finished": span.finished},
+    }

@@ -1,0 +1,85 @@
+"""Work that tunes a model through the front door, and saves the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.run_folder import runs_directory
+from tvm_ios.host import require_relay_tvm
+from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.work import JobGate
+from tvm_ios.support.stage_gate import StageNeed, gated_by
+
+__all__ = ["TuneWork", "link_run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneWork:
+    """A chain of :class:`~tvm_ios.driver.simple_tvm.SimpleTVM` from a model to a run.
+
+    What it measured before lies in logs and databases.
+    """
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of a configuration, as :class:`~tvm_ios.driver.config.TuneConfig` reads them."""
+    params: str = ""
+    """Path of the parameters of a Relay file."""
+    target: str = ""
+    """A TVM target; the best for the device where omitted."""
+    lanes: int | None = None
+    """Threads that run the model; where omitted, all cores of the machine that runs it."""
+    rpc_tracker: str = ""
+    """Tracker and key of the device, where it is one; in place of what ``config`` says."""
+    rpc_key: str = ""
+
+    def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
+        """Tune, save the run, and link it as ``run`` into the job's folder.
+
+        With a service level, no more is done than it needs.
+        """
+        config = self._config()
+        elsewhere = config.options.device.is_remote or self.target.startswith("cuda")
+        lanes = self.lanes if elsewhere else self.lanes or gate.most_cores
+        with gate.stage(StageNeed.to_prepare(1, "load")):
+            # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
+            os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
+            require_relay_tvm()
+            from tvm_ios.driver.simple_tvm import SimpleTVM  # noqa: PLC0415
+
+            chain = SimpleTVM(self.target or None, lanes=lanes, options=config.options)
+            chain.from_model(spec.model, self.params or None)
+        with chain, gated_by(gate):
+            if config.tuning is not None:
+                chain.autotune(
+                    tuner=config.tuning, sla_ms=spec.sla_ms, time_budget=config.time_budget
+                )
+            chain.build(time_budget=config.time_budget)
+            with gate.stage(StageNeed.to_prepare(1, "save")):
+                chain.save()
+            if chain.latency is None:
+                chain.evaluate()
+        found = chain.latency
+        assert found is not None  # somebody evaluated it
+        gate.tell(replace(gate.told, best_ms=found.median_ms, stage="done"))
+        link_run(folder, runs_directory() / chain.run_id)
+        print(chain.report().as_text())
+
+    def _config(self) -> TuneConfig:
+        config = TuneConfig.of_tables(self.config)
+        if not self.rpc_tracker:
+            return config
+        device = replace(config.options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)
+        return replace(config, options=replace(config.options, device=device))
+
+
+def link_run(folder: Path, run: Path) -> None:
+    """Have ``run`` in a job's folder lead to a run, in place of one before."""
+    new = folder / ".run"
+    new.unlink(missing_ok=True)
+    new.symlink_to(os.path.relpath(run, folder))
+    new.replace(folder / "run")
