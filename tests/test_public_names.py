@@ -91,7 +91,7 @@ def _defined(path):
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
     for node in tree_of(path).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             module_names.add(node.name)
         elif isinstance(node, ast.ImportFrom | ast.Import):
             module_names.update(alias.asname or alias.name for alias in node.names)
