@@ -16,7 +16,7 @@ from tests.jobs.local.runs import LONG_S, mock_order, processes_of
 from tvm_ios.cli.main import main
 from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.mock_work import measured_batches
-from tvm_ios.jobs.service import Submitted, SubmitJobs
+from tvm_ios.jobs.service import SubmitJobs, Submitted
 from tvm_ios.jobs.state_folder import StateFolder
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_daemon_is_asked(folder, project_root, capsys, tmp_path):
     jobs = jobs_in(capsys)
     assert (jobs["first"]["state"], jobs["second"]["state"]) == ("done", "cancelled")
     assert main(["jobs", "status"]) == 0
-    assert ["first", "done", "128/128"] == capsys.readouterr().out.splitlines()[2].split()[:3]
+    assert capsys.readouterr().out.splitlines()[2].split()[:3] == ["first", "done", "128/128"]
     assert main(["jobs", "trace", str(tmp_path / "later.json")]) == 0
     assert main(["jobs", "logs", "first"]) == 0
     assert main(["jobs", "logs", "third"]) == 2
