@@ -68,7 +68,7 @@ async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
         grants_ms += [(b - g) * 1e3 for g, b in zip(sorted(granted), begun, strict=True)]
     await daemon.close()
     grants_ms.sort()
-    decided_s = sum(scheduler.decisions_s)
+    decided_s, decisions = sum(scheduler.decisions_s), len(scheduler.decisions_s)
     print(f"{len(grants_ms)} grants in {seconds:.1f} s, {jobs} workers on {len(cores)} cores")
     print(
         f"a grant until its stage begins: median {statistics.median(grants_ms):.2f} ms, "
@@ -76,8 +76,7 @@ async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
         f"longest {grants_ms[-1]:.2f} ms"
     )
     print(
-        f"decisions: {len(scheduler.decisions_s)}, "
-        f"{decided_s / len(scheduler.decisions_s) * 1e6:.0f} us each, "
+        f"decisions: {decisions}, {decided_s / decisions * 1e6:.0f} us each, "
         f"{decided_s / seconds:.3%} of a core; the whole daemon {cpu_s / seconds:.2%}"
     )
 

@@ -167,9 +167,14 @@ def test_what_a_daemon_leaves_its_successor_takes_up(run_daemon, folder):
         assert run.daemon.resume() == ()
         assert run.daemon.submit([mock_order("first", 3)]) == ()
 
+    async def find_nothing_to_do(run):
+        assert run.daemon.submit([mock_order("first", 3)]) == ()
+        await run.daemon.all_ended()
+
     run_daemon(leave, limits=Limits(max_active=1))
     assert not processes_of(folder)
     run_daemon(take_up)
+    run_daemon(find_nothing_to_do)
     assert measured_batches(folder.jobs / "first") == (2, 6, 10)
     with JobStore(folder.database) as store:
         assert [job.attempts for job in store.jobs()] == [2, 1]

@@ -112,7 +112,7 @@ def test_a_tuner_that_is_killed_goes_on_from_its_log(folder, network, tmp_path, 
             if not (log.exists() and log.read_text().count("\n")):
                 continue
             for process in processes_of(folder):
-                command = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8")
+                command = Path(f"/proc/{process}/cmdline").read_text()
                 if "tvm_ios.jobs.local.worker" in command:
                     os.kill(process, signal.SIGKILL)
                     killed.append(process)
@@ -129,9 +129,10 @@ def test_a_tuner_that_is_killed_goes_on_from_its_log(folder, network, tmp_path, 
         (job,) = store.jobs()
     assert (job.state, job.attempts) == (JobState.DONE, 2)
     log = (folder.path.parent / "autotvm.log").read_text()
-    inputs = [json.dumps(json.loads(line)["input"]) for line in log.splitlines()]
-    assert len(inputs) - len(set(inputs)) == 0, "a candidate in the log was measured again"
-    assert len(inputs) == job.progress.trials
+    records = map(json.loads, log.splitlines())
+    candidates = [json.dumps((each["input"], each["config"]["entity"])) for each in records]
+    assert len(candidates) == len(set(candidates)), "a candidate in the log was measured again"
+    assert len(candidates) == job.progress.trials
     assert not processes_of(folder)
 
 

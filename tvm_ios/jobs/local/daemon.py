@@ -138,6 +138,8 @@ class Daemon:
         JobError
             If the daemon cannot go on, as where its disk is full.
         """
+        if self._scheduler.all_ended:
+            self._ended.set()  # nothing was submitted
         ended = asyncio.ensure_future(self._ended.wait())
         try:
             await asyncio.wait((ended, self._fault), return_when=asyncio.FIRST_COMPLETED)
