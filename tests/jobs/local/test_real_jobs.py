@@ -18,8 +18,6 @@ from tests.jobs.local.runs import LONG_S, processes_of
 from tvm_ios.cli.main import main
 from tvm_ios.driver.run_folder import RunFolder
 from tvm_ios.jobs.core.job_state import JobState
-from tvm_ios.jobs.local.unix_socket import ask_daemon
-from tvm_ios.jobs.service import AskStatus
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
@@ -133,57 +131,4 @@ def test_a_tuner_that_is_killed_goes_on_from_its_log(folder, network, tmp_path, 
     candidates = [json.dumps((each["input"], each["config"]["entity"])) for each in records]
     assert len(candidates) == len(set(candidates)), "a candidate in the log was measured again"
     assert len(candidates) == job.progress.trials
-    assert not processes_of(folder)
-
-
-def test_a_device_that_is_killed_is_waited_for(
-    folder, network, tmp_path, capsys, start_rpc_server, bare_tracker
-):
-    key = "killed-with-its-batch"
-    waited, done = threading.Event(), threading.Event()
-
-    def await_status(wanted):
-        deadline = time.monotonic() + LONG_S
-        while time.monotonic() < deadline:
-            answer = ask_daemon(folder, AskStatus()) if folder.socket.exists() else None
-            if answer is not None and wanted(answer.jobs[0]):
-                return
-            time.sleep(0.02)
-
-    def lose_and_find():
-        """Kill the server while it measures a batch; start it again once that is known."""
-        with start_rpc_server(key) as device:
-            ready.set()
-            await_status(lambda job: job.cores and job.stage.startswith("profile conv2d"))
-            os.killpg(device.process.pid, signal.SIGKILL)
-        await_status(lambda job: job.waits_for == "device board, which is lost")
-        waited.set()
-        with start_rpc_server(key):
-            done.wait(2 * LONG_S)
-
-    ready = threading.Event()
-    server = threading.Thread(target=lose_and_find)
-    server.start()
-    ready.wait(LONG_S)
-    try:
-        status = run_jobs(
-            tmp_path,
-            f'[[device]]\nname = "board"\nkind = "rpc"\nrpc_tracker = "{bare_tracker.address}"\n'
-            f'rpc_key = "{key}"\n[[job]]\nname = "far"\n{network}'
-            # Long enough to be killed within a batch.
-            + QUICK.replace("min_repeat_ms = 1", "min_repeat_ms = 2000"),
-        )
-    finally:
-        done.set()
-        server.join()
-    assert status == 0, capsys.readouterr()
-    assert waited.is_set()
-    with JobStore(folder.database) as store:
-        (job,) = store.jobs()
-        (lost,) = [span for span in store.spans() if not span.finished]
-    assert (job.state, job.attempts) == (JobState.DONE, 1)
-    assert lost.device == "board"
-    lines = (folder.path.parent / "autotvm.log").read_text().splitlines()
-    assert [json.loads(line)["result"][1] for line in lines] == [0] * len(lines)
-    assert len(lines) == job.progress.trials
     assert not processes_of(folder)
