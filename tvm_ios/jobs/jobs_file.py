@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from tvm_ios.driver.config import TuneConfig, known_value, require_known
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
 
