@@ -125,9 +125,7 @@ def _tagged(classes: Mapping[str, Any], stored: StoredValue) -> Any:
 def _classes(hint: Hashable) -> Mapping[str, Any]:
     """The dataclasses that a hint names, by name."""
     kinds: tuple[Any, ...] = get_args(hint) or (hint,)
-    return {
-        str(kind.__name__): kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)
-    }
+    return {kind.__name__: kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)}
 
 
 @cache
