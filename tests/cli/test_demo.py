@@ -64,7 +64,7 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys, monkeypatch):
 def test_kernels_are_tuned_once(fork, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demonstration, "by_name", lambda name: lambda: fork)
     monkeypatch.setattr(demonstration, "TRIALS", 1)
-    monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 2.0)
+    monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 60.0)
     words = ["--tuned", "--networks", "fork", "--output", tmp_path / "out", "--lanes", 1]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
     shown = capsys.readouterr().out

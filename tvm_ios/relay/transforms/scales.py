@@ -99,7 +99,9 @@ def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Exp
 
 
 def _size(expression: relay.Expr) -> int:
-    return prod(int(extent) for extent in expression.checked_type.shape)
+    # Parameters that were just bound have no type yet.
+    typed = expression.data if isinstance(expression, relay.Constant) else expression.checked_type
+    return prod(int(extent) for extent in typed.shape)
 
 
 def _marked(expression: relay.Expr) -> relay.Expr:
