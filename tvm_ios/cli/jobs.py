@@ -15,7 +15,6 @@ from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file
-from tvm_ios.jobs.json_nouns import noun_record
 from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.local.serve import run_daemon
@@ -33,6 +32,7 @@ from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.status_table import status_table
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.jobs.timeline import timeline_json
+from tvm_ios.support.json_nouns import noun_record
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any, Self
-
-from tvm_ios.support.stored_value import StoredValue
 
 __all__ = ["BenchmarkContext", "StepTime"]
 
@@ -25,32 +22,6 @@ class StepTime:
     seconds: float
     calls: tuple[Mapping[str, float], ...] = ()
     """Seconds by phase of each call of :func:`tvm_ios.tune` inside, in order."""
-
-    def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return {
-            "step": self.step,
-            "seconds": self.seconds,
-            "calls": [dict(call) for call in self.calls],
-        }
-
-    @classmethod
-    def from_record(cls, record: StoredValue) -> Self:
-        """Read what :meth:`as_record` made.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind.
-        """
-        return cls(
-            step=record.field("step").text(),
-            seconds=record.field("seconds").number(),
-            calls=tuple(
-                {name: value.number() for name, value in call.fields().items()}
-                for call in record.field("calls").rows()
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +60,6 @@ class BenchmarkContext:
         ]
         facts = ", ".join(f"{name} {value}" for name, value in _items(self.machine, self.versions))
         return "\n".join([*lines, facts])
-
-    def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return {
-            "steps": [step.as_record() for step in self.steps],
-            "machine": dict(self.machine),
-            "versions": dict(self.versions),
-        }
-
-    @classmethod
-    def from_record(cls, record: StoredValue) -> Self:
-        """Read what :meth:`as_record` made.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind.
-        """
-        return cls(
-            steps=tuple(map(StepTime.from_record, record.field("steps").rows())),
-            machine={name: each.text() for name, each in record.field("machine").fields().items()},
-            versions={
-                name: each.text() for name, each in record.field("versions").fields().items()
-            },
-        )
 
 
 def _inside(calls: Sequence[Mapping[str, float]]) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.robust import median_interval
-from tvm_ios.support.stored_value import StoredValue
 
 if TYPE_CHECKING:
     from tvm_ios.devices.protocol import TimedExecutor
@@ -66,28 +65,6 @@ class Latency:
         return (
             f"{self.median_ms:.4f} ms ({self.low_ms:.4f} to {self.high_ms:.4f}, the median with "
             f"{self.confidence:.0%} confidence, {self.rounds} rounds)"
-        )
-
-    def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"notes": list(self.notes)}
-
-    @classmethod
-    def from_record(cls, record: StoredValue) -> Self:
-        """Read what :meth:`as_record` made.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind.
-        """
-        return cls(
-            median_ms=record.field("median_ms").number(),
-            low_ms=record.field("low_ms").number(),
-            high_ms=record.field("high_ms").number(),
-            confidence=record.field("confidence").number(),
-            rounds=record.field("rounds").whole(),
-            notes=record.field("notes").texts(),
         )
 
 

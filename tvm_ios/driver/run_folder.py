@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.service_level import ServiceLevel
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text
 
@@ -69,21 +71,10 @@ class RunReport:
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
         level = self.service_level
-        return json.dumps(
-            {
-                "version": RUN_VERSION,
-                "run_id": self.run_id,
-                "model": self.model,
-                "target": self.target,
-                "lanes": self.lanes,
-                "inputs": list(self.inputs),
-                "logs": list(self.logs),
-                "context": self.context.as_record(),
-                "latency": None if self.latency is None else self.latency.as_record(),
-                "service_level": None if level is None else level.as_record(),
-            },
-            indent=1,
-        )
+        record = {"version": RUN_VERSION} | noun_record(RunReport, self)
+        if level is not None:
+            record["service_level"] = level.as_record()
+        return json.dumps(record, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -109,8 +100,8 @@ class RunReport:
                 lanes=data.field("lanes").whole(least=1),
                 inputs=data.field("inputs").texts(),
                 logs=data.field("logs").texts(),
-                context=BenchmarkContext.from_record(data.field("context")),
-                latency=data.field("latency").or_none(Latency.from_record),
+                context=noun_from(BenchmarkContext, data.field("context"), whole=True),
+                latency=data.field("latency").or_none(partial(noun_from, Latency, whole=True)),
                 service_level=data.field("service_level").or_none(ServiceLevel.from_record),
             )
         except UnreadableValueError as error:

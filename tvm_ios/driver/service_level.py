@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from tvm_ios.driver.latency import Latency
 from tvm_ios.errors import OptionError
+from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -60,15 +61,8 @@ class ServiceLevel:
 
     def as_record(self) -> dict[str, Any]:
         """The fields as JSON has them, and the answer."""
-        return {
-            "sla_ms": self.sla_ms,
-            "met": self.is_met,
-            "answers": [
-                {"trials": each.trials, "latency": each.latency.as_record()}
-                for each in self.answers
-            ],
-            "notes": list(self.notes),
-        }
+        record: dict[str, Any] = noun_record(ServiceLevel, self)
+        return record | {"met": self.is_met}
 
     @classmethod
     def from_record(cls, record: StoredValue) -> Self:
@@ -79,15 +73,10 @@ class ServiceLevel:
         UnreadableValueError
             If a field is missing or of another kind.
         """
+        rows = record.field("answers").rows()
         return cls(
             sla_ms=record.field("sla_ms").number(),
-            answers=tuple(
-                Answer(
-                    trials=row.field("trials").or_none(StoredValue.whole),
-                    latency=Latency.from_record(row.field("latency")),
-                )
-                for row in record.field("answers").rows()
-            ),
+            answers=tuple(noun_from(Answer, row, whole=True) for row in rows),
             notes=record.field("notes").texts(),
         )
 

@@ -17,8 +17,8 @@ from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.core.trace import Span
-from tvm_ios.jobs.json_nouns import from_json, to_json
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stage_gate import JobProgress
 from tvm_ios.support.stored_value import UnreadableValueError
 

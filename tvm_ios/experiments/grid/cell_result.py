@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tvm_ios.driver.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.grid_file import Cell, Value
+from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text
 
@@ -67,18 +69,9 @@ class CellResult:
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""
-        data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        job = self.job
-        data |= {
-            "version": RESULT_VERSION,
-            "parameters": dict(self.parameters),
-            "status": self.status.value,
-            "report": None if self.report is None else json.loads(self.report.to_json()),
-            "job": None
-            if job is None
-            else {"waiting_s": job.waiting_s, "utilisation": job.utilisation},
-        }
-        return json.dumps(data, indent=1)
+        report = None if self.report is None else json.loads(self.report.to_json())
+        record = noun_record(CellResult, self) | {"version": RESULT_VERSION, "report": report}
+        return json.dumps(record, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -110,7 +103,7 @@ class CellResult:
                 trials=data.field("trials").whole(),
                 failures=data.field("failures").whole(),
                 report=data.field("report").or_none(_report),
-                job=data.field("job").or_none(_job),
+                job=data.field("job").or_none(partial(noun_from, JobFacts, whole=True)),
             )
         except UnreadableValueError as error:
             raise ArtifactError(f"{error}; delete it, and run the grid again") from error
@@ -151,10 +144,3 @@ def write_result(folder: Path, cell: Cell, result: CellResult) -> None:
 
 def _report(value: StoredValue) -> RunReport:
     return RunReport.from_json(json.dumps(value.value))
-
-
-def _job(value: StoredValue) -> JobFacts:
-    return JobFacts(
-        waiting_s=value.field("waiting_s").number(),
-        utilisation=value.field("utilisation").number(),
-    )

@@ -28,10 +28,10 @@ from tvm_ios.jobs.core.commands import (
 )
 from tvm_ios.jobs.core.events import DeviceLost, Event, JobEnded, RePinned, WorkerDied
 from tvm_ios.jobs.core.resources import Machine
-from tvm_ios.jobs.json_nouns import from_json, to_json
 from tvm_ios.jobs.local.lost_devices import LostDevices
 from tvm_ios.jobs.local.worker_gate import Begin, FromWorker, ToWorker
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.tuning.guard import end_processes
 

@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.json_nouns import from_json, to_json
 from tvm_ios.jobs.service import Answer, JobHost, Refused, Request, answer_request
 from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError
 
 __all__ = ["ask_daemon", "listening"]

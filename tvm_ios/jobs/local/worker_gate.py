@@ -25,8 +25,8 @@ from tvm_ios.jobs.core.events import (
     StageRequested,
 )
 from tvm_ios.jobs.core.resources import Lease
-from tvm_ios.jobs.json_nouns import from_json, to_json
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stage_gate import GrantedStage, JobProgress, StageNeed
 
 __all__ = ["Begin", "FromWorker", "ToWorker", "WorkerGate"]

@@ -1,4 +1,4 @@
-"""Nouns of jobs as JSON: what is written is read back, and nothing else is."""
+"""Nouns as JSON: what is written is read back, and nothing else is."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 import pytest
 
 from tests.jobs.local.runs import mock_order
+from tvm_ios.driver.benchmark_context import StepTime
+from tvm_ios.driver.service_level import ServiceLevel
 from tvm_ios.jobs.core.events import Event, StageReleased, StageRequested
 from tvm_ios.jobs.core.trace import Span
-from tvm_ios.jobs.json_nouns import from_json, to_json
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios.support.json_nouns import from_json, noun_from, to_json
 from tvm_ios.support.stage_gate import StageKind, StageNeed
-from tvm_ios.support.stored_value import UnreadableValueError
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 NEED = StageNeed(kind=StageKind.BUILD, most_cores=4, task="conv2d")
 ORDER = mock_order("job")
@@ -51,6 +53,19 @@ def test_missing_fields_have_their_defaults():
     assert need == StageNeed(kind=StageKind.SEARCH)
 
 
+def test_of_a_file_no_field_may_be_missing():
+    stored = parse_json('{"sla_ms": 1.0, "answers": []}', "the level")
+    assert noun_from(ServiceLevel, stored) == ServiceLevel(sla_ms=1.0, answers=())
+    with pytest.raises(UnreadableValueError, match="the level lacks the field 'notes'"):
+        noun_from(ServiceLevel, stored, whole=True)
+
+
+def test_values_of_a_mapping_are_read_by_their_hint():
+    stored = parse_json('{"step": "build", "seconds": 1.0, "calls": [{"tune": "2"}]}', "the step")
+    with pytest.raises(UnreadableValueError, match=r"calls\[0\].tune is '2'; expected a finite"):
+        noun_from(StepTime, stored)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -58,7 +73,10 @@ def test_missing_fields_have_their_defaults():
         ('{"StageRequested": {"job": 1, "need": {"kind": "build"}}}', "job is 1; expected text"),
         ('{"Burn": {}}', "expected an object with one of JobSubmitted"),
         ("{}", "expected an object with one of"),
-        ('{"JobEnded": {"job": "a", "why": ""}}', "no field 'why'; there are job, reason"),
+        (
+            '{"JobEnded": {"job": "a", "why": ""}}',
+            "has the unknown field 'why'; known are job, reason",
+        ),
         ("nonsense", "the event is no JSON"),
     ],
 )

@@ -1,7 +1,8 @@
 """Frozen dataclasses as JSON, read back strictly by their type hints.
 
 A field whose hint names several dataclasses holds an object with one key, the name of the class.
-Fields that are missing have their defaults, and fields that do not exist are refused.
+Fields that do not exist are refused. Those that are missing have their defaults in messages, which
+an older program may have sent, and are refused in files, which are written as wholes.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ def from_json(hint: Any, text: str, name: str) -> Any:
     UnreadableValueError
         If it is something else.
     """
-    return _read(hint, parse_json(text, name))
+    return _read(hint, parse_json(text, name), whole=False)
 
 
-def noun_from(kind: type[NounT], stored: StoredValue) -> NounT:
+def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) -> NounT:
     """A dataclass of this kind.
+
+    Parameters
+    ----------
+    whole
+        Whether fields that have defaults must be there, too.
 
     Raises
     ------
@@ -52,21 +58,17 @@ def noun_from(kind: type[NounT], stored: StoredValue) -> NounT:
         If a field is missing, of another kind, or does not exist.
     """
     hints = _hints(cast("Hashable", kind))
-    for name in stored.fields():
-        if name not in hints:
-            raise UnreadableValueError(
-                f"{stored.where} has no field {name!r}; there are {', '.join(hints)}"
-            )
+    stored.only(*hints)
     required = {
         each.name
         for each in fields(kind)  # type: ignore[arg-type]
-        if each.default is MISSING and each.default_factory is MISSING
+        if whole or (each.default is MISSING and each.default_factory is MISSING)
     }
     read = {}
     for name, hint in hints.items():
         found = stored.field(name) if name in required else stored.optional_field(name)
         if found is not None:
-            read[name] = _read(hint, found)
+            read[name] = _read(hint, found, whole)
     return kind(**read)
 
 
@@ -85,40 +87,43 @@ def noun_record(hint: Any, value: Any) -> Any:
     return {type(value).__name__: record} if len(_classes(hint)) > 1 else record
 
 
-def _read(hint: Any, stored: StoredValue) -> Any:
+def _read(hint: Any, stored: StoredValue, whole: bool) -> Any:
     if hint is Any:
         return stored.value
     if hint in _PLAIN:
         return _PLAIN[hint](stored)
     if type(None) in get_args(hint):
         (rest,) = (each for each in get_args(hint) if each is not type(None))
-        return stored.or_none(lambda value: _read(rest, value))
+        return stored.or_none(lambda value: _read(rest, value, whole))
     if get_origin(hint) is tuple:
-        return _tuple(get_args(hint), stored)
+        return _tuple(get_args(hint), stored, whole)
     if get_origin(hint) is not None and get_origin(hint) not in (Union, types.UnionType):
-        return {name: each.value for name, each in stored.fields().items()}
+        value_hint = get_args(hint)[1]
+        return {name: _read(value_hint, each, whole) for name, each in stored.fields().items()}
     classes = _classes(hint)
     if len(classes) > 1:
-        return _tagged(classes, stored)
+        return _tagged(classes, stored, whole)
     if issubclass(hint, Enum):
         return stored.member(hint)
-    return noun_from(hint, stored)
+    return noun_from(hint, stored, whole=whole)
 
 
-def _tuple(kinds: tuple[Any, ...], stored: StoredValue) -> tuple[Any, ...]:
+def _tuple(kinds: tuple[Any, ...], stored: StoredValue, whole: bool) -> tuple[Any, ...]:
     if len(kinds) == 2 and kinds[1] is ...:
-        return tuple(_read(kinds[0], row) for row in stored.rows())
-    return tuple(_read(kind, row) for kind, row in zip(kinds, stored.rows(len(kinds)), strict=True))
+        return tuple(_read(kinds[0], row, whole) for row in stored.rows())
+    return tuple(
+        _read(kind, row, whole) for kind, row in zip(kinds, stored.rows(len(kinds)), strict=True)
+    )
 
 
-def _tagged(classes: Mapping[str, Any], stored: StoredValue) -> Any:
+def _tagged(classes: Mapping[str, Any], stored: StoredValue, whole: bool) -> Any:
     found = stored.fields()
     if len(found) != 1 or next(iter(found)) not in classes:
         raise UnreadableValueError(
             f"{stored.where} is {stored}; expected an object with one of {', '.join(classes)}"
         )
     ((name, value),) = found.items()
-    return noun_from(classes[name], value)
+    return noun_from(classes[name], value, whole=whole)
 
 
 @cache
