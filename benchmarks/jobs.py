@@ -23,6 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.host import processor_name
+
 FOLDER = Path(__file__).resolve().parent / "results" / "jobs"
 NETWORKS = {
     "squeezenet": "autotvm",
@@ -58,7 +60,7 @@ def main() -> None:
         }
     record = {
         "command": shlex.join(("python", "-m", "benchmarks.jobs", *sys.argv[1:])),
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "taken_at": time.strftime("%Y-%m-%d"),
         "trials": options.trials,
@@ -170,12 +172,6 @@ def _race(network: str, caches: Mapping[str, Path], rounds: int) -> list[str]:
         [*command, "--rounds", str(rounds), "--out", str(out)], check=True, stdout=sys.stderr
     )
     return out.read_text(encoding="utf-8").splitlines()[1:]
-
-
-def _processor() -> str:
-    from tvm_ios.host import processor_name  # noqa: PLC0415
-
-    return processor_name()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+from tvm_ios.host import processor_name
+
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "results" / "tune_time"
 CALL = """
@@ -69,7 +71,7 @@ def main() -> None:
         record = {
             "command": f"python -m benchmarks.tune_time {' '.join(sys.argv[1:])}",
             "commits": {name: _commit(folder) for name, folder in checkouts.items()},
-            "processor": _processor(),
+            "processor": processor_name(),
             "cores": len(os.sched_getaffinity(0)),
             "taken_at": time.strftime("%Y-%m-%d"),
             "related": arguments.related,
@@ -115,12 +117,6 @@ def _commit(folder: Path) -> str:
         ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
-
-
-def _processor() -> str:
-    from tvm_ios.host import processor_name  # noqa: PLC0415
-
-    return processor_name()
 
 
 if __name__ == "__main__":

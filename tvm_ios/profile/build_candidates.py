@@ -22,7 +22,7 @@ from tvm_ios.relay.inputs import check_module
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
-from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
+from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
@@ -129,7 +129,8 @@ def _convolved(
     candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
     del target  # the same convolutions on every CPU
-    if is_prepared(check_module(candidate.mod)):
+    # Nearly every model has none, and binding its parameters to find that out takes a while.
+    if not has_transposed(check_module(candidate.mod)):
         return None
     mod, written = convolve_transposed(candidate.mod, candidate.params)
     told = f"{written} transposed convolutions were written as convolutions"

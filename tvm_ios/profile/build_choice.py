@@ -114,7 +114,7 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
         for name, found in speedups.items()
     ]
     # Round by round, not by medians alone: where times have two modes, those may say the opposite.
-    winners = {found.contestant for found in speedups.values() if found.verdict is Verdict.WINS}
+    winners = [found.contestant for found in speedups.values() if found.verdict is Verdict.WINS]
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)

@@ -18,6 +18,7 @@ __all__ = [
     "callee",
     "copy_call",
     "graph_order",
+    "is_call_of",
     "kernel_calls",
     "local_function",
     "rebuild",
@@ -75,6 +76,15 @@ def local_function(call: relay.Call) -> relay.Function | None:
 def kernel_calls(root: relay.Expr) -> list[relay.Call]:
     """All calls below ``root`` in TVM's order: one ``tvm_op`` node each."""
     return [expression for expression in graph_order(root) if isinstance(expression, relay.Call)]
+
+
+def is_call_of(expression: relay.Expr, *names: str) -> bool:
+    """Whether an expression calls one of TVM's operators of these names."""
+    return (
+        isinstance(expression, relay.Call)
+        and isinstance(expression.op, tvm.ir.Op)
+        and expression.op.name in names
+    )
 
 
 def resolve_field(expression: relay.Expr) -> relay.Expr:

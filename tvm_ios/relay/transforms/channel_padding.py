@@ -22,10 +22,10 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tvm_ios.relay.context import pass_context
-from tvm_ios.relay.dataflow import copy_call, graph_order, resolve_field
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, kernel_calls, resolve_field
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
 
 __all__ = ["pad_channels"]
@@ -57,26 +57,16 @@ def pad_channels(
     ModelError
         If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
-    typed = check_module(mod)
-    arrays = check_parameters(typed["main"], params)
+    bound = bound_model(mod, params)
     with resolve_target(target):
         lanes = int(get_simd_32bit_lanes())
-    main = relay.build_module.bind_params_by_name(typed["main"], arrays)
-    bound = relay.transform.InferType()(tvm.IRModule.from_expr(main))
     rewriter = _Rewriter(lanes)
-    if not any(rewriter.pads(call) for call in _calls(bound)):
+    if not any(rewriter.pads(call) for call in kernel_calls(bound["main"].body)):
         return bound, 0
-    with pass_context():
-        steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
-        bound = tvm.ir.transform.Sequential(steps)(bound)
-    bound = relay.transform.InferType()(bound)
+    bound = in_parts(bound)
     body = rewriter.rewrite(bound["main"].body)
     function = relay.Function(bound["main"].params, body)
     return relay.transform.InferType()(tvm.IRModule.from_expr(function)), rewriter.padded
-
-
-def _calls(module: tvm.IRModule) -> list[relay.Call]:
-    return [call for call in graph_order(module["main"].body) if isinstance(call, relay.Call)]
 
 
 class _Rewriter:
@@ -204,8 +194,7 @@ class _Rewriter:
 def _is_convolution(call: relay.Call) -> bool:
     """Whether a call convolves NCHW data with constant weights."""
     return (
-        isinstance(call.op, tvm.ir.Op)
-        and call.op.name == "nn.conv2d"
+        is_call_of(call, "nn.conv2d")
         and isinstance(call.args[1], relay.Constant)
         and str(call_attribute(call, "data_layout")) == "NCHW"
         and str(call_attribute(call, "kernel_layout")) == "OIHW"

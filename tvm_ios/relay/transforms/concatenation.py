@@ -18,7 +18,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.plan.plan import ALIGNMENT_BYTES
-from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
 __all__ = ["sink_into_concatenations"]
@@ -141,7 +141,7 @@ def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> 
     if pattern is None or int(pattern) > (BROADCAST if len(call.args) > 1 else ELEMENT_WISE):
         return None
     for position, argument in enumerate(call.args):
-        if not _is_call_of(argument, "concatenate") or readers[argument] != 1:
+        if not is_call_of(argument, "concatenate") or readers[argument] != 1:
             continue
         if not isinstance(argument.args[0], relay.Tuple):
             continue
@@ -184,7 +184,7 @@ def _fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int
             continue
         pattern = expression.op.get_attr("TOpPattern")
         if pattern is not None and int(pattern) == FUSES_WHAT_FOLLOWS:
-            return not _is_call_of(expression, "nn.softmax")
+            return not is_call_of(expression, "nn.softmax")
         if pattern is not None and int(pattern) <= BROADCAST:
             waiting.extend(expression.args)
     return False
@@ -201,11 +201,3 @@ def _count_readers(body: relay.Expr) -> Counter[relay.Expr]:
         elif isinstance(expression, relay.TupleGetItem):
             readers[expression.tuple_value] += 1
     return readers
-
-
-def _is_call_of(expression: relay.Expr, name: str) -> bool:
-    return (
-        isinstance(expression, relay.Call)
-        and isinstance(expression.op, tvm.ir.Op)
-        and expression.op.name == name
-    )

@@ -16,7 +16,7 @@ from math import prod
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
 
 __all__ = ["free_scales", "hold_scales"]
 
@@ -44,13 +44,13 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
     computed = _computed(order, params)
     weights: dict[relay.Expr, int] = defaultdict(int)
     for each in order:
-        if _is_call_of(each, *WEIGHTED):
+        if is_call_of(each, *WEIGHTED):
             weights[each.args[0]] += _size(each.args[1])
     held = 0
 
     def mark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         nonlocal held
-        gated = _is_call_of(call, "multiply") and all(each in computed for each in call.args)
+        gated = is_call_of(call, "multiply") and all(each in computed for each in call.args)
         if not gated:
             return copy_call(call, arguments)
         held += 1
@@ -73,7 +73,7 @@ def free_scales(module: tvm.IRModule) -> tvm.IRModule:
     """The module without markers."""
 
     def unmark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        return arguments[0] if _is_call_of(call, MARKER) else copy_call(call, arguments)
+        return arguments[0] if is_call_of(call, MARKER) else copy_call(call, arguments)
 
     main = module["main"]
     freed = tvm.IRModule(module.functions, module.type_definitions)
@@ -106,11 +106,3 @@ def _size(expression: relay.Expr) -> int:
 
 def _marked(expression: relay.Expr) -> relay.Expr:
     return relay.annotation.checkpoint(expression)
-
-
-def _is_call_of(expression: relay.Expr, *names: str) -> bool:
-    return (
-        isinstance(expression, relay.Call)
-        and isinstance(expression.op, tvm.ir.Op)
-        and expression.op.name in names
-    )

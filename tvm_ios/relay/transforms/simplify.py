@@ -9,7 +9,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import graph_order
+from tvm_ios.relay.dataflow import graph_order, is_call_of
 
 __all__ = ["adds_to_itself", "may_simplify"]
 
@@ -47,7 +47,7 @@ def adds_to_itself(module: tvm.IRModule) -> bool:
 
     def visit(expression: relay.Expr) -> None:
         nonlocal found
-        if found or not _is_call_of(expression, ADDITION):
+        if found or not is_call_of(expression, *ADDITION):
             return
         left, right = expression.args
         found = left.same_as(right)
@@ -69,7 +69,7 @@ def _is_inert(call: relay.Call) -> bool:
         return False
     name = call.op.name
     if name in MOVING:
-        moved_before = any(_is_call_of(source, MOVING) for source in call.args)
+        moved_before = any(is_call_of(source, *MOVING) for source in call.args)
         return not moved_before and call.attrs.src_layout != call.attrs.dst_layout
     if name in ADDITION:
         left, right = call.args
@@ -85,14 +85,6 @@ def _is_scalar(expression: relay.Expr) -> bool:
 
 def _adds_constant(expression: relay.Expr) -> bool:
     """Two of these in a row become one."""
-    return _is_call_of(expression, ADDITION) and any(
+    return is_call_of(expression, *ADDITION) and any(
         isinstance(side, relay.Constant) for side in expression.args
-    )
-
-
-def _is_call_of(expression: relay.Expr, names: frozenset[str]) -> bool:
-    return (
-        isinstance(expression, relay.Call)
-        and isinstance(expression.op, tvm.ir.Op)
-        and expression.op.name in names
     )

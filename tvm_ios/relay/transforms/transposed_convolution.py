@@ -22,12 +22,11 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.context import pass_context
-from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild
+from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.inputs import check_module, check_parameters
+from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 
-__all__ = ["convolve_transposed"]
+__all__ = ["convolve_transposed", "has_transposed"]
 
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
@@ -35,6 +34,14 @@ MOST_WORK = 2.5
 BIAS = "nn.bias_add"
 BINARY = frozenset({"add", "multiply", "subtract"})
 ACTIVATIONS = frozenset({"clip", "nn.leaky_relu", "nn.relu", "sigmoid", "tanh"})
+
+
+def has_transposed(typed: tvm.IRModule) -> bool:
+    """Whether ``main`` of a typed module calls a transposed convolution; in a prepared one, none.
+
+    Kernels of a prepared module hold their operators, and ``main`` calls kernels only.
+    """
+    return any(is_call_of(call, TRANSPOSED) for call in kernel_calls(typed["main"].body))
 
 
 def convolve_transposed(
@@ -60,15 +67,10 @@ def convolve_transposed(
     ModelError
         If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
-    typed = check_module(mod)
-    arrays = check_parameters(typed["main"], params)
-    main = relay.build_module.bind_params_by_name(typed["main"], arrays)
-    bound = relay.transform.InferType()(tvm.IRModule.from_expr(main))
+    bound = bound_model(mod, params)
     if not any(_form_of(call) for call in kernel_calls(bound["main"].body)):
         return bound, 0
-    with pass_context():
-        steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
-        bound = relay.transform.InferType()(tvm.ir.transform.Sequential(steps)(bound))
+    bound = in_parts(bound)
     rewriter = _Rewriter()
     body = rebuild(bound["main"].body, {}, rewriter.rewritten)
     function = relay.Function(bound["main"].params, body)
@@ -200,7 +202,7 @@ class _Form:
 
 
 def _form_of(call: relay.Call) -> _Form | None:
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != TRANSPOSED:
+    if not is_call_of(call, TRANSPOSED):
         return None
     layouts = [str(call_attribute(call, f"{name}_layout")) for name in ("data", "kernel", "out")]
     data, weight = (argument.checked_type for argument in call.args)

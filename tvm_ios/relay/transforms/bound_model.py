@@ -1,0 +1,35 @@
+"""A model as its changes begin: checked, parameters bound; and with batch norms in their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.context import pass_context
+from tvm_ios.relay.inputs import check_module, check_parameters
+
+__all__ = ["bound_model", "in_parts"]
+
+
+def bound_model(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+    """A typed module of ``main`` alone, in which parameters are constants.
+
+    Raises
+    ------
+    ModelError
+        If ``main`` cannot run on the graph executor, or a parameter does not fit.
+    """
+    typed = check_module(mod)
+    arrays = check_parameters(typed["main"], params)
+    main = relay.build_module.bind_params_by_name(typed["main"], arrays)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(main))
+
+
+def in_parts(bound: tvm.IRModule) -> tvm.IRModule:
+    """The module with batch norms and dropouts as plain operators, constants of them folded."""
+    with pass_context():
+        steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
+        return relay.transform.InferType()(tvm.ir.transform.Sequential(steps)(bound))
