@@ -245,6 +245,33 @@ def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
     assert len(whole.rounds) == 25  # benchmarks take them all
 
 
+@pytest.mark.parametrize(
+    ("run_ms", "until_decided", "runs"),
+    [(40, True, 1), (40, False, 2), (20, True, 2)],
+)
+def test_long_runs_need_no_warm_up_where_a_race_chooses(
+    run_ms: int, until_decided: bool, runs: int
+) -> None:
+    """Who is as fast as a short one needs it, too: all contestants of a race are timed alike."""
+    made = {"long": 0, "longer": 0}
+
+    def timer(name: str, milliseconds: int) -> Callable[[int], int]:
+        def time_ns(number: int) -> int:
+            made[name] += number
+            return milliseconds * 1_000_000 * number
+
+        return time_ns
+
+    comparison = compare(
+        {"long": timer("long", run_ms), "longer": timer("longer", 41)},
+        options=CompareOptions(rounds=9),
+        until_decided=until_decided,
+    )
+    timed = len(comparison.rounds)
+    lost = 0 if run_ms == 40 or not until_decided else timed - 6  # a loser of six rounds is left out
+    assert made == {"long": 2 + runs * timed, "longer": 2 + runs * (timed - lost)}
+
+
 def test_a_race_does_not_end_early_on_a_few_fast_rounds() -> None:
     """Four slow rounds are taken as patience is none, six fast ones follow: ten, but not of use."""
     seen, seconds = iter([380.0] * 4 + [50.0] * 100), count()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tvm_ios.errors import CostError, OptionError
@@ -40,6 +40,11 @@ that an interval needs, is not timed any more."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
+LONG_RUN_NS = 30_000_000
+"""A run this long needs no warm-up in a race that chooses. What the others left in the caches is
+replaced in the first per cent of it: first runs of Inception V3 (80 ms) took 0.992 to 1.001 times
+what second ones did, those of SqueezeNet (13 ms) 1.014 (``benchmarks/results/tune_time/``)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
@@ -52,12 +57,13 @@ class CompareOptions:
     """
 
     warmup: int = 1
-    """Runs before each sample that do not count: they bring back caches the others evicted."""
+    """Runs before each sample that do not count: they bring back caches the others evicted. A race
+    that may end early makes none where every contestant's run takes 30 ms or more."""
     number: int = 1
     """Least runs in a sample."""
     rounds: int = 25
     """Rounds that count; each takes one sample of every contestant."""
-    longest_s: float = 10.0
+    longest_s: float = 5.0
     """Seconds after which a race that may end early takes no more rounds, once it has ten; for
     networks that take long. Races of benchmarks take all rounds."""
     min_repeat_ms: float = 5.0
@@ -99,7 +105,8 @@ def compare(
         By name: a function that makes that many back-to-back runs and returns the elapsed
         nanoseconds.
     until_decided
-        Whether to end before all rounds are taken, once it is known which one is the fastest.
+        Whether to end before all rounds are taken, once it is known which one is the fastest, and
+        to leave out the warm-up of long runs.
         Contestants that have lost beyond doubt are not timed any more, but for the first one:
         reports give times of the others as ratios over it.
     ping_pong_ns, clock_ns, sleep_s
@@ -121,9 +128,13 @@ def compare(
     watch = ModeWatch(
         ping_pong_ns or (lambda: 0.0), options.mode, clock_ns=clock_ns, sleep_s=sleep_s
     )
+    shortest_run_ns = math.inf
     for cell in cells:
         cell.time_ns(1)
-        timed_sample(cell, options.min_repeat_ms * 1e6)
+        run_ns = timed_sample(cell, options.min_repeat_ms * 1e6)
+        shortest_run_ns = min(shortest_run_ns, run_ns)
+    if until_decided and shortest_run_ns >= LONG_RUN_NS:
+        options = replace(options, warmup=0)
     rivals = partial(_rivals, names) if until_decided else None
     rounds = _take_rounds(cells, options, watch, clock_ns, rivals)
     return Comparison(

@@ -43,8 +43,10 @@ def fastest_list(
             str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
             for seed in sorted(distinct.values())
         }
-        comparison = race(models, options=VARIANT_RACE, session=prices.runner.session)
-        kept, certain = int(min(models, key=comparison.median_ns)), comparison.is_quiet
+        comparison = race(
+            models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
+        )
+        kept, certain = int(comparison.fastest()), comparison.is_quiet
     if len(numbers) > 1:
         prices.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
     return lists[kept]

@@ -47,9 +47,11 @@ def settle_splits(prices: KernelPrices) -> None:
         name: lower_schedule(built, replace(in_order, unsplit=unsplit), lanes=lanes)
         for name, unsplit in choices.items()
     }
-    comparison = race(models, options=VARIANT_RACE, session=prices.runner.session)
+    comparison = race(
+        models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
+    )
     first, *others = choices
-    best = min(others, key=comparison.median_ns)
+    best = comparison.fastest(others)
     kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
     prices.keep_whole(choices[kept])
     prices.choices.keep(
