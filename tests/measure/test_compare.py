@@ -268,7 +268,7 @@ def test_long_runs_need_no_warm_up_where_a_race_chooses(
         until_decided=until_decided,
     )
     timed = len(comparison.rounds)
-    lost = 0 if run_ms == 40 or not until_decided else timed - 6  # a loser of six rounds is left out
+    lost = timed - 6 if until_decided and run_ms == 20 else 0  # who lost six rounds is left out
     assert made == {"long": 2 + runs * timed, "longer": 2 + runs * (timed - lost)}
 
 

@@ -41,7 +41,7 @@ from tvm_ios.relay import (
     rewrite_extraction,
 )
 from tvm_ios.relay.functions.library_calls import with_library_calls
-from tvm_ios.relay.inputs import check_parameters, resolve_target
+from tvm_ios.relay.inputs import CheckedModule, check_parameters, resolve_target
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
@@ -222,7 +222,7 @@ class CompiledModel:
 
 
 def build_model(
-    mod: tvm.IRModule,
+    mod: tvm.IRModule | CheckedModule,
     params: Mapping[str, Any] | None = None,
     target: Any = None,
     *,

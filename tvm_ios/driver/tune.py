@@ -22,6 +22,7 @@ from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
+from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.last_race import Racer
@@ -170,6 +171,7 @@ def tune(
     ).kept
 
 
+@shared_workers()
 def tune_race(given: TuneCall) -> TuneRace:
     """All schedules of a :func:`tune` that took part in its last race, compiled, and the winner.
 

@@ -9,6 +9,7 @@ from tvm_ios.kernels.cache import KernelCache
 from tvm_ios.kernels.compile import KernelCompiler, KernelCounts
 from tvm_ios.kernels.link import import_kernels
 from tvm_ios.kernels.lowered import LoweredKernel
+from tvm_ios.kernels.workers import shared_workers, start_shared_workers
 
 __all__ = [
     "KernelCache",
@@ -16,4 +17,6 @@ __all__ = [
     "KernelCounts",
     "LoweredKernel",
     "import_kernels",
+    "shared_workers",
+    "start_shared_workers",
 ]

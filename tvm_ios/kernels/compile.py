@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Self
 
 import tvm
-from tvm.contrib.popen_pool import PopenWorker
 
-from tvm_ios.host import default_lanes
 from tvm_ios.kernels.cache import KernelCache
-from tvm_ios.kernels.code_generation import CodeGeneration, generate, generate_in_worker
+from tvm_ios.kernels.code_generation import CodeGeneration, generate
 from tvm_ios.kernels.lowered import LoweredKernel
+from tvm_ios.kernels.workers import KernelWorkers, workers_in_force
 
 __all__ = ["KernelCompiler", "KernelCounts"]
-
-WORTH_WORKERS = 12
-"""Kernels to compile from which on workers pay: each takes two seconds to import TVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +41,8 @@ class KernelCompiler:
         Where compiled kernels are kept; the default place where omitted. It is left alone where
         the PassContext has passes or instruments of the user's own, which want to see every kernel.
     workers
-        Processes besides this one; one for every other usable core where omitted.
+        Processes besides this one, which end with it; those that are shared, or else one for every
+        other usable core, where omitted.
     """
 
     def __init__(
@@ -60,8 +55,9 @@ class KernelCompiler:
         self._target = target
         self._settings = CodeGeneration.current(target)
         self._cache = cache or KernelCache()
-        self._most_workers = default_lanes() - 1 if workers is None else workers
-        self._workers: _Workers | None = None
+        shared = workers_in_force() if workers is None else None
+        self._owns_workers = shared is None
+        self._workers = KernelWorkers(workers) if shared is None else shared
         self._archives: dict[str, bytes] = {}
         self._missing: dict[str, LoweredKernel] = {}
         self._begun: dict[str, Future[bytes]] = {}
@@ -75,7 +71,9 @@ class KernelCompiler:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._workers is not None:
+        for begun in self._begun.values():
+            begun.cancel()
+        if self._owns_workers:
             self._workers.close()
 
     def add(self, kernel: LoweredKernel) -> None:
@@ -92,7 +90,7 @@ class KernelCompiler:
             self.counts += KernelCounts(from_cache=1)
             return
         self._missing[symbol] = kernel
-        if portable and self._most_workers > 0 and len(self._missing) >= WORTH_WORKERS:
+        if portable and self._workers.worth(len(self._missing)):
             self._begin()
 
     def archives(self) -> dict[str, bytes]:
@@ -119,8 +117,6 @@ class KernelCompiler:
         return dict(self._archives)
 
     def _begin(self) -> None:
-        if self._workers is None:
-            self._workers = _Workers(self._most_workers)
         for symbol, kernel in self._missing.items():
             if symbol not in self._begun:
                 text = str(tvm.ir.save_json(kernel.module()))
@@ -132,36 +128,3 @@ class KernelCompiler:
         self.counts += KernelCounts(compiled=1)
         if self._settings.portable:
             self._cache.put(self.keys[kernel.symbol], archive)
-
-
-class _Workers:
-    """Processes of TVM's own that compile a kernel at a time, each driven by a thread."""
-
-    def __init__(self, count: int) -> None:
-        self._all = [PopenWorker() for _ in range(count)]
-        self._idle: SimpleQueue[PopenWorker] = SimpleQueue()
-        for worker in self._all:
-            self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="tvm-ios-compile")
-
-    def submit(self, module: str, settings: CodeGeneration) -> Future[bytes]:
-        """Compile a kernel as soon as a process is free."""
-        return self._threads.submit(self._run, generate_in_worker, module, settings)
-
-    def close(self) -> None:
-        """End the processes, each after the kernel it is at."""
-        # Not the other way round: closing a pipe waits for the thread that reads from it.
-        self._threads.shutdown(cancel_futures=True)
-        for worker in self._all:
-            worker.kill()
-
-    def _run(
-        self, task: Callable[[str, CodeGeneration], bytes], module: str, settings: CodeGeneration
-    ) -> bytes:
-        worker = self._idle.get()
-        try:
-            worker.send(task, [module, settings])
-            result: bytes = worker.recv()
-        finally:
-            self._idle.put(worker)
-        return result

@@ -124,9 +124,10 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
     """
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:
-        if options.warmup:
-            cell.time_ns(options.warmup)
-        timed_sample(cell, shortest_ns)
+        warmed_ns = cell.time_ns(options.warmup) if options.warmup else 0
+        # Runs that are long enough each need no trial of how many make a sample.
+        if not warmed_ns or warmed_ns * cell.number < shortest_ns * options.warmup:
+            timed_sample(cell, shortest_ns)
     dropped = 0
     watch.look()
     while pending := [cell for cell in cells if not cell.settled(options)]:

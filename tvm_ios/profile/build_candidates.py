@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import tvm
@@ -18,16 +18,16 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.extract import is_prepared
-from tvm_ios.relay.inputs import check_module
+from tvm_ios.relay.inputs import CheckedModule, check_module
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildCandidate:
     """A model in one of its forms, before it is built."""
 
@@ -36,6 +36,17 @@ class BuildCandidate:
     """Parameters of ``mod``; bound, and so None, where it was changed."""
     changes: tuple[str, ...] = ()
     """What was changed of the model, for people."""
+
+    @cached_property
+    def checked(self) -> CheckedModule:
+        """The module, checked once for all that is done to it.
+
+        Raises
+        ------
+        ModelError
+            If its ``main`` cannot run on the graph executor.
+        """
+        return CheckedModule(check_module(self.mod))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +123,7 @@ def all_candidates(
 def _laid_out(
     layout: str, candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
-    typed = check_module(candidate.mod)
+    typed = candidate.checked.typed
     if is_prepared(typed):
         return None
     others = count_other_layouts(typed, layout)
@@ -130,9 +141,9 @@ def _convolved(
 ) -> tuple[tvm.IRModule, str] | None:
     del target  # the same convolutions on every CPU
     # Nearly every model has none, and binding its parameters to find that out takes a while.
-    if not has_transposed(check_module(candidate.mod)):
+    if not has_transposed(candidate.checked.typed):
         return None
-    mod, written = convolve_transposed(candidate.mod, candidate.params)
+    mod, written = convolve_transposed(candidate.checked, candidate.params)
     told = f"{written} transposed convolutions were written as convolutions"
     return (mod, told) if written else None
 
@@ -140,7 +151,9 @@ def _convolved(
 def _padded(
     candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
-    mod, padded = pad_channels(candidate.mod, candidate.params, target)
+    if not may_pad(candidate.checked.typed, target):
+        return None
+    mod, padded = pad_channels(candidate.checked, candidate.params, target)
     told = f"the output channels of {padded} convolutions were padded to whole vectors"
     return (mod, told) if padded else None
 

@@ -16,11 +16,13 @@ from tvm_ios.compile.model import BuiltModel, build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
+from tvm_ios.kernels import start_shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.prepare import heavy_operators
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["ChosenBuild", "build_fastest"]
@@ -70,15 +72,18 @@ def build_fastest(
     """
     resolved = resolve_target(target if target is not None else host_target())
     builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
-    best = _Best(
+    as_it_is = best = _Best(
         candidate=BuildCandidate(mod=mod, params=params),
         subject=model_digest(mod, params) if changes else "",
     )
+    builder.expect(as_it_is)
     for change in changes:
         best = builder.try_change(change, best, records if change.raced_with_records else None)
+    built = best.built or builder.build("build", best.candidate)
+    builder.remember(as_it_is)
     return ChosenBuild(
         candidate=best.candidate,
-        built=best.built or builder.build("build", best.candidate),
+        built=built,
         notes=(*best.notes, *best.candidate.changes),
     )
 
@@ -107,6 +112,18 @@ class _Builder:
     name: str
     libraries: tuple[OperatorLibrary, ...]
 
+    def expect(self, best: _Best) -> None:
+        """Start what compiles kernels where the model is new: it is up when that is prepared."""
+        if best.subject and self._known(_built(best)) is None:
+            start_shared_workers(heavy_operators(best.candidate.checked.typed))
+
+    def remember(self, model: _Best) -> None:
+        """Note that a model is not new any more: the cache has its kernels."""
+        if model.subject:
+            choice = BuildChoice(kept=model.subject, notes=(), certain=True)
+            question = with_libraries(_built(model), self.libraries)
+            self.call.choices(self.target).keep(question, choice)
+
     def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
         """The faster one of the best so far and what a change makes of it."""
         question = f"{change.name} of {best.subject}"
@@ -132,7 +149,7 @@ class _Builder:
     ) -> BuiltModel:
         with self.call.clock.phase(phase, self.call.to_prepare()):
             built = build_model(
-                candidate.mod, candidate.params, self.target, name=self.name, like=like
+                candidate.checked, candidate.params, self.target, name=self.name, like=like
             )
         return replace(built, libraries=self.libraries)
 
@@ -170,6 +187,10 @@ class _Builder:
         """The choice that was made under the records in force."""
         question = with_libraries(question, self.libraries)
         return self.call.choices(self.target).known(question)
+
+
+def _built(model: _Best) -> str:
+    return f"kernels of {model.subject}"
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:

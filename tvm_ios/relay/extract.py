@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -25,10 +25,17 @@ from tvm_ios.relay.functions.primitive import (
     unlabelled,
 )
 from tvm_ios.relay.functions.views import joined_arguments, view_of
-from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
+from tvm_ios.relay.obstacles import Obstacle, is_dynamic, is_primitive, obstacles_of
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 
-__all__ = ["Coverage", "Extraction", "extract", "is_prepared", "unlabelled_module"]
+__all__ = [
+    "Coverage",
+    "Extraction",
+    "extract",
+    "is_prepared",
+    "unlabelled_calls",
+    "unlabelled_module",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
         raise ModelError("the module has no function 'main'; name the model's function 'main'")
     whole = flatten(module).module if is_partitioned(module) else module
     typed = relay.transform.InferType()(whole)
-    obstacles = find_obstacles(typed)
+    obstacles = obstacles_of(typed)
     if obstacles:
         return _nothing(typed, name, obstacles)
     typed = unlabelled_module(typed)
@@ -122,22 +129,30 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
 def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
     """The typed module with its kernels as they are before TVM labels them."""
     main = module["main"]
-    functions = [call.op for call in kernel_calls(main.body) if isinstance(call.op, relay.Function)]
-    known = {function: unlabelled(function) for function in functions}
-    if all(plain.same_as(function) for function, plain in known.items()):
+    functions = {call.op for call in kernel_calls(main.body) if isinstance(call.op, relay.Function)}
+    if all(unlabelled(function).same_as(function) for function in functions):
         return module
 
-    def strip(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
-        if call.op not in known:
-            return copy_call(call, arguments)
-        return relay.Call(known[call.op], arguments, call.attrs, call.type_args, call.span)
-
     new = tvm.IRModule(module.functions, module.type_definitions)
-    body = rebuild(main.body, {}, strip)
+    body = rebuild(main.body, {}, unlabelled_calls())
     new[module.get_global_var("main")] = relay.Function(
         main.params, body, main.ret_type, main.type_params, main.attrs
     )
     return relay.transform.InferType()(new)
+
+
+def unlabelled_calls() -> Callable[[relay.Call, list[relay.Expr]], relay.Call]:
+    """What copies calls on other arguments, their kernels as they are before TVM labels them."""
+    known: dict[relay.Function, relay.Function] = {}
+
+    def copy(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        if not isinstance(call.op, relay.Function):
+            return copy_call(call, arguments)
+        if call.op not in known:
+            known[call.op] = unlabelled(call.op)
+        return relay.Call(known[call.op], arguments, call.attrs, call.type_args, call.span)
+
+    return copy
 
 
 def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) -> Extraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from tvm import relay
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
-from tvm_ios.relay.obstacles import find_obstacles, is_primitive
+from tvm_ios.relay.obstacles import is_primitive, obstacles_of
 
-__all__ = ["check_module", "check_parameters", "resolve_target"]
+__all__ = ["CheckedModule", "check_module", "check_parameters", "resolve_target"]
 
 WEIGHT_ARGUMENTS = {
     "nn.conv1d": (1,),
@@ -25,6 +26,16 @@ WEIGHT_ARGUMENTS = {
     "nn.batch_norm": (1, 2, 3, 4),
 }
 """Arguments that are parameters of a model, never its inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModule:
+    """A module that :func:`check_module` has checked, and need not check again.
+
+    Modules can be changed in place, so this is for one that nobody else holds.
+    """
+
+    typed: tvm.IRModule
 
 
 def resolve_target(target: Any) -> tvm.target.Target:
@@ -57,13 +68,17 @@ def resolve_target(target: Any) -> tvm.target.Target:
 
 
 def check_module(mod: Any) -> tvm.IRModule:
-    """The module with types inferred and plain helper functions marked to be inlined.
+    """The module with types inferred and plain helper functions inlined.
+
+    One that was checked before comes as a :class:`CheckedModule`, and is taken as it is.
 
     Raises
     ------
     ModelError
         If there is no Relay ``main``, or the graph executor cannot run it.
     """
+    if isinstance(mod, CheckedModule):
+        return mod.typed
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(
             f"expected a tvm.IRModule, got {type(mod).__name__}; "
@@ -89,13 +104,13 @@ def check_module(mod: Any) -> tvm.IRModule:
         typed = relay.transform.InferType()(mod)
     except tvm.TVMError as error:
         raise ModelError(f"the module does not type-check: {reason_of(error)}") from error
-    for obstacle in find_obstacles(typed):
+    for obstacle in obstacles_of(typed):
         raise ModelError(
             f"{obstacle.where}: {obstacle.reason} cannot run on a graph executor; give static "
             "shapes and straight-line code, or run this model on TVM's virtual machine"
         )
-    flat = relay.transform.ToGraphNormalForm()(_inlined(typed))
-    return relay.transform.InferType()(flat)
+    # A pass on functions leaves types behind.
+    return relay.transform.ToGraphNormalForm()(_inlined(typed))
 
 
 def _inlined(module: tvm.IRModule) -> tvm.IRModule:

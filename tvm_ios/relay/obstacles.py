@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
-__all__ = ["Obstacle", "find_obstacles", "is_dynamic", "is_primitive"]
+__all__ = ["Obstacle", "find_obstacles", "is_dynamic", "is_primitive", "obstacles_of"]
 
 CONTROL_FLOW = (relay.If, relay.Match, relay.RefCreate, relay.RefRead, relay.RefWrite)
 
@@ -33,7 +33,11 @@ def find_obstacles(module: tvm.IRModule) -> tuple[Obstacle, ...]:
     module
         A module with a ``main``; types are inferred here.
     """
-    typed = relay.transform.InferType()(module)
+    return obstacles_of(relay.transform.InferType()(module))
+
+
+def obstacles_of(typed: tvm.IRModule) -> tuple[Obstacle, ...]:
+    """The obstacles that :func:`find_obstacles` finds, of a module whose types are inferred."""
     found: dict[Obstacle, None] = {}
     for name, body in _reachable(typed, "main"):
         for parameter in body.params:

@@ -18,9 +18,9 @@ from tvm.ir.transform import PassContext, Sequential
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.context import pass_context, reason_of
-from tvm_ios.relay.dataflow import copy_call, rebuild
-from tvm_ios.relay.extract import is_prepared, unlabelled_module
-from tvm_ios.relay.inputs import check_module, check_parameters, resolve_target
+from tvm_ios.relay.dataflow import rebuild
+from tvm_ios.relay.extract import is_prepared, unlabelled_calls
+from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.pipeline import UNSHARER, Optimized, optimize
 from tvm_ios.relay.transforms.simplify import adds_to_itself
@@ -49,7 +49,7 @@ class PreparedModule:
 
 
 def prepare(
-    mod: tvm.IRModule,
+    mod: tvm.IRModule | CheckedModule,
     params: Mapping[str, Any] | None,
     target: Any,
     *,
@@ -201,7 +201,7 @@ def _portable(fused: tvm.IRModule) -> tvm.IRModule:
     main = fused["main"]
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in main.params]
     known: dict[relay.Expr, relay.Expr] = dict(zip(main.params, parameters, strict=True))
-    body = rebuild(main.body, known, copy_call)
+    body = rebuild(main.body, known, unlabelled_calls())
     module = tvm.IRModule(
         {
             variable: fused[variable]
@@ -211,4 +211,4 @@ def _portable(fused: tvm.IRModule) -> tvm.IRModule:
         fused.type_definitions,
     )
     module["main"] = relay.Function(parameters, body, main.ret_type)
-    return unlabelled_module(relay.transform.InferType()(module))
+    return relay.transform.InferType()(module)

@@ -9,12 +9,14 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.context import pass_context
-from tvm_ios.relay.inputs import check_module, check_parameters
+from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters
 
 __all__ = ["bound_model", "in_parts"]
 
 
-def bound_model(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+def bound_model(
+    mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
+) -> tvm.IRModule:
     """A typed module of ``main`` alone, in which parameters are constants.
 
     Raises

@@ -24,18 +24,18 @@ from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, kernel_calls, resolve_field
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
 
-__all__ = ["pad_channels"]
+__all__ = ["may_pad", "pad_channels"]
 
 MOST_WORK = 4 / 3
 """A convolution with more output channels than this many times its own is left alone."""
 
 
 def pad_channels(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+    mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None, target: Any
 ) -> tuple[tvm.IRModule, int]:
     """Pad convolutions of NCHW data whose output channels fill no whole number of vectors.
 
@@ -58,15 +58,24 @@ def pad_channels(
         If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
-    with resolve_target(target):
-        lanes = int(get_simd_32bit_lanes())
-    rewriter = _Rewriter(lanes)
+    rewriter = _Rewriter(_float32_lanes(target))
     if not any(rewriter.pads(call) for call in kernel_calls(bound["main"].body)):
         return bound, 0
     bound = in_parts(bound)
     body = rewriter.rewrite(bound["main"].body)
     function = relay.Function(bound["main"].params, body)
     return relay.transform.InferType()(tvm.IRModule.from_expr(function)), rewriter.padded
+
+
+def may_pad(typed: tvm.IRModule, target: Any) -> bool:
+    """Whether ``main`` of a typed module has a convolution to pad, if its weights are constants."""
+    rewriter = _Rewriter(_float32_lanes(target))
+    return any(rewriter.pads(call, unbound=True) for call in kernel_calls(typed["main"].body))
+
+
+def _float32_lanes(target: Any) -> int:
+    with resolve_target(target):
+        return int(get_simd_32bit_lanes())
 
 
 class _Rewriter:
@@ -84,9 +93,12 @@ class _Rewriter:
             self._values[expression] = self._rewritten(expression)
         return self._plain(body)
 
-    def pads(self, call: relay.Call) -> bool:
-        """Whether a convolution gets channels more."""
-        if not _is_convolution(call) or int(call_attribute(call, "groups", 1)) != 1:
+    def pads(self, call: relay.Call, *, unbound: bool = False) -> bool:
+        """Whether a convolution gets channels more; with ``unbound``, if weights were constants."""
+        if (
+            not _is_convolution(call, unbound=unbound)
+            or int(call_attribute(call, "groups", 1)) != 1
+        ):
             return False
         out_channels = int(call.args[1].checked_type.shape[0])
         wanted = self._whole_vectors(out_channels)
@@ -191,11 +203,11 @@ class _Rewriter:
         return Value(joined, np.concatenate(channels))
 
 
-def _is_convolution(call: relay.Call) -> bool:
-    """Whether a call convolves NCHW data with constant weights."""
+def _is_convolution(call: relay.Call, *, unbound: bool = False) -> bool:
+    """Whether a call convolves NCHW data with constant weights, or ``unbound`` with any."""
     return (
         is_call_of(call, "nn.conv2d")
-        and isinstance(call.args[1], relay.Constant)
+        and (unbound or isinstance(call.args[1], relay.Constant))
         and str(call_attribute(call, "data_layout")) == "NCHW"
         and str(call_attribute(call, "kernel_layout")) == "OIHW"
         and str(call_attribute(call, "out_layout")) in ("", "NCHW")

@@ -24,6 +24,7 @@ from tvm import relay
 
 from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 
 __all__ = ["convolve_transposed", "has_transposed"]
@@ -45,7 +46,7 @@ def has_transposed(typed: tvm.IRModule) -> bool:
 
 
 def convolve_transposed(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None
+    mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tuple[tvm.IRModule, int]:
     """Write transposed convolutions of NCHW data with constant weights as convolutions.
 

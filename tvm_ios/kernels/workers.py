@@ -1,0 +1,124 @@
+"""Worker processes that compile kernels; all compilers of one call share them.
+
+A worker takes two seconds to import TVM, so it is worth keeping, and starting before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from queue import SimpleQueue
+
+from tvm.contrib.popen_pool import PopenWorker
+
+from tvm_ios.host import default_lanes
+from tvm_ios.kernels.code_generation import CodeGeneration, generate_in_worker
+
+__all__ = [
+    "KernelWorkers",
+    "shared_workers",
+    "start_shared_workers",
+    "workers_in_force",
+]
+
+WORTH_STARTING = 12
+"""Kernels to compile from which on it pays to start workers."""
+WORTH_ASKING = 2
+"""Kernels to compile from which on a worker that runs already is given some."""
+
+
+class KernelWorkers:
+    """Processes of TVM's own that compile a kernel at a time, each driven by a thread.
+
+    They are started with their first task, and ended by :meth:`close`.
+
+    Parameters
+    ----------
+    count
+        How many; one for every other usable core where omitted.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = default_lanes() - 1 if count is None else count
+        self._all = [PopenWorker() for _ in range(self.count)]
+        self._idle: SimpleQueue[PopenWorker] = SimpleQueue()
+        for worker in self._all:
+            self._idle.put(worker)
+        self._threads: ThreadPoolExecutor | None = None
+        self._answered = False
+
+    def worth(self, kernels: int) -> bool:
+        """Whether so many kernels are compiled sooner with workers than without."""
+        return self.count > 0 and kernels >= (WORTH_ASKING if self._answered else WORTH_STARTING)
+
+    def start(self) -> None:
+        """Begin to start the processes, unless that was done."""
+        if self._threads is None:
+            for _ in self._all:
+                self._pool().submit(self._run, _nothing, ())
+
+    def submit(self, module: str, settings: CodeGeneration) -> Future[bytes]:
+        """Compile a kernel as soon as a process is free."""
+        return self._pool().submit(self._run, generate_in_worker, (module, settings))
+
+    def close(self) -> None:
+        """End the processes, each after the kernel it is at."""
+        # Not the other way round: closing a pipe waits for the thread that reads from it.
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        for worker in self._all:
+            worker.kill()
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.count, thread_name_prefix="tvm-ios-compile")
+        return self._threads
+
+    def _run(self, task: Callable[..., bytes], arguments: tuple[object, ...]) -> bytes:
+        worker = self._idle.get()
+        try:
+            worker.send(task, list(arguments))
+            result: bytes = worker.recv()
+        finally:
+            self._idle.put(worker)
+        self._answered = True
+        return result
+
+
+_SHARED: ContextVar[KernelWorkers | None] = ContextVar("shared kernel workers", default=None)
+
+
+def workers_in_force() -> KernelWorkers | None:
+    """The workers that compilers of this context share; None outside of :func:`shared_workers`."""
+    return _SHARED.get()
+
+
+def start_shared_workers(kernels: int) -> None:
+    """Start the workers that are shared, if any are, to be ready when the first kernel comes.
+
+    ``kernels`` is about how many will come; for a few, none are started.
+    """
+    workers = workers_in_force()
+    if workers is not None and workers.worth(kernels):
+        workers.start()
+
+
+@contextmanager
+def shared_workers() -> Iterator[None]:
+    """Within it, all compilers of kernels share workers, which end with it."""
+    if workers_in_force() is not None:
+        yield
+        return
+    workers = KernelWorkers()
+    token = _SHARED.set(workers)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+        workers.close()
+
+
+def _nothing() -> bytes:
+    return b""
