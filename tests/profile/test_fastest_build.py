@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +20,8 @@ from tvm_ios.profile import fastest_build
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.inputs import check_module, resolve_target
+from tvm_ios.relay.prepare import heavy_operators
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
@@ -37,6 +41,40 @@ def output_of(executor):
     data = np.random.default_rng(1).uniform(-1, 1, (1, 12, 12, 16)).astype("float32")
     executor.run(data=data)
     return executor.get_output(0).numpy().copy()
+
+
+def test_workers_are_started_for_a_model_that_is_new(narrow, clocked, database, monkeypatch):
+    """Not again for what an earlier call built, and again where its note is damaged."""
+    asked = []
+    monkeypatch.setattr(fastest_build, "start_shared_workers", asked.append)
+    clocked({"channels as they are": 100, "padded channels": 100})
+
+    def build():
+        call = MeasuringCall.here(lanes=1, database=database)
+        build_fastest(*narrow, TARGET, call, changes=CHANGES)
+        return len(asked)
+
+    assert build() == 1
+    assert asked == [heavy_operators(narrow[0])]
+    assert build() == 1
+    with closing(sqlite3.connect(database.path)) as connection, connection:
+        connection.execute("UPDATE facts SET value = 'damaged'")
+    assert build() == 2
+
+
+def test_a_candidate_is_checked_once(narrow, monkeypatch):
+    checked = []
+
+    def check(mod):
+        checked.append(mod)
+        return check_module(mod)
+
+    monkeypatch.setattr("tvm_ios.profile.build_candidates.check_module", check)
+    candidate = BuildCandidate(mod=narrow[0], params=narrow[1])
+    for change in CHANGES:
+        change.of(candidate, resolve_target(TARGET))
+    assert checked == [narrow[0]]
+    assert check_module(candidate.checked) is candidate.checked.typed
 
 
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
