@@ -18,7 +18,7 @@ from tvm_ios.errors import CostError, OptionError
 
 __all__ = ["MEASUREMENT_PROTOCOL", "ProfileContext", "digest_of", "stage_profile_key"]
 
-MEASUREMENT_PROTOCOL = 5
+MEASUREMENT_PROTOCOL = 4
 """Goes up when the way stages are timed changes what a price means."""
 
 

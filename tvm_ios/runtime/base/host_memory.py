@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tvm_ios.plan.plan import ALIGNMENT_BYTES
 
-__all__ = ["HUGE_PAGE_BYTES", "allocate_aligned", "collapse_pages"]
+__all__ = ["HUGE_PAGE_BYTES", "allocate_aligned", "allocate_pages", "collapse_pages"]
 
 HUGE_PAGE_BYTES = 2 << 20
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -19,19 +19,24 @@ _MADV_COLLAPSE = 25
 
 
 def allocate_aligned(size_bytes: int) -> tuple[object, int]:
-    """Zeroed memory on a cache-line boundary: what keeps it alive, and its address.
+    """Zeroed memory on a cache-line boundary: what keeps it alive, and its address."""
+    memory = ctypes.create_string_buffer(max(size_bytes, 1) + ALIGNMENT_BYTES)
+    return memory, _aligned(ctypes.addressof(memory), ALIGNMENT_BYTES)
 
-    From a huge page on it begins on the boundary of one, and Linux is asked for such pages before
-    any is touched: in pages of 4 KiB a network spends some per cent of its time on looking them up.
+
+def allocate_pages(size_bytes: int) -> tuple[object, int]:
+    """Zeroed memory in huge pages, if it fills one: what keeps it alive, and its address.
+
+    In pages of 4 KiB a network spends some per cent of its time on looking them up. Linux is asked
+    before any is touched; a kernel that has no huge pages gives small ones.
     """
     if size_bytes < HUGE_PAGE_BYTES:
-        small = ctypes.create_string_buffer(max(size_bytes, 1) + ALIGNMENT_BYTES)
-        return small, _aligned(ctypes.addressof(small), ALIGNMENT_BYTES)
+        return allocate_aligned(size_bytes)
     # Private: huge pages of shared memory are a setting of their own, which is off.
     mapped = mmap.mmap(
         -1, size_bytes + 2 * HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     )
-    with suppress(OSError):  # a kernel that has none gives small ones
+    with suppress(OSError):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     memory = (ctypes.c_char * len(mapped)).from_buffer(mapped)  # keeps the mapping
     return memory, _aligned(ctypes.addressof(memory), HUGE_PAGE_BYTES)

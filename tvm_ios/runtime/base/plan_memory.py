@@ -9,7 +9,7 @@ import tvm
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
-from tvm_ios.runtime.base.host_memory import HUGE_PAGE_BYTES, allocate_aligned, collapse_pages
+from tvm_ios.runtime.base.host_memory import HUGE_PAGE_BYTES, allocate_pages, collapse_pages
 from tvm_ios.runtime.base.kernel_arguments import TensorTable
 
 __all__ = ["PlanMemory"]
@@ -108,7 +108,7 @@ class PlanMemory:
     def _allocate_arena(self) -> tuple[object, int]:
         size = self.plan.arena_bytes
         if self._on_host:
-            return allocate_aligned(size)
+            return allocate_pages(size)
         array = tvm.nd.empty((max(size, 1),), "uint8", self.device)
         return array, _address(array)
 
