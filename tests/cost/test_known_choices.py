@@ -48,12 +48,13 @@ def test_who_computes_what_is_kept_and_older_choices_say_nothing_of_it(database)
     subject = f"build choices {CONTEXT.digest()}"
     kept = json.loads(database.get_facts(subject, ["which"])["which"])
     del kept["libraries"]
-    database.put_facts(subject, {"which": json.dumps(kept)})
-    older = choices.known("which")
+    database.put_facts(subject, {"older": json.dumps(kept)})
+    older = choices.known("older")
     assert older is not None
     assert older.libraries == ()
-    database.put_facts(subject, {"which": json.dumps(kept | {"libraries": [{"library": "one"}]})})
-    assert choices.known("which") is None
+    damaged = kept | {"libraries": [{"library": "one"}]}
+    database.put_facts(subject, {"damaged": json.dumps(damaged)})
+    assert choices.known("damaged") is None
 
 
 def test_an_uncertain_choice_is_made_again(database):
