@@ -97,6 +97,27 @@ def test_profiles_are_stored_and_make_a_table(tmp_path):
     assert "old" not in text
 
 
+def test_what_sharing_costs_is_told_operator_by_operator(tmp_path):
+    from benchmarks.profiles.profile import OperatorTime, kind_of, read_profiles
+
+    rows = (("even", 50.0, 100.0), ("kept whole", 40.0, 40.0), ("uneven", 70.0, 100.0))
+    shared = profile(
+        threads=2,
+        operators=tuple(
+            OperatorTime(name=name, code="conv2d", kind=kind_of("conv2d"), us=us, alone_us=alone_us)
+            for name, us, alone_us in rows
+        ),
+    )
+    assert [each.lost_us(2) for each in shared.operators] == [0.0, 40.0, 40.0]
+    assert shared.lost_us == 40.0
+    first, *lines = shared.losses_text(count=2).splitlines()
+    assert first == "a thread of 2 loses 0.040 ms; on one thread operators take 0.240 ms"
+    assert [line.split(":")[0].strip() for line in lines] == ["kept whole", "uneven"]
+    shared.write(tmp_path)
+    assert read_profiles(tmp_path) == [shared]
+    assert profile().lost_us == 0.0
+
+
 def test_what_is_no_profile_is_one_line(tmp_path, capsys):
     from benchmarks.profiles.table import main
 

@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{total_us / 1e3:.3f} in {len(profile.operators)} operators",
                 flush=True,
             )
+            if any(each.alone_us is not None for each in profile.operators):
+                print(profile.losses_text(), flush=True)
     return int(failed)
 
 

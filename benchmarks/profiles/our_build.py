@@ -1,4 +1,4 @@
-"""Builds a network of ours for its profile: sequential order, every operator by its fastest kernel.
+"""Builds a network of ours for its profile: sequential order, every operator in its fastest way.
 
 No schedule is searched and no form of the model raced: a profile shows kernels. Channels stay as
 they are, and transposed convolutions are written as convolutions.
@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.peers.subject import Subject
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.model import CompiledModel, build_model, lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.models import by_name
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
-from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["build_for_profile"]
 
 
-def build_for_profile(subject: Subject, lanes: int) -> MultiStreamGraphModule:
-    """The network on so many lanes, each operator by TVM's kernel or by oneDNN.
+def build_for_profile(subject: Subject, lanes: int) -> CompiledModel:
+    """The network for so many lanes, each operator by TVM's kernel or by oneDNN.
 
     Raises
     ------
@@ -38,8 +38,7 @@ def build_for_profile(subject: Subject, lanes: int) -> MultiStreamGraphModule:
     with device.open() as session:
         with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
             prices = KernelPrices(runner, database=database)
-            prices.price_operators()
+            settle_ways(prices)
             schedule = prices.annotate(sequential_schedule(built.graph))
         model = lower_schedule(built, schedule, lanes=lanes)
-        model = replace(model, plan=session.libraries(database).complete(model.plan))
-    return model.executor()
+        return replace(model, plan=session.libraries(database).complete(model.plan))

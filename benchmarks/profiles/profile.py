@@ -53,6 +53,15 @@ class OperatorTime:
     kind: Kind
     us: float
     """Least of the runs, in microseconds: what others do on the machine only adds to it."""
+    alone_us: float | None = None
+    """The same on one thread, taken by turns with the others; None where nobody asked."""
+
+    def lost_us(self, threads: int) -> float:
+        """Time that threads add up to beyond what one takes: waiting, and what cutting costs.
+
+        0 where one thread was not asked.
+        """
+        return 0.0 if self.alone_us is None else threads * self.us - self.alone_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +86,27 @@ class Profile:
     def kind_us(self, kind: Kind) -> float:
         """Microseconds in all operators of a kind."""
         return sum(operator.us for operator in self.operators if operator.kind is kind)
+
+    @property
+    def lost_us(self) -> float:
+        """Microseconds that a thread loses in a run, on average, to others being there."""
+        return sum(each.lost_us(self.threads) for each in self.operators) / self.threads
+
+    def losses_text(self, count: int = 15) -> str:
+        """The operators that lose most by being shared, a line each, after a line on all."""
+        alone_us = sum(each.alone_us or 0.0 for each in self.operators)
+        lines = [
+            f"a thread of {self.threads} loses {self.lost_us / 1e3:.3f} ms; on one thread "
+            f"operators take {alone_us / 1e3:.3f} ms"
+        ]
+        ordered = sorted(self.operators, key=lambda each: -each.lost_us(self.threads))
+        lines += [
+            f"  {each.name}: {each.alone_us:.1f} us on one thread, {each.us:.1f} on "
+            f"{self.threads}; {each.code}"
+            for each in ordered[:count]
+            if each.alone_us is not None
+        ]
+        return "\n".join(lines)
 
     def path(self, folder: Path) -> Path:
         """Where it lies in a folder of profiles."""

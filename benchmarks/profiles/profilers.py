@@ -12,9 +12,10 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib import metadata
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchmarks.peers.network import Case
 from benchmarks.peers.peer import Contestant, Peer, Runner
 from benchmarks.peers.subject import Subject
 from benchmarks.profiles.profile import OperatorTime, kind_of
+from tvm_ios.plan.trace import TraceEvent
 
 __all__ = ["PROFILERS", "Asked", "Profiled", "reorder_us_of"]
 
@@ -126,7 +128,10 @@ def _onnxruntime_code(event: Mapping[str, Any]) -> str:
 def _ours(asked: Asked) -> Profiled:
     from benchmarks.peers.our_peer import OurRunner  # noqa: PLC0415
 
-    with _our_module(asked) as module:
+    with ExitStack() as stack:
+        open_module = _our_build(asked)
+        module = stack.enter_context(open_module(asked.threads))
+        alone = stack.enter_context(open_module(1)) if asked.threads > 1 else None
         run_us = _run_us(OurRunner(module, asked.case), asked.runs)
         codes = {
             launch.operator: (
@@ -137,10 +142,12 @@ def _ours(asked: Asked) -> Profiled:
             for launch in module.plan.launches
         }
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
+        alone_us: dict[str, float] = {}
         for _ in range(asked.runs):
             for event in module.trace():
-                elapsed_us = (event.end_ns - event.start_ns) / 1e3
-                times[event.operator, codes[event.operator]].append(elapsed_us)
+                times[event.operator, codes[event.operator]].append(_us(event))
+            for event in () if alone is None else alone.trace():
+                alone_us[event.operator] = min(_us(event), alone_us.get(event.operator, inf))
         reorder_us = 0.0
         if any(launch.call is not None for launch in module.plan.launches):
             with _said_by_onednn() as said:
@@ -148,23 +155,31 @@ def _ours(asked: Asked) -> Profiled:
                     module.run()
             reorder_us = reorder_us_of(said) / asked.runs
     return Profiled(
-        operators=_operators(times),
+        operators=tuple(
+            replace(each, alone_us=alone_us.get(each.name)) for each in _operators(times)
+        ),
         run_us=run_us,
         version=("tvm-ios", metadata.version("tvm-ios")),
         reorder_us=reorder_us,
     )
 
 
-def _our_module(asked: Asked) -> Any:
+def _us(event: TraceEvent) -> float:
+    return (event.end_ns - event.start_ns) / 1e3
+
+
+def _our_build(asked: Asked) -> Callable[[int], Any]:
+    """What opens a build of ours on so many threads."""
     import tvm_ios  # noqa: PLC0415
     from benchmarks.profiles.our_build import build_for_profile  # noqa: PLC0415
 
     if not asked.build:
-        return build_for_profile(asked.subject, asked.threads)
+        model = build_for_profile(asked.subject, asked.threads)
+        return lambda lanes: model.executor(lanes=lanes)
     path = exported_path(asked.folder, asked.build)
     if not path.exists():
         raise PeerError(f"{path} is missing; make it: python -m benchmarks.peers.ours")
-    return tvm_ios.load(path)
+    return lambda lanes: tvm_ios.load(path, lanes=lanes)
 
 
 PROFILERS: Mapping[str, Callable[[Asked], Profiled]] = {

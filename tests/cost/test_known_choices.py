@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
@@ -34,6 +36,25 @@ def test_a_certain_choice_is_known_under_its_question_and_context(database):
     assert found.notes[0].startswith("b: 2.0 (raced on 2")
     assert choices.known("another") is None
     assert KnownChoices(database, replace(CONTEXT, lanes=1)).known("which") is None
+
+
+def test_who_computes_what_is_kept_and_older_choices_say_nothing_of_it(database):
+    choices = KnownChoices(database, CONTEXT)
+    rows = (LibraryOperators("one", (1, 4)), LibraryOperators("two", ()))
+    choices.keep("which", replace(CHOICE, libraries=rows))
+    found = choices.known("which")
+    assert found is not None
+    assert found.libraries == rows
+    subject = f"build choices {CONTEXT.digest()}"
+    kept = json.loads(database.get_facts(subject, ["which"])["which"])
+    del kept["libraries"]
+    database.put_facts(subject, {"older": json.dumps(kept)})
+    older = choices.known("older")
+    assert older is not None
+    assert older.libraries == ()
+    damaged = kept | {"libraries": [{"library": "one"}]}
+    database.put_facts(subject, {"damaged": json.dumps(damaged)})
+    assert choices.known("damaged") is None
 
 
 def test_an_uncertain_choice_is_made_again(database):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.profile import list_choice, split_choice
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.profile import list_choice, way_choice, ways_in_network
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
 from tvm_ios.profile.prices import (
+    LONG_NS,
     KernelPrices,
     measured_cost_model,
     open_database,
@@ -253,12 +256,95 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_a_long_operator_is_split_whatever_its_price_says(prices, monkeypatch) -> None:
+    for cost_ns, unsplit in ((LONG_NS, 0), (LONG_NS - 1, len(prices.graph))):
+        monkeypatch.setattr(
+            prices._measured, "price", lambda _, stages, cost=cost_ns: [cost] * len(stages)
+        )
+        prices.price_operators()
+        assert len(prices.unsplit) == len(prices.short) == unsplit
+
+
+class Traced:
+    """An executor that tells made-up times, one list an operator, a run after the other."""
+
+    def __init__(self, times_ns: dict[str, list[int]]) -> None:
+        self.times_ns = times_ns
+        self.asked = 0
+
+    def trace(self, runs: int) -> list[TraceEvent]:
+        assert runs >= 2  # the first one finds the caches of another network
+        row = self.asked
+        self.asked += 1
+        return [
+            TraceEvent(
+                operator=name, stage=0, group=0, lane=0, start_ns=7, end_ns=7 + values[row % 5]
+            )
+            for name, values in self.times_ns.items()
+        ]
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_the_least_time_in_the_network_chooses_the_lanes(prices, monkeypatch) -> None:
+    prices.price_operators()
+    names = [operator.name for operator in prices.graph.operators]
+    split = {name: [90, 90, 10, 90, 90] for name in names}  # disturbed in all but one round
+    whole = {name: [20, 20, 20, 20, 20] for name in names} | {names[3]: [8, 99, 99, 99, 99]}
+    shown = []
+
+    @contextmanager
+    def executors_of(models, _session):
+        shown.extend(models.values())
+        yield dict(zip(models, [Traced(split), Traced(whole)], strict=True))
+
+    monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
+    for long_ns, unsplit in ((0, ()), (1 << 60, (3,))):
+        monkeypatch.setattr("tvm_ios.profile.prices.LONG_NS", long_ns)
+        found = ways_in_network.ways_in_network(prices, clock_ns=lambda: 0)
+        assert found == ways_in_network.OperatorWays({}, unsplit)
+    assert [launch.split for launch in shown[3].plan.launches] == [False] * len(
+        shown[3].plan.launches
+    )
+    assert all(launch.split for launch in shown[2].plan.launches)
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_rounds_in_the_network_end_when_they_have_taken_long_enough(prices, monkeypatch) -> None:
+    prices.price_operators()
+    names = [operator.name for operator in prices.graph.operators]
+    executors = [Traced({name: [20] * 5 for name in names}) for _ in range(2)]
+
+    @contextmanager
+    def executors_of(models, _session):
+        yield dict(zip(models, executors, strict=True))
+
+    monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
+    ways_in_network.ways_in_network(prices, clock_ns=lambda: 0)
+    assert {executor.asked for executor in executors} == {ways_in_network.MOST_ROUNDS}
+    clock = iter(range(0, 10**15, 2 * ways_in_network.LONGEST_NS))
+    for executor in executors:
+        executor.asked = 0
+    ways_in_network.ways_in_network(prices, clock_ns=lambda: next(clock))
+    assert {executor.asked for executor in executors} == {ways_in_network.LEAST_ROUNDS}
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_a_device_that_tells_no_times_leaves_it_to_prices(prices, monkeypatch) -> None:
+    prices.price_operators()
+
+    @contextmanager
+    def executors_of(models, _session):
+        yield dict.fromkeys(models, Traced({}))
+
+    monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
+    assert ways_in_network.ways_in_network(prices) == ways_in_network.ways_by_price(prices)
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
 @pytest.mark.parametrize("hop_ns", [50.0, 500.0])
-@pytest.mark.parametrize("fastest", ["by price", "all split", "none split"])
-def test_splits_that_were_settled_are_not_timed_again(
-    runner, tmp_path, monkeypatch, fastest, hop_ns
-):
-    timed = []
+@pytest.mark.parametrize("fastest", ["in the network", "by price", "all split"])
+def test_ways_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypatch, fastest, hop_ns):
+    timed, traced = [], []
 
     def race(models, **_options):
         timed.append(tuple(models))
@@ -266,16 +352,23 @@ def test_splits_that_were_settled_are_not_timed_again(
         row = CompareRound(run_ns=run_ns, ping_pong_ns=hop_ns, slow=hop_ns > 200)
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
-    monkeypatch.setattr(split_choice, "race", race)
+    def in_network(prices):
+        traced.append(prices)
+        return ways_in_network.OperatorWays({}, (1, 2))
+
+    monkeypatch.setattr(way_choice, "race", race)
+    monkeypatch.setattr(way_choice, "ways_in_network", in_network)
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: hop_ns)
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     first, again = (KernelPrices(runner, database=database, options=MEASURE) for _ in range(2))
-    split_choice.settle_splits(first)
-    split_choice.settle_splits(again)
-    assert timed == [("by price", "all split", "none split")]
-    assert first.unsplit == again.unsplit
-    if fastest != "by price":
-        assert len(again.unsplit) == (0 if fastest == "all split" else len(again.graph))
+    first.price_operators()
+    by_price = first.unsplit
+    way_choice.settle_ways(first)
+    way_choice.settle_ways(again)
+    assert timed == [("in the network", "by price", "all split", "none of the short ones split")]
+    assert traced == [first]
+    wanted = {"in the network": (1, 2), "by price": by_price, "all split": ()}
+    assert first.unsplit == again.unsplit == wanted[fastest]
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: 50.0)
-    split_choice.settle_splits(KernelPrices(runner, database=database, options=MEASURE))
+    way_choice.settle_ways(KernelPrices(runner, database=database, options=MEASURE))
     assert len(timed) == (1 if hop_ns < 200 else 2)  # what was chosen in busy times is not for ever

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
@@ -34,6 +36,8 @@ class BuildChoice:
     """Kernels that were found to be better without their tuning record, by workload."""
     operators: tuple[int, ...] = ()
     """Operators that it is about."""
+    libraries: tuple[LibraryOperators, ...] = ()
+    """Operators that libraries compute."""
 
 
 class KnownChoices:
@@ -72,6 +76,10 @@ class KnownChoices:
             self._database.put_facts(self._subject, {question: text})
 
 
+def _whole(numbers: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(number) for number in numbers)
+
+
 def _read(data: dict[str, Any]) -> BuildChoice:
     notes, left_out = data["notes"], data["left_out"]
     return BuildChoice(
@@ -79,5 +87,9 @@ def _read(data: dict[str, Any]) -> BuildChoice:
         notes=tuple(f"{note} (raced on {data['raced']})" for note in notes),
         certain=True,
         left_out=tuple(map(str, left_out)),
-        operators=tuple(int(index) for index in data["operators"]),
+        operators=_whole(data["operators"]),
+        libraries=tuple(
+            LibraryOperators(str(row["library"]), _whole(row["operators"]))
+            for row in data.get("libraries", ())  # choices of other things do without
+        ),
     )

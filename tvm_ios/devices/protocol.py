@@ -7,12 +7,13 @@ the device until it is closed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
@@ -72,6 +73,10 @@ class TimedExecutor(Protocol):
 
     def time_ns(self, number: int) -> int:
         """Nanoseconds of ``number`` back-to-back runs, by the clock of the device."""
+        ...
+
+    def trace(self, runs: int, /) -> Sequence[TraceEvent]:
+        """The launches of the last of so many runs; none where the device does not tell."""
         ...
 
     def ping_pong_ns(self) -> float:

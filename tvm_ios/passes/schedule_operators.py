@@ -28,7 +28,7 @@ from tvm_ios.passes.prepare_module import prepare_unless_done
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.prices import measured_cost_model
-from tvm_ios.profile.split_choice import settle_splits
+from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
@@ -112,7 +112,7 @@ class ScheduleOperators(_Options):
             return search_ios(extraction.graph, self.cost_model, self.search).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
             if scheduler is Scheduler.LIST:
-                settle_splits(prices)
+                settle_ways(prices)
                 in_order = sequential_schedule(prices.graph)
                 return prices.annotate(list_from(prices, in_order, lanes=prices.runner.lanes))
             found = find_schedules(prices, {scheduler.value: self.search})

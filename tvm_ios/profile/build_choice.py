@@ -26,8 +26,8 @@ from tvm_ios.profile.build_candidates import (
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import compiled_for, race
-from tvm_ios.profile.split_choice import settle_splits
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
@@ -51,7 +51,7 @@ def in_order(built: BuiltModel, session: MeasuringSession, call: MeasuringCall) 
     with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
         prices = KernelPrices(runner, database=database, options=call.measure)
         try:
-            settle_splits(prices)
+            settle_ways(prices)
         finally:
             prices.save()
         return prices.annotate(schedule)

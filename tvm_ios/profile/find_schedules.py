@@ -16,7 +16,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import race_s
-from tvm_ios.profile.split_choice import settle_splits
+from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -91,7 +91,7 @@ def find_schedules(
     searches: dict[str, SearchResult] = {}
     budget = budget or TimeBudget()
     with resumable(prices):
-        settle_splits(prices)
+        settle_ways(prices)
         reserve_s = race_s(sum(prices.operator_ns))
         for name, options in limits.items():
             part = budget.part(len(limits) - len(searches), reserve_s=reserve_s)

@@ -25,7 +25,7 @@ def fastest_list(
 
     They are about as long as simulated, but on lanes some are 4 % faster than others. Where merges
     would have to be compiled for each, and on a GPU, the shortest is believed. Which seed it was is
-    kept like a price, as ``settle_splits`` keeps its choice.
+    kept like a price, as ``settle_ways`` keeps its choice.
     """
     digest = digest_of(prices.annotate(start).to_json())
     question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
@@ -57,7 +57,7 @@ def list_from(
 ) -> InterOpSchedule:
     """A list made from a schedule, with prices of single operators and of its merges.
 
-    The operators must have been priced, as ``settle_splits`` does.
+    The operators must have been priced, as ``settle_ways`` does.
     """
     return list_schedule(
         prices.graph,

@@ -7,7 +7,7 @@ the final executor uses. Operators are priced first, with each way to run that t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +53,9 @@ SLOWEST_HOP_NS = 200.0
 """A core-to-core hand-off above this is the machine's slow mode."""
 MOST_BYTES_MOVED = 65536
 """The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
+LONG_NS = 50_000
+"""What takes longer on one lane is always split: half of it is many times what moving its data to
+another core costs. Prices that say otherwise are of a moment in which others had that core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class KernelPrices:
         """What each operator costs alone on one lane; set by :meth:`price_operators`."""
         self.fastest_library: dict[int, str] = {}
         """Operators found to run fastest by a library, by that library's name in files."""
+        self._alone_ns: dict[str | None, dict[int, int]] = {}
         self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
         able = runner.library_names
         self._kernels = KernelChoice(
@@ -128,27 +132,43 @@ class KernelPrices:
     def price_operators(self) -> None:
         """Price every operator by itself, with and without the help of idle lanes.
 
-        Operators that gain too little from help stay on one lane from then on: help has to gain
-        more than it costs to move half of what the operator reads and writes between the caches of
-        two cores, which the price of one operator run again and again does not show.
+        Short operators that gain too little from help stay on one lane from then on: help has to
+        gain more than it costs to move half of what the operator reads and writes between the
+        caches of two cores, which the price of one operator run again and again does not show.
 
         On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
         well, and the fastest way stays.
         """
         self._price_ways_in_turns()
         found = self._priced_ways(self._whole, range(len(self._whole)))
-        self.fastest_library = {}
+        fastest: dict[int, str] = {}
+        self._alone_ns = {None: {index: way.alone_ns for index, way in found.items()}}
         for library, names in self.runner.library_names.items():
-            for index, way in self._priced_ways(
-                self._kernels.libraries[library], sorted(names)
-            ).items():
+            ways = self._priced_ways(self._kernels.libraries[library], sorted(names))
+            self._alone_ns[library] = {index: way.alone_ns for index, way in ways.items()}
+            for index, way in ways.items():
                 if way.price_ns < found[index].price_ns:
                     found[index] = way
-                    self.fastest_library[index] = library
+                    fastest[index] = library
+        self.use(fastest, (index for index, way in found.items() if way.whole))
+
+    def use(self, libraries: Mapping[int, str], unsplit: Iterable[int]) -> None:
+        """Let libraries compute these operators, and idle lanes leave those alone.
+
+        Operators must have been priced; later prices assume this.
+
+        Parameters
+        ----------
+        libraries
+            Names of libraries in files, by operator.
+        unsplit
+            Operators that run on one lane.
+        """
+        self.fastest_library = dict(libraries)
         self.runner.operator_ns = self.operator_ns = tuple(
-            found[index].alone_ns for index in range(len(self._whole))
+            self._alone_ns[libraries.get(index)][index] for index in range(len(self._whole))
         )
-        self.keep_whole(index for index, way in found.items() if way.whole)
+        self.keep_whole(unsplit)
 
     def keep_whole(self, operators: Iterable[int]) -> None:
         """Let idle lanes leave these operators alone; later prices assume that."""
@@ -162,6 +182,12 @@ class KernelPrices:
             },
             chosen=without_help(self._with_libraries(), self.unsplit),
         )
+
+    @property
+    def short(self) -> tuple[int, ...]:
+        """Operators so short that help may cost more than it brings; all before pricing."""
+        costs_ns = self.operator_ns or (0,) * len(self._whole)
+        return tuple(index for index, cost_ns in enumerate(costs_ns) if cost_ns < LONG_NS)
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""
@@ -285,7 +311,7 @@ class KernelPrices:
         found = {}
         for index, helped, alone in zip(operators, helped_ns, alone_ns, strict=True):
             moved_bytes = min(graph.operators[index].memory_bytes / 2, MOST_BYTES_MOVED)
-            whole = alone - helped <= moved_bytes * fetch_ns
+            whole = alone < LONG_NS and alone - helped <= moved_bytes * fetch_ns
             found[index] = _PricedWay(
                 price_ns=alone if whole else helped, alone_ns=alone, whole=whole
             )

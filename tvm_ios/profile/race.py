@@ -6,8 +6,8 @@ believed before it has been timed against sequential order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
@@ -21,7 +21,7 @@ from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["VARIANT_RACE", "choose", "compiled_for", "race", "race_s"]
+__all__ = ["VARIANT_RACE", "choose", "compiled_for", "executors_of", "race", "race_s"]
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 """Of variants of one schedule before the last race: short, as there may be several."""
@@ -61,6 +61,22 @@ def race(
     session
         On the device the models run on.
     """
+    with executors_of(models, session) as executors:
+        timed = {name: executor.time_ns for name, executor in executors.items()}
+        ping_pong_ns = next(iter(executors.values())).ping_pong_ns
+        return compare(
+            {**(others or {}), **timed},
+            options=options,
+            until_decided=until_decided,
+            ping_pong_ns=ping_pong_ns,
+        )
+
+
+@contextmanager
+def executors_of(
+    models: Mapping[str, CompiledModel], session: MeasuringSession
+) -> Iterator[dict[str, TimedExecutor]]:
+    """Models of one network ready to run on the device of a session, on the same inputs."""
     with ExitStack() as stack:
         executors: dict[str, TimedExecutor] = {}
         for name, model in models.items():
@@ -71,14 +87,7 @@ def race(
         for executor in executors.values():
             for name, value in inputs.items():
                 executor.set_input(name, value)
-        timed = {name: executor.time_ns for name, executor in executors.items()}
-        ping_pong_ns = next(iter(executors.values())).ping_pong_ns
-        return compare(
-            {**(others or {}), **timed},
-            options=options,
-            until_decided=until_decided,
-            ping_pong_ns=ping_pong_ns,
-        )
+        yield executors
 
 
 def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:

@@ -150,6 +150,21 @@ def test_trace_tells_every_launch(small):
             assert ends[last] <= starts[first]
 
 
+def test_a_trace_of_one_run_is_one_run(small, monkeypatch):
+    _, library, plan, memory = small
+    executor = LaneExecutor(plan, library, memory)
+    numbers = []
+    run = executor._pool.run
+
+    def counted(program, *, number, assemble):
+        numbers.append(number)
+        run(program, number=number, assemble=assemble)
+
+    monkeypatch.setattr(executor._pool, "run", counted)
+    assert len(executor.trace(1)) == len(executor.trace(3)) == len(plan.launches)
+    assert numbers == [1, 3]
+
+
 def test_timed_runs_compute_the_same(small):
     built, library, plan, memory = small
     executor = LaneExecutor(plan, library, memory)

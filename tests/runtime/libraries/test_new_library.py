@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -29,7 +31,8 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.profile import build_choice
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.profile import build_choice, ways_in_network
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.kernel_variant import variants_of
@@ -331,6 +334,46 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
     assert who == {"nn.relu": "Fake", "abs": "Second"}
     with model.executor() as module:
         assert run(module) == expected(plain)
+
+
+def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library, monkeypatch):
+    second = SecondLibrary(library.source, Seen())
+    monkeypatch.setattr(known, "LIBRARIES", (library, second))
+    built = replace(plain, libraries=(library, second))
+    relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
+    least_ns = {"fake": {relu: 5, absolute: 30}, "second": {relu: 30, absolute: 5}}
+
+    @contextmanager
+    def executors_of(models, _session):
+        yield {name: SimpleNamespace(trace=partial(trace, model)) for name, model in models.items()}
+
+    def trace(model, _runs):
+        """What each launch takes by who computes it: 20 by TVM's kernel."""
+        begin = TraceEvent(operator="", stage=0, group=0, lane=0, start_ns=0, end_ns=20)
+        return [
+            replace(
+                begin,
+                operator=launch.operator,
+                end_ns=least_ns[launch.call.library.key][launch.operator_index],
+            )
+            if launch.call
+            else replace(begin, operator=launch.operator)
+            for launch in model.plan.launches
+        ]
+
+    monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, options=MEASURE)
+        prices.price_operators()
+        ways = ways_in_network.ways_in_network(prices)
+        prices.use(ways.libraries, ways.unsplit)
+        chosen = prices.annotate(greedy_schedule(prices.graph))
+    assert ways.libraries == {relu: "fake", absolute: "second"}
+    assert (chosen.by_library("fake"), chosen.by_library("second")) == ((relu,), (absolute,))
+    assert chosen.operator_ns[absolute] == PRICES_NS["second"]["abs"]
 
 
 def test_builds_race_with_the_calls_that_prices_choose(built, plain, tmp_path, monkeypatch):

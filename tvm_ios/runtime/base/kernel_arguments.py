@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ctypes import c_int32, c_int64, c_void_p
 from dataclasses import dataclass, replace
 
-from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
+from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
 
@@ -19,7 +19,6 @@ __all__ = [
     "Kernel",
     "PreparedLaunches",
     "TensorTable",
-    "allocate_aligned",
 ]
 
 
@@ -36,13 +35,6 @@ class Kernel:
     def on_one_lane(self, wanted: bool) -> Kernel:
         """A copy that is kept on one lane if wanted or if it was before."""
         return replace(self, serial=self.serial or wanted)
-
-
-def allocate_aligned(size_bytes: int) -> tuple[object, int]:
-    """Zeroed memory on a cache-line boundary: what keeps it alive, and its address."""
-    memory = ctypes.create_string_buffer(max(size_bytes, 1) + ALIGNMENT_BYTES)
-    address = ctypes.addressof(memory)
-    return memory, address + -address % ALIGNMENT_BYTES
 
 
 class TensorTable:

@@ -9,7 +9,8 @@ import tvm
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
-from tvm_ios.runtime.base.kernel_arguments import TensorTable, allocate_aligned
+from tvm_ios.runtime.base.host_memory import HUGE_PAGE_BYTES, allocate_pages, collapse_pages
+from tvm_ios.runtime.base.kernel_arguments import TensorTable
 
 __all__ = ["PlanMemory"]
 
@@ -48,6 +49,11 @@ class PlanMemory:
             if plan.buffers[tensor.buffer].kind is BufferKind.OUTPUT:
                 self._arrays.setdefault(tensor.buffer, self.empty(index))
         addresses = {buffer: _address(array) for buffer, array in self._arrays.items()}
+        if self._on_host:
+            bound = [plan.tensors[entry.tensor] for entry in plan.inputs if entry.name in params]
+            places = [(addresses[tensor.buffer], tensor.size_bytes) for tensor in bound]
+            if sum(size for _, size in places) >= HUGE_PAGE_BYTES:
+                collapse_pages((begin, begin + size) for begin, size in places)
         for number, buffer in enumerate(plan.buffers):
             if buffer.arena_offset is not None:
                 addresses[number] = base + buffer.arena_offset
@@ -92,13 +98,17 @@ class PlanMemory:
         self.table.place(wanted.buffer, _address(array))
         self.generation += 1
 
+    @property
+    def _on_host(self) -> bool:
+        return bool(self.device.device_type == tvm.cpu().device_type)
+
     def _fits(self, array: tvm.nd.NDArray) -> bool:
         return array.device == self.device and _address(array) % ALIGNMENT_BYTES == 0
 
     def _allocate_arena(self) -> tuple[object, int]:
         size = self.plan.arena_bytes
-        if self.device.device_type == tvm.cpu().device_type:
-            return allocate_aligned(size)
+        if self._on_host:
+            return allocate_pages(size)
         array = tvm.nd.empty((max(size, 1),), "uint8", self.device)
         return array, _address(array)
 

@@ -47,8 +47,8 @@ class PlanExecutor(Protocol):
         """Nanoseconds of ``number`` back-to-back runs."""
         ...
 
-    def trace(self) -> list[TraceEvent]:
-        """The launches of a warm run, each with its lane and times; by start time."""
+    def trace(self, runs: int | None = None) -> list[TraceEvent]:
+        """The launches of the last of so many runs, each with its lane and times; by start time."""
         ...
 
     def close(self) -> None:
@@ -301,9 +301,14 @@ class PlanModule:
         """Elapsed nanoseconds of ``number`` back-to-back runs, a whole number from 1 on."""
         return self._executor.time_ns(require_whole("number", number, least=1))
 
-    def trace(self) -> list[TraceEvent]:
-        """Run, and give each launch with its lane or stream and its times; by start time."""
-        return self._executor.trace()
+    def trace(self, runs: int | None = None) -> list[TraceEvent]:
+        """The launches of the last of so many runs, each with its lane or stream and its times.
+
+        They are sorted by when they start. Where omitted there are a few runs: enough to have
+        caches warm.
+        """
+        wanted = None if runs is None else require_whole("runs", runs, least=1)
+        return self._executor.trace(wanted)
 
     def close(self) -> None:
         """Give back what the executor holds; later runs raise ExecutionError."""

@@ -20,7 +20,7 @@ from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries,
 __all__ = ["LaneExecutor", "dependency_order"]
 
 TRACE_RUNS = 20
-"""A trace describes the last of so many runs: in the first one caches are cold."""
+"""A trace describes the last of so many runs where nobody says: in the first, caches are cold."""
 
 
 class LaneExecutor:
@@ -108,11 +108,12 @@ class LaneExecutor:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
-    def trace(self) -> list[TraceEvent]:
-        """The launches of the last of a few warm runs, each with its lane and times; by start."""
+    def trace(self, runs: int | None = None) -> list[TraceEvent]:
+        """The launches of the last of so many runs, each with its lane and times; by start."""
+        number = TRACE_RUNS if runs is None else runs
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
-            self._pool.run(self._make_program(rows), number=TRACE_RUNS, assemble=True)
+            self._pool.run(self._make_program(rows), number=number, assemble=True)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
         begin = min((row.start_ns for row in rows), default=0)

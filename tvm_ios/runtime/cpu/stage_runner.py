@@ -17,7 +17,8 @@ import tvm
 
 from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
-from tvm_ios.runtime.base.kernel_arguments import PreparedLaunches, TensorTable, allocate_aligned
+from tvm_ios.runtime.base.host_memory import allocate_aligned
+from tvm_ios.runtime.base.kernel_arguments import PreparedLaunches, TensorTable
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.sample_inputs import sample_tensor

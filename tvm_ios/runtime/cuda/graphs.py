@@ -73,9 +73,9 @@ class CudaGraphExecutor:
             self.streams.end(caller)
             return elapsed
 
-    def trace(self) -> list[TraceEvent]:
+    def trace(self, runs: int | None = None) -> list[TraceEvent]:
         """The launches of a run on streams, since a graph takes no times; by start time."""
-        return self.streams.trace()
+        return self.streams.trace(runs)
 
     def close(self) -> None:
         """Wait for what is running, then destroy graph, streams, events; may be called twice."""

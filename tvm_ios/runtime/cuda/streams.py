@@ -147,15 +147,15 @@ class CudaStreamExecutor:
             self.end(caller)
             return elapsed
 
-    def trace(self) -> list[TraceEvent]:
-        """The launches of a warm run with an event around each, by start time."""
+    def trace(self, runs: int | None = None) -> list[TraceEvent]:
+        """The launches of the last of so many runs with an event around each, by start time."""
         program, driver = self._timed_program, self.device.driver
         with self.lock:
             caller = self.begin()
             with CudaHandles(self.device) as handles:
                 timed = [handles.event(timing=True) for _ in range(program.num_timed_events)]
                 binding = self._bind(program, [*self._events, *timed])
-                for _ in range(TRACED_RUNS):
+                for _ in range(TRACED_RUNS if runs is None else runs):
                     self._issue(binding, caller)
                 driver.call("cuStreamSynchronize", caller, where="a traced run")
                 times_ns = [event_ns(driver, timed[0], event) for event in timed]

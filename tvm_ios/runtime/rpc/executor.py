@@ -10,6 +10,7 @@ import tvm
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, PlanInput
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.input_value import input_value, output_tensor
 from tvm_ios.runtime.cpu.lane_executor import dependency_order
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError
@@ -108,6 +109,10 @@ class RemoteExecutor:
                 f"operator {launch.operator!r} (kernel {launch.kernel}) failed on "
                 f"{self._connection.address.as_text()}: {failure.text.strip() or 'no error text'}"
             ) from None
+
+    def trace(self, runs: int) -> list[TraceEvent]:  # noqa: ARG002 - others run for it
+        """Nothing: the times of single launches stay on the device."""
+        return []
 
     def ping_pong_ns(self) -> float:
         """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""

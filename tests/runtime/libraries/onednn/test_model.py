@@ -24,6 +24,7 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.ways_in_network import ways_in_network, with_ways
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.known import onednn_library, read_call
@@ -229,6 +230,14 @@ def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
         title = f"oneDNN {load_onednn().version.text} ({load_onednn().isa})"
         assert f"of the 32 operators that {title} can compute" in " ".join(prices.notes)
         chosen = prices.annotate(greedy_schedule(prices.graph))
+        ways = ways_in_network(prices)
+        assert set(ways.libraries) <= set(prices.runner.library_names["onednn"])
+        assert set(ways.unsplit) <= set(prices.short)
+        prices.use(ways.libraries, ways.unsplit)
+        as_there = prices.annotate(sequential_schedule(prices.graph))
+        assert as_there.by_library("onednn") == tuple(sorted(ways.libraries))
+        with with_ways(prices, ways).executor() as module:
+            np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
     model = lower_schedule(built, chosen, lanes=2)
     assert {a.operator_index for a in model.plan.launches if a.call} == set(
         chosen.by_library("onednn")

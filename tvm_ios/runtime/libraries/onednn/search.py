@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ctypes import c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 
-from tvm_ios.runtime.base.kernel_arguments import allocate_aligned
+from tvm_ios.runtime.base.host_memory import allocate_aligned
 from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaneProgram

@@ -1,0 +1,78 @@
+"""Who computes each operator, on how many lanes: whole networks decide, once prices are known."""
+
+from __future__ import annotations
+
+from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
+from tvm_ios.profile.race import VARIANT_RACE, race
+from tvm_ios.profile.ways_in_network import (
+    OperatorWays,
+    ways_by_price,
+    ways_in_network,
+    with_ways,
+)
+
+__all__ = ["settle_ways"]
+
+CLEARLY_FASTER = 1.02
+BUSY = "while the machine was in its slow mode"
+
+
+def settle_ways(prices: KernelPrices) -> None:
+    """Price the operators, then let whole networks decide how each is computed.
+
+    Each operator's times in the network choose its kernel or call, and whether idle lanes help.
+    Then sequential order is timed with that, with what prices say, with all operators split, and
+    with none of the short ones. The first is kept unless another is clearly faster. What was chosen
+    on a quiet machine is kept, and with it the keys of all prices that follow.
+    """
+    prices.price_operators()
+    if prices.runner.lanes == 1 or not prices.runner.idle_lanes_help:
+        return
+    question = f"ways of operators in {prices.identity}"
+    # A choice of busy times holds while times are busy: with another one, prices would have other
+    # keys, and all would be measured anew.
+    busy = prices.runner.ping_pong_ns() > SLOWEST_HOP_NS
+    known = _known(prices, question)
+    if known is None and busy:
+        known = _known(prices, f"{question}, {BUSY}")
+    if known is not None:
+        prices.use(known.libraries, known.unsplit)
+        return
+    in_network = ways_in_network(prices)
+    ways = {
+        "in the network": in_network,
+        "by price": ways_by_price(prices),
+        "all split": OperatorWays(in_network.libraries, ()),
+        "none of the short ones split": OperatorWays(in_network.libraries, prices.short),
+    }
+    models = {name: with_ways(prices, way) for name, way in ways.items()}
+    comparison = race(
+        models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
+    )
+    first, *others = ways
+    best = comparison.fastest(others)
+    kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
+    prices.use(ways[kept].libraries, ways[kept].unsplit)
+    prices.choices.keep(
+        question if comparison.is_quiet else f"{question}, {BUSY}",
+        BuildChoice(
+            kept=kept,
+            notes=(),
+            certain=True,
+            operators=ways[kept].unsplit,
+            libraries=ways[kept].rows(tuple(prices.runner.library_names)),
+        ),
+    )
+
+
+def _known(prices: KernelPrices, question: str) -> OperatorWays | None:
+    """What was chosen before; None where nothing was, or it does not fit these kernels."""
+    choice = prices.choices.known(question)
+    if choice is None or not set(choice.operators) <= set(range(len(prices.graph))):
+        return None
+    able = prices.runner.library_names
+    libraries = {index: row.library for row in choice.libraries for index in row.operators}
+    if any(index not in able.get(library, ()) for index, library in libraries.items()):
+        return None
+    return OperatorWays(libraries, choice.operators)

@@ -1,0 +1,137 @@
+"""The fastest way of each operator where it stands: whole networks in sequential order, traced.
+
+Between prices of single operators and races of whole networks. An operator that is priced by itself
+finds its data and weights in caches, and one busy second decides for all that have its workload. In
+the network, whose runs are far apart, each operator meets the caches that it will meet, and enough
+rounds to have one that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tvm_ios.compile.model import CompiledModel, lower_schedule
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.devices.protocol import TimedExecutor
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.race import executors_of
+from tvm_ios.search.baselines import sequential_schedule
+
+__all__ = ["OperatorWays", "ways_by_price", "ways_in_network", "with_ways"]
+
+LEAST_ROUNDS = 5
+MOST_ROUNDS = 12
+LONGEST_NS = 3_000_000_000
+"""No more rounds after so long, once there are enough."""
+WARM_NS = 10_000_000
+"""A round runs a network for so long before the run that counts, and once at least."""
+MOST_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWays:
+    """Who computes each operator, and which of them idle lanes help with."""
+
+    libraries: Mapping[int, str]
+    """Operators that libraries compute, by the library's name in files."""
+    unsplit: tuple[int, ...]
+    """Operators that run on one lane."""
+
+    def rows(self, names: Sequence[str]) -> tuple[LibraryOperators, ...]:
+        """The operators of each library of these names, as a schedule has them."""
+        return tuple(
+            LibraryOperators(
+                name, tuple(sorted(i for i, by in self.libraries.items() if by == name))
+            )
+            for name in names
+        )
+
+
+def ways_by_price(prices: KernelPrices) -> OperatorWays:
+    """What the prices of single operators say."""
+    return OperatorWays(dict(prices.fastest_library), prices.unsplit)
+
+
+def with_ways(prices: KernelPrices, ways: OperatorWays) -> CompiledModel:
+    """The network in sequential order, its operators computed so."""
+    names = tuple(prices.runner.library_names)
+    schedule = replace(
+        sequential_schedule(prices.graph),
+        operator_ns=prices.operator_ns,
+        unsplit=ways.unsplit,
+        libraries=ways.rows(names) if names else None,
+    )
+    model = lower_schedule(prices.runner.built, schedule, lanes=prices.runner.lanes)
+    # Here, and not in each executor: cuts that were found for the prices are known to the session.
+    return replace(model, plan=prices.runner.session.libraries().complete(model.plan))
+
+
+def ways_in_network(
+    prices: KernelPrices, *, clock_ns: Callable[[], int] = time.perf_counter_ns
+) -> OperatorWays:
+    """The fastest way of each operator in sequential order; by price where nobody tells times.
+
+    A network for each way is run by turns, all its operators computed that way where they can be,
+    and the least of an operator's times counts: others on the machine only add to it. Only short
+    operators may be left on one lane.
+
+    Parameters
+    ----------
+    prices
+        Of a build whose operators were priced.
+    clock_ns
+        When rounds have taken long enough.
+    """
+    able = prices.runner.library_names
+    ways = {
+        f"{library or 'own kernels'}, {'split' if split else 'whole'}": OperatorWays(
+            dict.fromkeys(able[library] if library else (), library or ""),
+            () if split else prices.short,
+        )
+        for library in (None, *able)
+        for split in (True, False)
+    }
+    models = {name: with_ways(prices, way) for name, way in ways.items()}
+    runs = 1 + max(1, min(MOST_RUNS, WARM_NS // max(1, sum(prices.operator_ns))))
+    with executors_of(models, prices.runner.session) as executors:
+        least_ns = _least_ns(prices.graph, executors, runs, clock_ns)
+    return _fastest(ways, least_ns) if least_ns else ways_by_price(prices)
+
+
+def _least_ns(
+    graph: OperatorGraph,
+    executors: Mapping[str, TimedExecutor],
+    runs: int,
+    clock_ns: Callable[[], int],
+) -> dict[int, dict[str, int]]:
+    """The least time of each operator that has a launch, by way, in nanoseconds."""
+    numbers = {operator.name: index for index, operator in enumerate(graph.operators)}
+    least: dict[int, dict[str, int]] = {}
+    end_ns = clock_ns() + LONGEST_NS
+    for round_ in range(MOST_ROUNDS):
+        if round_ >= LEAST_ROUNDS and clock_ns() >= end_ns:
+            break
+        for name, executor in executors.items():
+            for event in executor.trace(runs):
+                ways = least.setdefault(numbers[event.operator], {})
+                elapsed_ns = event.end_ns - event.start_ns
+                ways[name] = min(elapsed_ns, ways.get(name, elapsed_ns))
+    return least
+
+
+def _fastest(
+    ways: Mapping[str, OperatorWays], least_ns: Mapping[int, Mapping[str, int]]
+) -> OperatorWays:
+    """Each operator as in the network where it was fastest, in the first of them if several."""
+    libraries: dict[int, str] = {}
+    unsplit = []
+    for index, taken in least_ns.items():
+        way = ways[min(taken, key=taken.__getitem__)]
+        if index in way.libraries:
+            libraries[index] = way.libraries[index]
+        if index in way.unsplit:
+            unsplit.append(index)
+    return OperatorWays(libraries, tuple(sorted(unsplit)))
