@@ -37,6 +37,7 @@ from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.status_table import status_table
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.jobs.timeline import timeline_json
+from tvm_ios.jobs.timeline_figure import draw_timeline
 from tvm_ios.support.json_nouns import noun_record
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def add_parser(subparsers: Subparsers) -> None:
     verbs.add_parser("logs", parents=[name, asks], help="print what a job's workers printed")
     verbs.add_parser("cancel", parents=[name, asks], help="end a job")
     trace = verbs.add_parser("trace", parents=[asks], help="write who had which core when")
-    trace.add_argument("output", type=Path, metavar="FILE", help="Chrome JSON, for ui.perfetto.dev")
+    trace.add_argument(
+        "output", type=Path, metavar="FILE", nargs="?", help="Chrome JSON, for ui.perfetto.dev"
+    )
+    trace.add_argument("--figure", type=Path, metavar="FILE", help="a picture of the latest run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -216,21 +220,33 @@ def _cancel(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _trace(arguments: argparse.Namespace, folder: StateFolder) -> int:
+    if arguments.output is None and arguments.figure is None:
+        raise OptionError("name a FILE for the trace, or --figure FILE for a picture, or both")
     answer = _ask(arguments, folder, AskTrace())
+    machine = None
     if isinstance(answer, TracedStages):
-        text = timeline_json(answer.machine, answer.spans, now_s=time.time())
+        machine, spans = answer.machine, answer.spans
     else:
         with JobStore(_database(folder)) as store:
-            text = timeline_json(None, store.spans(), now_s=time.time())
+            spans = store.spans()
+    now_s = time.time()
+    if arguments.output is not None:
+        _write(arguments.output, timeline_json(machine, spans, now_s=now_s) + "\n")
+        print(f"wrote {arguments.output}; open it at https://ui.perfetto.dev")
+    if arguments.figure is not None:
+        draw_timeline(machine, spans, arguments.figure, now_s=now_s)
+        print(f"drew {arguments.figure}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise JobError(
-            f"cannot write {arguments.output}: {error.strerror}; name a file in a folder that is "
-            "there and writable"
+            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and "
+            "writable"
         ) from error
-    print(f"wrote {arguments.output}; open it at https://ui.perfetto.dev")
-    return 0
 
 
 _VERBS: Mapping[str, Callable[[argparse.Namespace, StateFolder], int]] = {
