@@ -21,6 +21,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER / "compared.json")
     parser.add_argument("--work", type=Path, default=cache_directory() / "benchmark-jobs")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # daemons end as well
     record = _record(options)
     missing = [piece for piece in _pieces(options) if piece[0] not in record["pieces"]]
     for name, take in islice(missing, options.pieces):

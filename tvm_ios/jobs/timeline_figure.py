@@ -21,7 +21,7 @@ __all__ = ["Bar", "Row", "draw_timeline", "latest_run", "timeline_rows"]
 PAUSE_S = 60.0
 """Where nothing ran for so long, another run begins."""
 _COLOURS = {
-    StageKind.PREPARE: "#999999",
+    StageKind.PREPARE: "#BBBBBB",
     StageKind.SEARCH: "#56B4E9",
     StageKind.BUILD: "#F0E442",
     StageKind.PROFILE: "#D55E00",
