@@ -198,7 +198,7 @@ def _pairs(way: Way, options: argparse.Namespace) -> dict[str, Any]:
 def table(pieces: Mapping[str, Any]) -> Iterator[str]:
     """Lines of a Markdown table: a way a row, medians over its seeds."""
     yield (
-        "| | seeds | seconds | times as fast | over what no order can beat | core seconds | "
+        "| | seeds | seconds | times as fast | over what no order can beat | seconds of hardware | "
         "profiles beside others | tuned networks, times as fast | a fixed kernel's time |"
     )
     yield "|---" * 9 + "|"
@@ -227,14 +227,17 @@ def _cells(
     yield f"{distorted / profiles:.0%} of {profiles}"
     races = [pieces[name] for seed in runs if (name := races_name(seed)) in pieces]
     networks = dict.fromkeys(network for race in races for network in race)
-    yield ", ".join(_shown(_faster(way, race[network]) for race in races) for network in networks)
+    yield ", ".join(
+        _shown(ratio for race in races for ratio in _faster(way, race[network]))
+        for network in networks
+    )
     yield f"{paired['ratio_of_medians']:.3f} of idle" if paired else ""
 
 
-def _faster(way: Way, lines: Sequence[str]) -> float:
-    """How many times as fast a way's network is as that of ``sequential``."""
-    ratios = dict(_FASTER.findall("\n".join(lines)))
-    return float(ratios.get(way.value, 1.0))
+def _faster(way: Way, lines: Sequence[str]) -> list[float]:
+    """How many times as fast a way's network is as that of ``sequential``, if it raced."""
+    ratios = {Way.SEQUENTIAL.value: "1", **dict(_FASTER.findall("\n".join(lines)))}
+    return [float(ratios[way.value])] if way.value in ratios else []
 
 
 def _shown(ratios: Iterable[float]) -> str:

@@ -99,16 +99,21 @@ def test_the_table_shows_medians_over_seeds():
         run_name(Way.SEQUENTIAL, 0): run(200.0, 0),
         run_name(Way.SLACK, 0): run(100.0, 0),
         run_name(Way.SLACK, 1): run(300.0, 1),
+        run_name(Way.UNSCHEDULED, 0): run(100.0, 40),
         races_name(0): {"net": lines},
         pairs_name(Way.SLACK): {"ratio_of_medians": 1.0123},
     }
-    _, _, sequential, slack = table(pieces)
+    _, _, sequential, slack, unscheduled = table(pieces)
     assert sequential == (
         "| `sequential` | 1 | 200 | 1.00 | 1.25 | 400, 150 of them busy | 0% of 50 | 1.00 |  |"
     )
     assert slack == (
         "| `slack` | 2 | 200 | 2.00 | 1.25 | 400, 150 of them busy | 1% of 100 | 1.10 | "
         "1.012 of idle |"
+    )
+    # It did not race.
+    assert unscheduled == (
+        "| `unscheduled` | 1 | 100 | 2.00 | 1.25 | 200, 150 of them busy | 80% of 50 |  |  |"
     )
 
 
