@@ -70,7 +70,7 @@ def main() -> None:
         record["pieces"][name] = take()
         write_text(options.out, json.dumps(record, indent=1) + "\n")
     print(*table(record["pieces"]), sep="\n")
-    left = [name for name, _ in missing[options.pieces or len(missing) :]]
+    left = [name for name, _ in missing if name not in record["pieces"]]
     print(f"left: {', '.join(left) or 'nothing'}")
 
 
@@ -227,10 +227,8 @@ def _cells(
     yield f"{distorted / profiles:.0%} of {profiles}"
     races = [pieces[name] for seed in runs if (name := races_name(seed)) in pieces]
     networks = dict.fromkeys(network for race in races for network in race)
-    yield ", ".join(
-        _shown(ratio for race in races for ratio in _faster(way, race[network]))
-        for network in networks
-    )
+    faster = ([x for race in races for x in _faster(way, race[name])] for name in networks)
+    yield ", ".join(_shown(ratios) for ratios in faster if ratios)
     yield f"{paired['ratio_of_medians']:.3f} of idle" if paired else ""
 
 
