@@ -1,7 +1,9 @@
 """What the local executor of jobs costs: decisions, the daemon, and the way of a grant to a worker.
 
-Scripted jobs sleep in real workers, pinned as tuners are. A grant's time is from the decision until
-the stage begins in the worker, with all pinning in between.
+Scripted jobs sleep in real workers, pinned as tuners are; then they compute without a pause, so
+that daemon and agent have to share the cores with them. A grant's time is from the decision until
+the stage begins in the worker, with all pinning in between. The numbers go to
+``benchmarks/results/jobs/latency.json``.
 
     python -m benchmarks.jobs_latency --jobs 4 --batches 20
 """
@@ -10,12 +12,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.commands import Command
 from tvm_ios.jobs.core.events import Event
 from tvm_ios.jobs.core.limits import Limits
@@ -27,6 +34,8 @@ from tvm_ios.jobs.mock_work import MockWork, stage_begins
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.simulation.mock_job import batched_job
 from tvm_ios.jobs.state_folder import StateFolder
+
+RESULTS = Path(__file__).parent / "results" / "jobs" / "latency.json"
 
 
 class TimedScheduler(Scheduler):
@@ -43,7 +52,7 @@ class TimedScheduler(Scheduler):
             self.decisions_s.append(time.perf_counter() - begin)
 
 
-async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
+async def _measure(folder: StateFolder, jobs: int, batches: int, *, burns: bool) -> dict[str, Any]:
     cores = tuple(sorted(os.sched_getaffinity(0)))
     machine = Machine(
         cores=cores, devices=(Device(name="cpu0", kind=DeviceKind.CORE, core=cores[-1]),)
@@ -55,7 +64,7 @@ async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
         job = batched_job(
             f"job{number}", batches, search_s=0.2, build_s=0.4, profile_s=0.2, update_s=0.1
         )
-        daemon.submit([JobOrder(spec=job.spec, work=MockWork(stages=job.stages))])
+        daemon.submit([JobOrder(spec=job.spec, work=MockWork(stages=job.stages, burns=burns))])
     begin, cpu_begin = time.monotonic(), time.process_time()
     since_1970 = time.time() - begin
     await daemon.all_ended()
@@ -69,28 +78,44 @@ async def _measure(folder: StateFolder, jobs: int, batches: int) -> None:
     await daemon.close()
     grants_ms.sort()
     decided_s, decisions = sum(scheduler.decisions_s), len(scheduler.decisions_s)
-    print(f"{len(grants_ms)} grants in {seconds:.1f} s, {jobs} workers on {len(cores)} cores")
-    print(
-        f"a grant until its stage begins: median {statistics.median(grants_ms):.2f} ms, "
-        f"99th percentile {grants_ms[int(0.99 * len(grants_ms))]:.2f} ms, "
-        f"longest {grants_ms[-1]:.2f} ms"
-    )
-    print(
-        f"decisions: {decisions}, {decided_s / decisions * 1e6:.0f} us each, "
-        f"{decided_s / seconds:.3%} of a core; the whole daemon {cpu_s / seconds:.2%}"
-    )
+    return {
+        "workers": jobs,
+        "seconds": round(seconds, 1),
+        "grants": len(grants_ms),
+        "grant_median_ms": round(statistics.median(grants_ms), 2),
+        "grant_99th_percentile_ms": round(grants_ms[int(0.99 * len(grants_ms))], 2),
+        "grant_longest_ms": round(grants_ms[-1], 2),
+        "decisions": decisions,
+        "decision_us": round(decided_s / decisions * 1e6),
+        "decisions_share_of_a_core": round(decided_s / seconds, 5),
+        "daemon_share_of_a_core": round(cpu_s / seconds, 4),
+    }
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, keep and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--batches", type=int, default=20)
     arguments = parser.parse_args()
+    found = {
+        "command": shlex.join(("python", "-m", "benchmarks.jobs_latency", *sys.argv[1:])),
+        "processor": processor_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "taken_at": time.strftime("%Y-%m-%d"),
+        "workers that sleep": _measured(arguments.jobs, arguments.batches, burns=False),
+        "workers that compute": _measured(arguments.jobs, arguments.batches, burns=True),
+    }
+    text = json.dumps(found, indent=1)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def _measured(jobs: int, batches: int, *, burns: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as path:
         folder = StateFolder(Path(path))
         with sole_daemon(folder):
-            asyncio.run(_measure(folder, arguments.jobs, arguments.batches))
+            return asyncio.run(_measure(folder, jobs, batches, burns=burns))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """All policies of jobs on simulated machines: `python -m benchmarks.jobs_simulation`.
 
 Writes `benchmarks/results/jobs/simulation.json` and prints it as a table. Everything in the file
-follows from the seeds; what an event costs is only printed. Names of scenarios as arguments, or
-parts of them, leave the others as they are in the file.
+follows from the seeds; what an event costs lies beside it, in `event_cost.json`. Names of scenarios
+as arguments, or parts of them, leave the others as they are in the files.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.scheduler import Scheduler
-from tvm_ios.jobs.simulation.scenarios import SCENARIOS, Knowledge, Outcome, Scenario, compare
+from tvm_ios.jobs.simulation.scenarios import SCENARIOS, Knowledge, Scenario, compare
 
 RESULTS = Path(__file__).parent / "results" / "jobs" / "simulation.json"
+COSTS = RESULTS.with_name("event_cost.json")
 CONTESTANTS = {policy.value: (policy, Knowledge.RIGHT) for policy in PolicyName} | {
     "slack, estimates wrong by two": (PolicyName.SLACK, Knowledge.WRONG),
     "slack, nothing known before": (PolicyName.SLACK, Knowledge.NONE),
@@ -59,15 +62,24 @@ def table(results: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
         yield f"| {contestant} | " + " | ".join(cells) + " |"
 
 
-def cost_us(scenario: Scenario, policy: PolicyName) -> tuple[float, Outcome]:
-    """Microseconds of a core for an event, with nothing but the scheduler running."""
+def cost(scenario: Scenario, policy: PolicyName) -> dict[str, Any]:
+    """What an event costs, with nothing but the scheduler running."""
     run, outcome = compare(scenario, policy, 0)
     limits = Limits(max_active=scenario.max_active, max_wait_s=1e9, max_start_wait_s=1e9)
     scheduler = Scheduler(scenario.machine, policy_named(policy), limits)
     begin = time.process_time()
     for now, event in run.journal:
         scheduler.handle(event, now)
-    return (time.process_time() - begin) / len(run.journal) * 1e6, outcome
+    seconds = time.process_time() - begin
+    return {
+        "policy": policy.value,
+        "events": outcome.events,
+        "events_a_second": round(outcome.events / outcome.makespan_s, 2),
+        "us_an_event": round(seconds / outcome.events * 1e6, 1),
+        "share_of_a_core": round(seconds / outcome.makespan_s, 6),
+        "processor": processor_name(),
+        "taken_at": time.strftime("%Y-%m-%d"),
+    }
 
 
 def main() -> None:
@@ -80,16 +92,19 @@ def main() -> None:
             for contestant in CONTESTANTS:
                 made[name][contestant] = row(scenario, contestant)
                 print(name, contestant, made[name][contestant], flush=True)
-    before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    print(*table(merged(RESULTS, made)), sep="\n")
+    costs = {name: cost(SCENARIOS[name], PolicyName.SLACK) for name in made}
+    for name, found in merged(COSTS, costs).items():
+        print(name, found)
+
+
+def merged(path: Path, made: dict[str, Any]) -> dict[str, Any]:
+    """What a file says of each scenario, now with what was made anew."""
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     results = {name: (before | made)[name] for name in SCENARIOS if name in before | made}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(*table(results), sep="\n")
-    for name, scenario in SCENARIOS.items():
-        if any(part in name for part in wanted):
-            micros, outcome = cost_us(scenario, PolicyName.SLACK)
-            share = micros * 1e-6 * outcome.events / outcome.makespan_s
-            print(f"{name}: {micros:.0f} us an event, {100 * share:.3f} % of a core")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return results
 
 
 if __name__ == "__main__":

@@ -509,6 +509,9 @@ class RecordingGate:
     events: list[str] = field(default_factory=list)
     """``begin KIND``, ``tell TRIALS``, ``lost`` and ``end KIND``."""
     is_open: bool = False
+    waits_s: float = 0.0
+    """What each stage pretends to have waited for others."""
+    waited_s: float = 0.0
 
     @property
     def kinds(self) -> list[str]:
@@ -519,6 +522,7 @@ class RecordingGate:
     def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
         assert not self.is_open, f"{need} begins within {self.needs[-1]}"
         self.is_open = True
+        self.waited_s += self.waits_s
         self.needs.append(need)
         self.events.append(f"begin {need.kind.value}")
         cores = tuple(sorted(os.sched_getaffinity(0)))
@@ -534,6 +538,14 @@ class RecordingGate:
 
     def tell(self, progress: JobProgress) -> None:
         self.events.append(f"tell {progress.trials} of {progress.total}")
+
+
+@pytest.fixture
+def busy_gate(monkeypatch) -> RecordingGate:
+    """A gate at which each stage waits for a day of the clock, and for no time of ours."""
+    gate, clock = RecordingGate(waits_s=86_400.0), time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + gate.waited_s)
+    return gate
 
 
 @pytest.fixture

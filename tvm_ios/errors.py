@@ -19,6 +19,7 @@
     ├── TuningError           a tuner, a worker or a tracker is missing or fails
     │   └── DeviceLostError   a device no longer answers; its batch is measured on another
     └── JobError              a job, a device or a core cannot be scheduled
+        └── UnknownJobError   nobody submitted a job of this name
 
 A message says what is wrong, where (operator, stage, group, file), the values, and the next step.
 """
@@ -43,6 +44,7 @@ __all__ = [
     "SearchError",
     "TuningError",
     "TvmIosError",
+    "UnknownJobError",
 ]
 
 
@@ -112,3 +114,7 @@ class DeviceLostError(TuningError):
 
 class JobError(TvmIosError):
     """A job, a device or a core cannot be scheduled."""
+
+
+class UnknownJobError(JobError):
+    """Nobody submitted a job of this name."""

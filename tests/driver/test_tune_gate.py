@@ -119,13 +119,20 @@ def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate
 
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is no second lane")
-def test_what_measures_asks_for_a_core_a_lane(recording_gate, tmp_path):
-    gate = recording_gate()
+def test_what_measures_asks_for_a_core_a_lane(busy_gate, tmp_path):
+    gate = busy_gate
     options = TuneOptions(measure=MEASURE, compare=COMPARE)
     with gated_by(gate):
-        tvm_ios.tune(
-            *two_branches(), TARGET, lanes=2, database=tmp_path / "prices.sqlite", options=options
+        model = tvm_ios.tune(
+            *two_branches(),
+            TARGET,
+            lanes=2,
+            database=tmp_path / "prices.sqlite",
+            options=options,
+            time_budget=40_000.0,
         )
+    # What waits for others has all the time that it was given.
+    assert not any("time_budget" in note for note in model.tune_report.notes)
     profiles = [need for need in gate.needs if need.kind is StageKind.PROFILE]
     assert {need.task for need in profiles} >= {"search", "compare"}
     assert {(need.least_cores, need.most_cores) for need in profiles} == {(2, 2)}

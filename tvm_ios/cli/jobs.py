@@ -8,22 +8,27 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.errors import JobError
+from tvm_ios.errors import HostError, JobError, OptionError, UnknownJobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.http.access_token import read_token
+from tvm_ios.jobs.http.client import DaemonUrl
 from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file
 from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.local.serve import run_daemon
+from tvm_ios.jobs.local.serve import Door, run_daemon
 from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.service import (
+    Answer,
     AskStatus,
     AskTrace,
     CancelJob,
     JobStatuses,
+    Request,
     SubmitJobs,
     Submitted,
     TracedStages,
@@ -32,6 +37,7 @@ from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.status_table import status_table
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.jobs.timeline import timeline_json
+from tvm_ios.jobs.timeline_figure import draw_timeline
 from tvm_ios.support.json_nouns import noun_record
 
 if TYPE_CHECKING:
@@ -55,19 +61,53 @@ def add_parser(subparsers: Subparsers) -> None:
     name = argparse.ArgumentParser(add_help=False)
     name.add_argument("name", metavar="NAME", help="the job's")
     verbs.add_parser("run", parents=[file], help="run a file's jobs, and leave when all have ended")
-    verbs.add_parser("serve", parents=[file], help="run a file's jobs, and wait for more")
-    verbs.add_parser("submit", parents=[file], help="give a file's jobs to whoever serves")
-    status = verbs.add_parser("status", help="how all jobs stand")
+    serve = verbs.add_parser("serve", parents=[file], help="run a file's jobs, and wait for more")
+    serve.add_argument("--http", metavar="HOST:PORT", help="listen there as well; port 0 is any")
+    serve.add_argument(
+        "--http-anywhere", action="store_true", help="also where other machines reach it"
+    )
+    serve.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token clients must know; else a new one",
+    )
+    asks = argparse.ArgumentParser(add_help=False)
+    asks.add_argument(
+        "--url", help="of a daemon that serves over HTTP; else the one of this folder"
+    )
+    asks.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="its token; else that of this folder"
+    )
+    verbs.add_parser("submit", parents=[file, asks], help="give a file's jobs to whoever serves")
+    status = verbs.add_parser("status", parents=[asks], help="how all jobs stand")
     status.add_argument("--json", action="store_true", help="as a list in JSON")
-    verbs.add_parser("logs", parents=[name], help="print what a job's workers printed")
-    verbs.add_parser("cancel", parents=[name], help="end a job")
-    trace = verbs.add_parser("trace", help="write who had which core and device when")
-    trace.add_argument("output", type=Path, metavar="FILE", help="Chrome JSON, for ui.perfetto.dev")
+    verbs.add_parser("logs", parents=[name, asks], help="print what a job's workers printed")
+    verbs.add_parser("cancel", parents=[name, asks], help="end a job")
+    trace = verbs.add_parser("trace", parents=[asks], help="write who had which core when")
+    trace.add_argument(
+        "output", type=Path, metavar="FILE", nargs="?", help="Chrome JSON, for ui.perfetto.dev"
+    )
+    trace.add_argument("--figure", type=Path, metavar="FILE", help="a picture of the latest run")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked; 0 when it is done, 1 if a job that was run has failed."""
     return _VERBS[arguments.jobs_verb](arguments, StateFolder())
+
+
+def _daemon_at(arguments: argparse.Namespace, folder: StateFolder) -> DaemonUrl | None:
+    """The daemon of the URL that was given; None: that of the folder."""
+    if arguments.url is None:
+        _refuse_beside(arguments.token_file, "--token-file", "--url")
+        return None
+    return DaemonUrl(arguments.url, read_token(arguments.token_file or folder.token))
+
+
+def _ask(arguments: argparse.Namespace, folder: StateFolder, request: Request) -> Answer | None:
+    """What the daemon answers; None where the folder has none."""
+    daemon = _daemon_at(arguments, folder)
+    return ask_daemon(folder, request) if daemon is None else daemon.ask(request)
 
 
 def _run(arguments: argparse.Namespace, folder: StateFolder) -> int:
@@ -86,16 +126,47 @@ def _run(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _serve(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    _daemon(arguments.file, read_jobs_file(arguments.file), folder, verb="serve")
+    file = read_jobs_file(arguments.file)
+    with _door(arguments, folder) as door:
+        _daemon(arguments.file, file, folder, verb="serve", door=door)
     return 0
 
 
-def _daemon(path: Path, file: JobsFile, folder: StateFolder, *, verb: str) -> Sequence[JobStatus]:
-    def tell(words: str) -> None:
-        print(f"tvm-ios: {words}", file=sys.stderr)
-
+def _door(arguments: argparse.Namespace, folder: StateFolder) -> AbstractContextManager[Door]:
+    if arguments.http is None:
+        _refuse_beside(arguments.token_file, "--token-file", "--http")
+        _refuse_beside(arguments.http_anywhere, "--http-anywhere", "--http")
+        return nullcontext(nullcontext)
     try:
-        return run_daemon(file, folder, stays=verb == "serve", tell=tell)
+        from tvm_ios.jobs.http.server import http_door  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise HostError(
+            f"serving over HTTP needs {error.name}, which is not installed; run "
+            "`pip install 'tvm-ios[http]'`"
+        ) from error
+    return http_door(
+        arguments.http,
+        folder,
+        anywhere=arguments.http_anywhere,
+        token_file=arguments.token_file,
+        tell=_tell,
+    )
+
+
+def _refuse_beside(given: object, option: str, wanted: str) -> None:
+    if given:
+        raise OptionError(f"{option} says something of {wanted}, which is missing; give both")
+
+
+def _tell(words: str) -> None:
+    print(f"tvm-ios: {words}", file=sys.stderr, flush=True)
+
+
+def _daemon(
+    path: Path, file: JobsFile, folder: StateFolder, *, verb: str, door: Door = nullcontext
+) -> Sequence[JobStatus]:
+    try:
+        return run_daemon(file, folder, stays=verb == "serve", tell=_tell, door=door)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
             f"all that was measured is kept; tvm-ios jobs {verb} {path} goes on from there"
@@ -104,7 +175,7 @@ def _daemon(path: Path, file: JobsFile, folder: StateFolder, *, verb: str) -> Se
 
 
 def _submit(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = ask_daemon(folder, SubmitJobs(read_jobs_file(arguments.file).orders))
+    answer = _ask(arguments, folder, SubmitJobs(read_jobs_file(arguments.file).orders))
     if not isinstance(answer, Submitted):
         raise JobError(
             f"no daemon serves {folder.path}; start one: tvm-ios jobs serve {arguments.file}"
@@ -114,7 +185,7 @@ def _submit(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _status(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = ask_daemon(folder, AskStatus())
+    answer = _ask(arguments, folder, AskStatus())
     jobs = answer.jobs if isinstance(answer, JobStatuses) else _stored_status(folder)
     if arguments.json:
         print(json.dumps([noun_record(JobStatus, job) for job in jobs], indent=1))
@@ -124,6 +195,11 @@ def _status(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _logs(arguments: argparse.Namespace, folder: StateFolder) -> int:
+    daemon = _daemon_at(arguments, folder)
+    if daemon is not None:
+        for piece in daemon.log(arguments.name):
+            sys.stdout.buffer.write(piece)
+        return 0
     path = log_path(folder.jobs / arguments.name)
     try:
         with path.open(encoding="utf-8", errors="replace") as log:
@@ -137,28 +213,40 @@ def _logs(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _cancel(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    if ask_daemon(folder, CancelJob(arguments.name)) is None:
+    if _ask(arguments, folder, CancelJob(arguments.name)) is None:
         _cancel_stored(arguments.name, folder)
     print(f"cancelled: {arguments.name}")
     return 0
 
 
 def _trace(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = ask_daemon(folder, AskTrace())
+    if arguments.output is None and arguments.figure is None:
+        raise OptionError("name a FILE for the trace, or --figure FILE for a picture, or both")
+    answer = _ask(arguments, folder, AskTrace())
+    machine = None
     if isinstance(answer, TracedStages):
-        text = timeline_json(answer.machine, answer.spans, now_s=time.time())
+        machine, spans = answer.machine, answer.spans
     else:
         with JobStore(_database(folder)) as store:
-            text = timeline_json(None, store.spans(), now_s=time.time())
+            spans = store.spans()
+    now_s = time.time()
+    if arguments.output is not None:
+        _write(arguments.output, timeline_json(machine, spans, now_s=now_s) + "\n")
+        print(f"wrote {arguments.output}; open it at https://ui.perfetto.dev")
+    if arguments.figure is not None:
+        draw_timeline(machine, spans, arguments.figure, now_s=now_s)
+        print(f"drew {arguments.figure}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise JobError(
-            f"cannot write {arguments.output}: {error.strerror}; name a file in a folder that is "
-            "there and writable"
+            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and "
+            "writable"
         ) from error
-    print(f"wrote {arguments.output}; open it at https://ui.perfetto.dev")
-    return 0
 
 
 _VERBS: Mapping[str, Callable[[argparse.Namespace, StateFolder], int]] = {
@@ -182,7 +270,8 @@ def _cancel_stored(name: str, folder: StateFolder) -> None:
     with sole_daemon(folder), JobStore(_database(folder)) as store:
         states = {job.order.spec.name: job.state for job in store.jobs()}
         if name not in states:
-            raise JobError(f"there is no job {name!r}; there are {', '.join(states) or 'none'}")
+            names = ", ".join(states) or "none"
+            raise UnknownJobError(f"there is no job {name!r}; there are {names}")
         if not states[name].ended:
             store.change(name, JobState.CANCELLED, "", time.time())
 

@@ -29,6 +29,7 @@ from tvm_ios.driver.tune_to_level import LevelRequest
 from tvm_ios.errors import OptionError
 from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
@@ -156,7 +157,7 @@ class SimpleTVM:
         kernels = self._setup.options.kernels
         kernels = kernels if trials is None else replace(kernels, trials=trials)
         log = default_records_path(tuner) if records is None else Path(records)
-        budget = TimeBudget(time_budget)
+        budget = TimeBudget(time_budget, clock_s=clock_at_work(gate_around(OpenGate())))
         request = None
         if sla_ms is not None:
             request = LevelRequest(

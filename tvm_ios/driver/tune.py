@@ -37,7 +37,7 @@ from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.progress import PhaseClock, ProgressListener
-from tvm_ios.support.stage_gate import OpenGate, gate_around
+from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
@@ -180,7 +180,8 @@ def tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     require_options(options)
     conversion, build = options.conversion, options.build
-    budget = TimeBudget(given.time_budget)
+    gate = gate_around(OpenGate(most_cores=default_lanes()))
+    budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))
     request = TuningRequest.of(
         given.tuning,
         given.tuning_records,
@@ -206,7 +207,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         lanes=device.require_lanes(given.lanes),
         device=device,
         database=open_database(given.database),
-        clock=PhaseClock(given.progress, gate_around(OpenGate(most_cores=default_lanes()))),
+        clock=PhaseClock(given.progress, gate),
         budget=budget,
         compare=options.compare,
         measure=options.measure,

@@ -25,7 +25,7 @@ from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
 
-__all__ = ["ExecutorName", "JobsFile", "SchedulerTable", "read_jobs_file"]
+__all__ = ["ExecutorName", "JobsFile", "SchedulerTable", "read_jobs_file", "read_orders"]
 
 MemberT = TypeVar("MemberT", bound=Enum)
 _CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
@@ -94,16 +94,36 @@ def read_jobs_file(path: Path) -> JobsFile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
     try:
-        require_known(tables, ("scheduler", "device", "job"), "")
         scheduler = _scheduler(_table(tables.get("scheduler", {}), "scheduler"))
         devices = [_device(each) for each in _rows(tables.get("device", []), "device")]
         machine = _machine(devices)
-        rows = _rows(tables.get("job", []), "job")
-        orders = [_order(row, machine, path.parent) for row in rows]
-        _require_jobs([order.spec.name for order in orders])
+        orders = read_orders(tables, machine, path.parent)
     except (JobError, OptionError) as error:
         raise JobError(f"{path}: {error}") from error
-    return JobsFile(scheduler=scheduler, machine=machine, orders=tuple(orders))
+    return JobsFile(scheduler=scheduler, machine=machine, orders=orders)
+
+
+def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tuple[JobOrder, ...]:
+    """The jobs of a file's tables, for a machine that is there already.
+
+    Parameters
+    ----------
+    tables
+        As ``tomllib`` reads them. What they say of scheduler and devices is passed over.
+    machine
+        What the jobs will share.
+    folder
+        Where relative paths lead from.
+
+    Raises
+    ------
+    JobError, OptionError
+        A key or a value is unfit; the message names thing and value.
+    """
+    require_known(tables, ("scheduler", "device", "job"), "")
+    orders = [_order(row, machine, folder) for row in _rows(tables.get("job", []), "job")]
+    _require_jobs([order.spec.name for order in orders])
+    return tuple(orders)
 
 
 def _scheduler(table: Mapping[str, Any]) -> SchedulerTable:

@@ -32,6 +32,7 @@ __all__ = [
     "Submitted",
     "TracedStages",
     "answer_request",
+    "answer_text",
 ]
 
 
@@ -119,11 +120,21 @@ class JobHost(Protocol):
         """All stages."""
 
 
-def answer_request(host: JobHost, text: str) -> str:
+def answer_request(host: JobHost, request: Request) -> Answer:
+    """The answer to a request.
+
+    Raises
+    ------
+    JobError
+        If it cannot be granted; an `UnknownJobError` where it is about a job that does not exist.
+    """
+    return _ANSWERS[type(request)](host, request)
+
+
+def answer_text(host: JobHost, text: str) -> str:
     """The answer to a request, both on one line of JSON. It never raises for bad requests."""
     try:
-        request = from_json(Request, text, "the request")
-        answer = _ANSWERS[type(request)](host, request)
+        answer = answer_request(host, from_json(Request, text, "the request"))
     except (TvmIosError, UnreadableValueError) as error:
         answer = Refused(str(error))
     return to_json(Answer, answer)

@@ -38,8 +38,9 @@ def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: floa
     ]
     for span in spans:
         end_s = now_s if span.ended_s is None else span.ended_s
-        for core, since_s, until_s in _stays(span, end_s):
-            rows.append(_slice(span, _CORES, core, since_s - begin_s, until_s - since_s))
+        for stay in span.stays(now_s):
+            seconds = stay.until_s - stay.since_s
+            rows.append(_slice(span, _CORES, stay.core, stay.since_s - begin_s, seconds))
         granted_s = span.granted_s - begin_s
         if span.device:
             device = devices.index(span.device)
@@ -48,14 +49,6 @@ def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: floa
             asked_s = span.asked_s - begin_s
             rows.append(_slice(span, _WAITING, jobs.index(span.job), asked_s, span.waited_s))
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": rows}, indent=0)
-
-
-def _stays(span: Span, end_s: float) -> Iterator[tuple[int, float, float]]:
-    """Each core that a stage had, from when to when."""
-    ends = [*(since for since, _ in span.places[1:]), end_s]
-    for (since_s, cores), until_s in zip(span.places, ends, strict=True):
-        for core in cores:
-            yield core, since_s, until_s
 
 
 def _names(process: int, rows: Iterable[int], names: Sequence[str]) -> Iterator[dict[str, Any]]:

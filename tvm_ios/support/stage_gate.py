@@ -7,7 +7,8 @@ at the gate, and goes on when cores and device are its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ __all__ = [
     "StageGate",
     "StageKind",
     "StageNeed",
+    "clock_at_work",
     "gate_around",
     "gated_by",
 ]
@@ -111,6 +113,10 @@ class StageGate(Protocol):
         AutoTVM measures so many candidates a batch, and auto_scheduler twice as many.
         """
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that its stages have waited for others until now, all together."""
+
     def stage(self, need: StageNeed) -> AbstractContextManager[GrantedStage]:
         """Wait until a stage may begin; it ends with the context. Stages do not nest.
 
@@ -128,6 +134,8 @@ class OpenGate:
 
     most_cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     """Cores to count on: fewer than are usable where a cgroup has a quota."""
+    waited_s: float = 0.0
+    """Nobody waits."""
 
     @contextmanager
     def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
@@ -137,6 +145,14 @@ class OpenGate:
 
     def tell(self, progress: JobProgress) -> None:
         """Tell nobody."""
+
+
+def clock_at_work(gate: StageGate) -> Callable[[], float]:
+    """A clock in seconds that stands still while a job waits at its gate.
+
+    Budgets are counted by it: a job loses nothing because others have the device.
+    """
+    return lambda: time.monotonic() - gate.waited_s
 
 
 _AROUND: ContextVar[StageGate] = ContextVar("gate_around")

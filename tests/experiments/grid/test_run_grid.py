@@ -69,7 +69,9 @@ def test_cells_run_fail_and_are_known_afterwards(grid_of, capsys, monkeypatch, t
     assert float(done["latency_low_ms"]) <= float(done["latency_ms"])
     assert float(done["mean_search_s"]) > 0
     assert float(done["seconds"]) > float(done["mean_search_s"])
-    assert (done["trials"], done["failures"], done["utilisation"]) == ("0", "0", "")
+    assert (done["trials"], done["failures"], done["mean_waiting_s"]) == ("0", "0", "0.000")
+    assert 0 < float(done["utilisation"]) < 1
+    assert failed["mean_waiting_s"] == failed["utilisation"] == ""
     # Nothing of the work is left but what is told of a failure.
     assert list((tmp_path / "small.results" / "work").iterdir()) == []
     # Finished cells start no process; failed ones do where asked to.

@@ -1,21 +1,39 @@
-"""``python -m tests.jobs.local.serving run|serve BATCHES NAME...``: a daemon with scripted jobs."""
+"""``python -m tests.jobs.local.serving run|serve BATCHES NAME...``: a daemon with scripted jobs.
+
+With ``--http HOST:PORT`` it listens there, too.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from contextlib import nullcontext
+from functools import partial
 
 from tests.jobs.local.runs import MACHINE, mock_order
 from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.jobs.http.server import http_door
 from tvm_ios.jobs.jobs_file import JobsFile, SchedulerTable
 from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.state_folder import StateFolder
 
 if __name__ == "__main__":
-    verb, batches, *names = sys.argv[1:]
-    orders = tuple(mock_order(name, int(batches), burns=True) for name in names)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=["run", "serve"])
+    parser.add_argument("batches", type=int)
+    parser.add_argument("names", nargs="+")
+    parser.add_argument("--http")
+    given = parser.parse_args()
+    orders = tuple(mock_order(name, given.batches, burns=True) for name in given.names)
     file = JobsFile(scheduler=SchedulerTable(), machine=MACHINE, orders=orders)
+    folder, tell = StateFolder(), partial(print, flush=True)
+    folder.make()
+    opened = nullcontext(nullcontext)
+    if given.http is not None:
+        opened = http_door(given.http, folder, tell=tell)
     try:
-        jobs = run_daemon(file, StateFolder(), stays=verb == "serve", tell=print)
+        with opened as door:
+            jobs = run_daemon(file, folder, stays=given.verb == "serve", tell=tell, door=door)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(any(job.state is not JobState.DONE for job in jobs))

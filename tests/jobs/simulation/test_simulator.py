@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.jobs_simulation import table
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, JobCancelled, WorkerDied
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.limits import Limits
@@ -127,6 +128,18 @@ def golden(scenario):
 )
 def test_the_table_is_what_the_simulation_gives(scenario):
     golden(scenario)
+
+
+def test_the_documents_have_the_table_and_reach_the_goals(project_root):
+    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
+    assert list(stored) == list(SCENARIOS)
+    text = (project_root / "docs" / "jobs.md").read_text(encoding="utf-8")
+    assert "\n".join(table(stored)) in text
+    escorted = stored["the same, each profile takes a core"]
+    assert escorted["slack"]["over_bound"] <= 1.05
+    assert (
+        escorted["slack"]["mean_completion_s"] <= 0.5 * escorted["sequential"]["mean_completion_s"]
+    )
 
 
 @pytest.mark.slow

@@ -47,6 +47,15 @@ def test_stages_come_in_order_and_none_overlap(recording_gate, tmp_path):
 
 
 @pytest.mark.slow
+def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
+    options = TuningOptions(trials=8, time_budget_s=40_000.0, **QUICK)
+    log = tmp_path / "waited.json"
+    outcome = AnsorBackend(gate=busy_gate).tune(*one_convolution(), TARGET, log, options)
+    assert outcome.trials == 8
+    assert not any("time budget" in note for note in outcome.notes)
+
+
+@pytest.mark.slow
 def test_tvm_has_its_own_functions_back(recording_gate, tmp_path):
     AnsorBackend(gate=recording_gate()).tune(
         *one_convolution(), TARGET, tmp_path / "log", TuningOptions(trials=1, **QUICK)

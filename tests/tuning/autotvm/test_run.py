@@ -47,6 +47,15 @@ def test_stages_come_in_order_and_records_before_the_device_is_free(recording_ga
 
 
 @pytest.mark.slow
+def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
+    options = TuningOptions(tuner="grid", trials=3, time_budget_s=40_000.0, **QUICK)
+    log = tmp_path / "waited.log"
+    outcome = AutoTvmBackend(gate=busy_gate).tune(one_convolution(), {}, TARGET, log, options)
+    assert outcome.trials == 3
+    assert not any("time budget" in note for note in outcome.notes)
+
+
+@pytest.mark.slow
 def test_a_cost_model_that_a_log_teaches_does_so_in_a_stage(recording_gate, tmp_path):
     log = tmp_path / "learning.log"
     for trials, first in ((2, ["prepare"]), (3, ["prepare", "update"])):

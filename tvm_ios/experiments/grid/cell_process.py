@@ -1,7 +1,7 @@
 """A cell in a process of its own: ``python -m tvm_ios.experiments.grid.cell_process ORDER PARENT``.
 
 So nothing that one cell loads, caches or breaks is there for the next. What is found out lies in
-the order's folder afterwards: ``report.json``, or ``error.txt`` with the reason.
+the order's folder afterwards: ``report.json`` and ``job.json``, or ``error.txt`` with the reason.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from typing import Any, Self
 
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
+from tvm_ios.experiments.grid.cell_result import JobFacts
+from tvm_ios.host.processor import default_lanes
+from tvm_ios.support.json_nouns import to_json
+from tvm_ios.support.stage_gate import OpenGate, gated_by
+from tvm_ios.support.timed_gate import TimedGate
 from tvm_ios.support.whole_file import write_text
 
-__all__ = ["ERROR", "LOG", "REPORT", "CellOrder", "main"]
+__all__ = ["ERROR", "FACTS", "LOG", "REPORT", "CellOrder", "main"]
 
-REPORT, ERROR, LOG = "report.json", "error.txt", "records.log"
+REPORT, FACTS, ERROR, LOG = "report.json", "job.json", "error.txt", "records.log"
 PARAMETER_SUFFIXES = (".params", ".npz")
 PR_SET_PDEATHSIG = 1
 EXIT_ERROR = 2
@@ -61,11 +66,14 @@ def main(arguments: list[str]) -> int:
         return EXIT_ERROR
     order = CellOrder.from_json(Path(path).read_text(encoding="utf-8"))
     folder = Path(order.folder)
+    gate = TimedGate(inner=OpenGate(most_cores=default_lanes()))
     try:
-        text = _run(order, folder)
+        with gated_by(gate):
+            text = _run(order, folder)
     except TvmIosError as error:
         write_text(folder / ERROR, str(error))
         return EXIT_ERROR
+    write_text(folder / FACTS, to_json(JobFacts, JobFacts.of_gate(gate)))
     write_text(folder / REPORT, text)
     return 0
 

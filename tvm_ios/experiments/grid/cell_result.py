@@ -15,6 +15,7 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.grid_file import Cell, Value
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios.support.timed_gate import TimedGate
 from tvm_ios.support.whole_file import write_text
 
 __all__ = ["CellResult", "CellStatus", "JobFacts", "read_result", "result_path", "write_result"]
@@ -32,12 +33,17 @@ class CellStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What a scheduler of many jobs tells of the job that a cell was; from its trace."""
+    """What the gate of a cell has seen: a cell is a job of stages, beside others or alone."""
 
     waiting_s: float
-    """Mean seconds that a stage of the job waited for cores or a device."""
+    """Mean seconds that a stage waited for cores or a device; 0 for a cell that runs alone."""
     utilisation: float
-    """Share of the job's time in which its device was busy, from 0 to 1."""
+    """Share of the job's time in which it had its device to measure, from 0 to 1."""
+
+    @classmethod
+    def of_gate(cls, gate: TimedGate) -> Self:
+        """What a gate has seen until now."""
+        return cls(waiting_s=gate.waited_s / max(gate.stages, 1), utilisation=gate.utilisation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,7 @@ class CellResult:
     report: RunReport | None = None
     """None where it failed."""
     job: JobFacts | None = None
-    """None where the cell ran alone, and not as a job beside others."""
+    """None where it failed, or an older tvm-ios ran it."""
 
     def to_json(self) -> str:
         """Versioned JSON; :meth:`from_json` reads it back."""

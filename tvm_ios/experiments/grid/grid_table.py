@@ -17,9 +17,9 @@ def grid_csv(results: Sequence[CellResult]) -> str:
     """A line of names and one for each result.
 
     Columns are the parameters; repeat, status, seconds; for each phase of ``tune`` the mean over
-    the cell's calls, in seconds; mean seconds of waiting and utilisation, empty where cells did
-    not run as jobs beside others; the latency with its interval and whether a service level was
-    met; trials, failures, commit, machine, and why a cell failed.
+    the cell's calls, in seconds; mean seconds that its stages waited for others, and the share of
+    its time in which it measured, both empty where it failed; the latency with its interval and
+    whether a service level was met; trials, failures, commit, machine, and why a cell failed.
     """
     rows = [_row(result) for result in results]
     phases = [_phases(result) for result in results]

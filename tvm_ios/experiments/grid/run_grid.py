@@ -20,10 +20,11 @@ from pathlib import Path
 
 from tvm_ios.driver.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.grid.cell_process import ERROR, LOG, REPORT, CellOrder
+from tvm_ios.experiments.grid.cell_process import ERROR, FACTS, LOG, REPORT, CellOrder
 from tvm_ios.experiments.grid.cell_result import (
     CellResult,
     CellStatus,
+    JobFacts,
     read_result,
     result_path,
     write_result,
@@ -31,6 +32,7 @@ from tvm_ios.experiments.grid.cell_result import (
 from tvm_ios.experiments.grid.grid_file import Cell, GridFile
 from tvm_ios.host.machine import machine_facts, source_commit
 from tvm_ios.host.processor import default_lanes
+from tvm_ios.support.json_nouns import from_json
 from tvm_ios.tuning.guard import MARK
 from tvm_ios.tuning.records.records import read_records
 
@@ -144,8 +146,9 @@ def _run_cell(grid: GridFile, cell: Cell, tracker: str | None) -> CellResult:
     status = _end_of_process(order, folder, grid)
     seconds = time.monotonic() - begin
     records = read_records(folder / LOG).records if (folder / LOG).exists() else ()
-    report = None
+    report = job = None
     if status == "" and (folder / REPORT).exists():
+        job = from_json(JobFacts, (folder / FACTS).read_text(encoding="utf-8"), FACTS)
         report = RunReport.from_json((folder / REPORT).read_text(encoding="utf-8"))
     facts = dict(machine_facts())
     result = CellResult(
@@ -161,6 +164,7 @@ def _run_cell(grid: GridFile, cell: Cell, tracker: str | None) -> CellResult:
         trials=len(records),
         failures=sum(not record.ok for record in records),
         report=report,
+        job=job,
     )
     beside = result_path(grid.results, cell)
     _keep(folder / LOG, beside.with_suffix(".log"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tvm_ios.errors import JobError
+from tvm_ios.errors import JobError, UnknownJobError
 from tvm_ios.jobs.core.commands import Command, JobChanged, StartWorker
 from tvm_ios.jobs.core.estimates import Estimates
 from tvm_ios.jobs.core.job_state import Job, JobSpec, JobState
@@ -39,10 +39,10 @@ class JobTable:
         return iter(self._jobs.values())
 
     def __getitem__(self, name: str) -> Job:
-        """Look a job up; a JobError says that there is none of this name."""
+        """Look a job up; an UnknownJobError says that there is none of this name."""
         job = self._jobs.get(name)
         if job is None:
-            raise JobError(f"there is no job {name!r}; submit it first")
+            raise UnknownJobError(f"there is no job {name!r}; submit it first")
         return job
 
     @property

@@ -14,7 +14,16 @@ from tvm_ios.jobs.core.events import Event, JobEnded, StageReleased, StageReques
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.support.stage_gate import StageNeed
 
-__all__ = ["Span", "Trace"]
+__all__ = ["Span", "Stay", "Trace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A core that a stage had without a break."""
+
+    core: int
+    since_s: float
+    until_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,16 @@ class Span:
     def waited_s(self) -> float:
         """Seconds at the gate."""
         return self.granted_s - self.asked_s
+
+    def stays(self, now_s: float = 0.0) -> tuple[Stay, ...]:
+        """Each core that it had; what computes still has it until ``now_s``."""
+        end_s = now_s if self.ended_s is None else self.ended_s
+        ends = [*(since_s for since_s, _ in self.places[1:]), end_s]
+        return tuple(
+            Stay(core=core, since_s=since_s, until_s=until_s)
+            for (since_s, cores), until_s in zip(self.places, ends, strict=True)
+            for core in cores
+        )
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 
 from tvm_ios.jobs.core.policies import policy_named
 from tvm_ios.jobs.core.resources import Machine
@@ -16,15 +16,23 @@ from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.local.live_table import LiveTable
 from tvm_ios.jobs.local.unix_socket import listening
+from tvm_ios.jobs.service import JobHost
 from tvm_ios.jobs.state_folder import StateFolder
 
-__all__ = ["run_daemon"]
+__all__ = ["Door", "run_daemon"]
 
+Door = Callable[[JobHost], AbstractAsyncContextManager[object]]
+"""Through which a daemon is asked; open inside."""
 _REDRAW_S = 1.0
 
 
 def run_daemon(
-    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None]
+    file: JobsFile,
+    folder: StateFolder,
+    *,
+    stays: bool,
+    tell: Callable[[str], None],
+    door: Door = nullcontext,
 ) -> tuple[JobStatus, ...]:
     """Run the jobs of a file, and those that an earlier daemon of the folder has left.
 
@@ -34,6 +42,8 @@ def run_daemon(
         Whether it goes on listening when all jobs have ended.
     tell
         Told in words what it begins with.
+    door
+        One more than the folder's socket.
 
     Returns
     -------
@@ -48,11 +58,11 @@ def run_daemon(
         On Ctrl-C or SIGTERM, when all workers have ended. What was measured is kept.
     """
     with _beside(file.machine), sole_daemon(folder):
-        return asyncio.run(_main(file, folder, stays=stays, tell=tell))
+        return asyncio.run(_main(file, folder, stays=stays, tell=tell, door=door))
 
 
 async def _main(
-    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None]
+    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None], door: Door
 ) -> tuple[JobStatus, ...]:
     scheduler = Scheduler(file.machine, policy_named(file.scheduler.policy), file.scheduler.limits)
     daemon = Daemon(scheduler, folder)
@@ -74,7 +84,7 @@ async def _main(
         done = [order.spec.name for order in file.orders if order.spec.name not in (*new, *left)]
         if done:
             tell(f"done before: {_listed(done)}")
-        async with listening(daemon, folder.socket):
+        async with listening(daemon, folder.socket), door(daemon):
             table = LiveTable(daemon.status)
             redraw = asyncio.ensure_future(_redraw(table))
             try:

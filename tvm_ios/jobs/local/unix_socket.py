@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.service import Answer, JobHost, Refused, Request, answer_request
+from tvm_ios.jobs.service import Answer, JobHost, Refused, Request, answer_text
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError
@@ -32,7 +32,7 @@ async def _listening(host: JobHost, path: Path) -> AsyncIterator[None]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, ValueError):
             async for line in reader:
-                text = answer_request(host, line.decode(errors="replace"))
+                text = answer_text(host, line.decode(errors="replace"))
                 writer.write(text.encode() + b"\n")
                 await writer.drain()
         writer.close()

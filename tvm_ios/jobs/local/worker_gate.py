@@ -57,6 +57,8 @@ class WorkerGate:
     """All that a stage may get; those of a worker between two stages."""
     told: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
     """How far the job is."""
+    waited_s: float = 0.0
+    """Seconds that its stages have waited for a lease, all together."""
     _lease: Lease | None = None
     _revoked: int = 0
     """The latest epoch whose device was lost."""
@@ -81,8 +83,10 @@ class WorkerGate:
     @contextmanager
     def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
         """Wait for a lease; it is given back with the context, whatever happens inside."""
+        asked = time.monotonic()
         lease = self._lease = self._granted(need)
         begin = time.monotonic()
+        self.waited_s += begin - asked
         try:
             yield replace(lease.granted, second_try=True)
         except DeviceLostError:

@@ -17,7 +17,8 @@ from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
-from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.history import apply_history, known_records
 from tvm_ios.tuning.ansor.run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor.tasks import KernelTask, extract_tasks
@@ -63,6 +64,7 @@ class AnsorBackend:
         After Ctrl-C all batches before it are in the log.
         """
         begin = time.monotonic()
+        time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
         _require_cost_model()
         require_device(self.device)
         with self.gate.stage(StageNeed.to_prepare(1, "tasks of auto_scheduler")):
@@ -82,6 +84,7 @@ class AnsorBackend:
             gpu=is_gpu_target(target),
             gate=self.gate,
             progress=progress,
+            time_left=time_left,
             begin=begin,
             rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},
             flops={task.workload: task.flop for task in tasks},

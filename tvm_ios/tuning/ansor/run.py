@@ -20,6 +20,7 @@ from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.support.progress import Progress, ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageNeed
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.measure import Interruption, builder, lines_of, local_runner
 from tvm_ios.tuning.ansor.stages import AnsorStages, StagedModel
 from tvm_ios.tuning.ansor.tasks import KernelTask
@@ -53,6 +54,7 @@ class TuningRun:
     gpu: bool
     gate: StageGate
     progress: ProgressListener | None
+    time_left: TimeBudget
     begin: float
     rows: dict[str, TaskOutcome]
     """The table's row of each workload."""
@@ -159,8 +161,7 @@ class TuningRun:
 
     def is_late(self) -> bool:
         """Whether the time budget is spent."""
-        budget_s = self.options.time_budget_s
-        return budget_s is not None and time.monotonic() - self.begin > budget_s
+        return not self.time_left.allows(0.0)
 
     def notes(self) -> Iterator[str]:
         """Notes for the user: tasks without a record, the first failure, an early end."""

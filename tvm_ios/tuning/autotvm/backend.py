@@ -17,7 +17,8 @@ from tvm import autotvm
 from tvm_ios.host import default_lanes
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
-from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
+from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.measure import Measuring, in_tuning
 from tvm_ios.tuning.autotvm.run import TuningRun, outcome_row, quiet
 from tvm_ios.tuning.autotvm.tasks import Layout, blocks_of, config_blocks, extract_tasks
@@ -56,6 +57,7 @@ class AutoTvmBackend:
     ) -> TuningOutcome:
         """Measure candidates of every task until the budget is spent."""
         begin = time.monotonic()
+        time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
         gpu = is_gpu_target(target)
         tuner_name = options.tuner_for(gpu=gpu)
         require_tuner(tuner_name)
@@ -73,6 +75,7 @@ class AutoTvmBackend:
             options=options,
             gate=self.gate,
             progress=progress,
+            time_left=time_left,
             begin=begin,
             rows=[outcome_row(task, found) for task, found in zip(tasks, known, strict=True)],
             total=sum(plan.left for plan in plans if plan),

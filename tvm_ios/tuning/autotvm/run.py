@@ -21,6 +21,7 @@ from tvm.autotvm.tuner import Tuner
 
 from tvm_ios.support.progress import Progress, ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageKind, StageNeed
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.measure import Measuring, died
 from tvm_ios.tuning.autotvm.tasks import KernelTask
 from tvm_ios.tuning.autotvm.tuners import PlannedTuner, end_workers, fits_next, use_cores
@@ -40,6 +41,7 @@ class TuningRun:
     options: TuningOptions
     gate: StageGate
     progress: ProgressListener | None
+    time_left: TimeBudget
     begin: float
     rows: list[TaskOutcome]
     total: int
@@ -141,8 +143,7 @@ class TuningRun:
         row = replace(row, trials=row.trials + len(results))
         costs_s = [_cost_s(result) for result in results]
         self.rows[place] = row.with_candidates(costs_s, inputs[0].task.flop)
-        budget_s = self.options.time_budget_s
-        self.late = budget_s is not None and time.monotonic() - self.begin > budget_s
+        self.late = not self.time_left.allows(0.0)
         self.gate.tell(progress_of_job(self.rows, self.total))
         self._tell(place)
 

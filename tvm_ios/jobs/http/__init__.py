@@ -1,0 +1,1 @@
+"""The daemon's service over HTTP, for those who know its token."""

@@ -1,0 +1,228 @@
+"""Stages of jobs as a picture: a row for each core, each device and each job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.errors import HostError, JobError
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.trace import Span
+from tvm_ios.report.palette import INK, WIRE
+from tvm_ios.support.stage_gate import StageKind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Bar", "Row", "draw_timeline", "latest_run", "timeline_rows"]
+
+PAUSE_S = 60.0
+"""Where nothing ran for so long, another run begins."""
+_COLOURS = {
+    StageKind.PREPARE: "#BBBBBB",
+    StageKind.SEARCH: "#56B4E9",
+    StageKind.BUILD: "#F0E442",
+    StageKind.PROFILE: "#D55E00",
+    StageKind.UPDATE: "#009E73",
+}
+"""By Okabe and Ito (2008): told apart by the colour-blind, and by their lightness."""
+_WIDTH, _ROW, _TOP, _BOTTOM = 11.0, 0.42, 0.55, 0.75
+_HEIGHT = 0.78
+"""Of a bar, where its row is 1."""
+_GAP = 0.5
+"""Between cores, devices and jobs, in rows."""
+_FONT = 13
+_DOTS_PER_INCH = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stage in a row."""
+
+    kind: StageKind
+    since_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A core, a device or a job, and what it did."""
+
+    label: str
+    bars: tuple[Bar, ...]
+    waits: tuple[tuple[float, float], ...] = ()
+    """From when to when a job stood at its gate."""
+    begins_group: bool = False
+    """Whether it is the first of the cores, of the devices or of the jobs."""
+
+    def halves(self) -> tuple[int | None, ...]:
+        """For each bar the half of the row that it has, 0 or 1, where two are there at a time."""
+        halves: list[int | None] = []
+        for bar in self.bars:
+            beside = [
+                place
+                for place, other in enumerate(self.bars)
+                if other is not bar and other.since_s < bar.until_s and bar.since_s < other.until_s
+            ]
+            taken = {halves[place] for place in beside if place < len(halves)}
+            halves.append((1 if 0 in taken else 0) if beside else None)
+        return tuple(halves)
+
+
+def latest_run(spans: Sequence[Span], now_s: float) -> tuple[Span, ...]:
+    """Stages since nothing ran for a minute, in the order of their grants."""
+    found: list[Span] = []
+    end_s = float("-inf")
+    for span in sorted(spans, key=lambda span: span.granted_s):
+        if span.granted_s > end_s + PAUSE_S:
+            found.clear()
+        found.append(span)
+        end_s = max(end_s, now_s if span.ended_s is None else span.ended_s)
+    return tuple(found)
+
+
+def timeline_rows(
+    machine: Machine | None, spans: Sequence[Span], *, now_s: float
+) -> tuple[Row, ...]:
+    """What is drawn, from above; times count from the first request.
+
+    Parameters are those of :func:`~tvm_ios.jobs.timeline.timeline_json`.
+    """
+    begin_s = min((span.asked_s for span in spans), default=0.0)
+    stays = [(span, stay) for span in spans for stay in span.stays(now_s)]
+    known = [device.name for device in machine.devices] if machine is not None else []
+    cores = sorted({stay.core for _, stay in stays}.union(machine.cores if machine else ()))
+    devices = dict.fromkeys([*known, *(span.device for span in spans if span.device)])
+    jobs = dict.fromkeys(span.job for span in spans)
+
+    def bar(span: Span, since_s: float, until_s: float) -> Bar:
+        return Bar(kind=span.need.kind, since_s=since_s - begin_s, until_s=until_s - begin_s)
+
+    def whole(span: Span) -> Bar:
+        return bar(span, span.granted_s, now_s if span.ended_s is None else span.ended_s)
+
+    return (
+        *(
+            Row(
+                label=f"core {core}",
+                bars=tuple(
+                    bar(span, stay.since_s, stay.until_s)
+                    for span, stay in stays
+                    if stay.core == core
+                ),
+                begins_group=core == cores[0],
+            )
+            for core in cores
+        ),
+        *(
+            Row(
+                label=f"device {device}",
+                bars=tuple(whole(span) for span in spans if span.device == device),
+                begins_group=place == 0,
+            )
+            for place, device in enumerate(devices)
+        ),
+        *(
+            Row(
+                label=job,
+                bars=tuple(whole(span) for span in spans if span.job == job),
+                waits=tuple(
+                    (span.asked_s - begin_s, span.granted_s - begin_s)
+                    for span in spans
+                    if span.job == job
+                ),
+                begins_group=place == 0,
+            )
+            for place, job in enumerate(jobs)
+        ),
+    )
+
+
+def draw_timeline(
+    machine: Machine | None, spans: Sequence[Span], path: Path, *, now_s: float
+) -> None:
+    """Write a picture of the latest run; parameters are those of `timeline_rows`.
+
+    Parameters
+    ----------
+    path
+        Where it goes; the ending chooses the format (png, pdf, svg).
+
+    Raises
+    ------
+    HostError
+        If matplotlib is not installed.
+    JobError
+        If there are no stages, or the picture cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise HostError(
+            "drawing a timeline needs matplotlib, which is not installed; run "
+            "`pip install 'tvm-ios[figures]'`"
+        ) from error
+    rows = timeline_rows(machine, latest_run(spans, now_s), now_s=now_s)
+    if not any(row.bars for row in rows):
+        raise JobError(f"no stage has run yet, so there is nothing to draw in {path}; try later")
+    depth = len(rows) + _GAP * (sum(row.begins_group for row in rows) - 1)
+    height = _TOP + depth * _ROW + _BOTTOM
+    figure = Figure(figsize=(_WIDTH, height))
+    FigureCanvasAgg(figure)
+    left = (0.35 + 0.105 * max(len(row.label) for row in rows)) / _WIDTH
+    axes = figure.add_axes((left, _BOTTOM / height, 1 - left - 0.02, 1 - (_TOP + _BOTTOM) / height))
+    _paint(axes, rows, depth)
+    figure.legend(
+        handles=_legend(rows),
+        loc="upper center",
+        bbox_to_anchor=((1 + left) / 2, 1.0),
+        ncols=len(StageKind) + 1,
+        frameon=False,
+        fontsize=_FONT,
+        handlelength=1.2,
+        columnspacing=1.4,
+    )
+    try:
+        figure.savefig(path, dpi=_DOTS_PER_INCH)
+    except (OSError, ValueError) as error:
+        raise JobError(
+            f"cannot draw {path}: {error}; name a .png, .pdf or .svg in a folder that is there"
+        ) from error
+
+
+def _paint(axes: Axes, rows: Sequence[Row], depth: float) -> None:
+    places: list[float] = []
+    for row in rows:
+        step = 1.0 + _GAP * row.begins_group if places else 0.5
+        places.append((places[-1] if places else 0.0) + step)
+    for place, row in zip(places, rows, strict=True):
+        for since_s, until_s in row.waits:
+            axes.plot([since_s, until_s], [place] * 2, color=WIRE, lw=1.6, solid_capstyle="butt")
+        for bar, half in zip(row.bars, row.halves(), strict=True):
+            top = place - _HEIGHT / 2 + (0.0 if half is None else half * _HEIGHT / 2)
+            axes.broken_barh(
+                [(bar.since_s, bar.until_s - bar.since_s)],
+                (top, _HEIGHT if half is None else _HEIGHT / 2),
+                facecolor=_COLOURS[bar.kind],
+                edgecolor="none",
+            )
+    axes.set_yticks(places, [row.label for row in rows], fontsize=_FONT, color=INK)
+    axes.set_ylim(depth, 0)
+    axes.set_xlim(0, max(bar.until_s for row in rows for bar in row.bars))
+    axes.set_xlabel("seconds", fontsize=_FONT, color=INK)
+    axes.tick_params(axis="x", labelsize=_FONT, colors=INK)
+    axes.tick_params(axis="y", length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _legend(rows: Sequence[Row]) -> list[object]:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    kinds = {bar.kind for row in rows for bar in row.bars}
+    stages = [Patch(color=_COLOURS[kind], label=kind.value) for kind in StageKind if kind in kinds]
+    return [*stages, Line2D([], [], color=WIRE, lw=1.6, label="waits")]
