@@ -14,10 +14,13 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tests.tuning.autotvm.test_backend import QUICK, TARGET, measured, one_convolution
+from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
+from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
-from tvm_ios.tuning.guard import MARK, marked_processes
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.guard import MARK, guarded_workers, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 
 BATCH = ["search", "build", "profile"]
@@ -44,6 +47,16 @@ def test_stages_come_in_order_and_records_before_the_device_is_free(recording_ga
     builds = [need for need in gate.needs if need.kind.value == "build"]
     assert [(need.least_cores, need.most_cores) for need in builds] == [(1, 2), (1, 1)]
     assert len({need.task for need in builds}) == 1
+
+
+@pytest.mark.slow
+def test_the_tracker_and_the_server_of_this_machines_device_are_one_process():
+    here, granted = DeviceOptions(), GrantedStage(cores=(0,))
+    with guarded_workers():
+        with Measuring(options=TuningOptions(), device=here, gpu=False, width=1) as measuring:
+            assert not list(measuring.run(granted, [], []))
+            assert len(marked_processes(os.environ[MARK])) == 1
+        assert not marked_processes(os.environ[MARK])
 
 
 @pytest.mark.slow
