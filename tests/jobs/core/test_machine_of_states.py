@@ -437,9 +437,9 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 
 
-@pytest.mark.slow(30)
+@pytest.mark.slow(60)
 class TestManyJobs(Jobs.TestCase):
-    settings = settings(max_examples=600, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=1500, stateful_step_count=60, deadline=None)
