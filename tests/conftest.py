@@ -1,7 +1,7 @@
 """What every test needs: all cores for TVM, a compile cache, child interpreters, and its turn.
 
-And, for those that measure on a device: a real RPC tracker with real servers on loopback, as TVM's
-documentation starts them.
+And, for those that measure on a device: a real RPC tracker with real servers on loopback, processes
+of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
+from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.errors import DeviceLostError
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.measure.machine_mode import ModeWatch
@@ -293,7 +294,8 @@ class RpcDevice:
     host: str
     port: int
     key: str
-    server: subprocess.Popen[bytes] | None = None
+    server: int | None = None
+    """The id of the server's process, and of the group of all that it starts."""
 
     @property
     def address(self) -> str:
@@ -303,7 +305,7 @@ class RpcDevice:
     def kill(self) -> None:
         """End the server and all that it started, as a power cut does."""
         assert self.server is not None
-        os.killpg(self.server.pid, signal.SIGKILL)
+        os.killpg(self.server, signal.SIGKILL)
 
     def becomes_free(self) -> bool:
         """Whether the tracker soon has the device for the next client."""
@@ -324,9 +326,8 @@ class RpcDevice:
 def bare_tracker() -> Iterator[RpcDevice]:
     """A tracker without a device."""
     port = _free_port()
-    where = ("--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1))
-    with _command("tvm.exec.rpc_tracker", *where):
-        tracker = RpcDevice("127.0.0.1", port, "nobody")
+    with tracker_process(port):
+        tracker = RpcDevice(HOST, port, "nobody")
         _wait_for(tracker, "has no device")
         yield tracker
 
@@ -337,10 +338,7 @@ def start_rpc_server(bare_tracker: RpcDevice) -> StartServer:
 
     @contextlib.contextmanager
     def start(key: str) -> Iterator[RpcDevice]:
-        port = str(_free_port())
-        where = ("--host", "127.0.0.1", "--port", port, "--port-end", str(int(port) + 1))
-        tracker = ("--tracker", bare_tracker.address, "--key", key)
-        with _command("tvm.exec.rpc_server", *where, *tracker) as process:
+        with server_process(_free_port(), bare_tracker.port, key) as process:
             device = RpcDevice(bare_tracker.host, bare_tracker.port, key, process)
             _wait_for(device, None)
             yield device
@@ -358,25 +356,8 @@ def loopback_tracker(start_rpc_server: StartServer) -> Iterator[RpcDevice]:
 def _free_port() -> int:
     """A port nobody listens on."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind((HOST, 0))
         return int(taken.getsockname()[1])
-
-
-@contextlib.contextmanager
-def _command(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """``python -m`` with these arguments; it and all that it starts are gone at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _wait_for(tracker: RpcDevice, refusal: str | None) -> None:

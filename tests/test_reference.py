@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_executor
-from tvm_ios.models import squeezenet
+from tvm_ios.models import randwire_small
 
 
 def answer(factory, image):
@@ -24,11 +24,12 @@ def answer(factory, image):
     [
         ("branching", "llvm"),
         ("branching", "llvm -mcpu=core-avx2"),
-        ("squeezenet", "llvm -mcpu=core-avx2"),
+        ("randwire_small", "llvm -mcpu=core-avx2"),
     ],
 )
 def test_a_reference_has_the_bits_of_plain_tvm(network, target, branching, reference_build):
-    module, params = branching if network == "branching" else squeezenet(image_size=48)
+    # A random wiring has strided, depthwise and pointwise convolutions, gates and sums.
+    module, params = branching if network == "branching" else randwire_small(size=8, num_nodes=5)
     shape = [int(extent) for extent in module["main"].params[0].type_annotation.shape]
     image = np.random.default_rng(0).standard_normal(shape).astype("float32")
     with tvm.transform.PassContext(opt_level=3):

@@ -10,6 +10,7 @@ import pytest
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
 
 
+@pytest.mark.slow
 def test_this_environment_is_ready(run_python):
     done = run_python("-m", "tvm_ios", "doctor")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -154,7 +154,7 @@ def test_schedules_speak_of_operators_as_the_file_does(capsys, tmp_path):
     assert order == [1, 2, 0]
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_part_of_a_thousand_operators(capsys, tmp_path, wide):
     succ = [[] if wide else [i + 1] for i in range(1000)]
     succ[-1] = []

@@ -259,6 +259,7 @@ def test_an_interrupt_keeps_what_was_priced(
     assert tuned.report().from_database == 0
 
 
+@pytest.mark.slow
 def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
     options = replace(QUICK, search=SearchOptions(list_only=True))
     database = tmp_path / "prices.sqlite"
@@ -272,6 +273,7 @@ def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> None:
     tuned = tvm_ios.tune(
         net.mod,

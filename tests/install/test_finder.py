@@ -25,6 +25,7 @@ def ended_well(done) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_plain_import_gives_relay_and_both_tuners(run_python):
     program = (
         "import os, tvm; from tvm import relay, autotvm, auto_scheduler; "

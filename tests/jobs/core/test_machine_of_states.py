@@ -440,6 +440,6 @@ TestJobs = Jobs.TestCase
 TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 class TestManyJobs(Jobs.TestCase):
     settings = settings(max_examples=1500, stateful_step_count=60, deadline=None)

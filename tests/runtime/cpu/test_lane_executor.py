@@ -90,8 +90,8 @@ def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
     check_schedule(load_built, place_built, seed, 12, level, schedule)
 
 
-@pytest.mark.slow(40)
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow(25)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
     size=st.integers(2, 12),
@@ -99,7 +99,7 @@ def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
     schedule=st.integers(0, 10**6),
 )
 def test_bit_equal_to_stock_on_many_graphs(load_built, place_built, seed, size, level, schedule):
-    for offset in range(3):
+    for offset in range(6):  # building a graph is most of the work
         check_schedule(load_built, place_built, seed, size, level, schedule + offset)
 
 

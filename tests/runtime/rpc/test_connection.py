@@ -144,7 +144,7 @@ def test_a_server_that_stops_answering_is_given_up(start_rpc_server, monkeypatch
     monkeypatch.setattr(remote_connection, "ANSWER_LIMIT_S", 1)
     with start_rpc_server("frozen") as device:
         connection = RemoteConnection(address_of(device))
-        os.killpg(device.server.pid, 19)  # SIGSTOP
+        os.killpg(device.server, 19)  # SIGSTOP
         with pytest.raises(CostError, match="was lost: no answer within 1 s"):
             connection.allocate(8)
         start = time.monotonic()

@@ -14,10 +14,13 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tests.tuning.autotvm.test_backend import QUICK, TARGET, measured, one_convolution
+from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
+from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
-from tvm_ios.tuning.guard import MARK, marked_processes
+from tvm_ios.tuning.device_options import DeviceOptions
+from tvm_ios.tuning.guard import MARK, guarded_workers, marked_processes
 from tvm_ios.tuning.options import TuningOptions
 
 BATCH = ["search", "build", "profile"]
@@ -53,6 +56,16 @@ def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
     outcome = AutoTvmBackend(gate=busy_gate).tune(one_convolution(), {}, TARGET, log, options)
     assert outcome.trials == 3
     assert not any("time budget" in note for note in outcome.notes)
+
+
+@pytest.mark.slow
+def test_the_tracker_and_the_server_of_this_machines_device_are_one_process():
+    here, granted = DeviceOptions(), GrantedStage(cores=(0,))
+    with guarded_workers():
+        with Measuring(options=TuningOptions(), device=here, gpu=False, width=1) as measuring:
+            assert not list(measuring.run(granted, [], []))
+            assert len(marked_processes(os.environ[MARK])) == 1
+        assert not marked_processes(os.environ[MARK])
 
 
 @pytest.mark.slow

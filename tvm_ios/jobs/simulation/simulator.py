@@ -192,7 +192,7 @@ class _Simulator:
         self._place[job] += 1
         if computing.stage.trials:
             self._trials[job] += computing.stage.trials
-            told = JobProgress(trials=self._trials[job], total=self._jobs[job].spec.trials)
+            told = JobProgress(trials=self._trials[job], total=self._jobs[job].trials())
             self._say(ProgressTold(job, told), now)
         self._say(StageReleased(job=job, epoch=epoch), now)
         self._ask(job, now)

@@ -10,9 +10,9 @@ from typing import Any, Self
 from tvm import autotvm
 from tvm.autotvm.env import AutotvmGlobalScope, reset_global_scope
 from tvm.autotvm.measure import MeasureErrorNo, MeasureResult
-from tvm.contrib.popen_pool import PopenPoolExecutor
-from tvm.rpc.server import Server
-from tvm.rpc.tracker import Tracker
+from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
+from tvm.rpc.server import _popen_start_rpc_server
+from tvm.rpc.tracker import _popen_start_tracker_server
 
 from tvm_ios.errors import TuningError
 from tvm_ios.runtime.rpc.address import DeviceAddress
@@ -29,6 +29,8 @@ USES = 100
 DEATHS = frozenset({MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT})
 """Errors of a candidate whose worker or device went away or hung; a wrong one has the same."""
 
+_HERE = "127.0.0.1"
+
 
 def died(result: Any) -> bool:
     """Whether a candidate's worker or device went away or hung."""
@@ -39,8 +41,9 @@ def died(result: Any) -> bool:
 class Measuring:
     """The builder and the runner of one tuning run; a context manager that ends what they started.
 
-    TVM's LocalRunner would start a tracker and a server for each task. Here one pair serves all
-    tasks, and is started when a candidate is first to run in this process's own device.
+    TVM's LocalRunner would start a tracker and a server for each task, a process each. Here one
+    pair in one process serves all tasks: a process imports TVM, which takes longer than a batch of
+    small candidates. It is started when a candidate is first to run on this machine's own device.
     """
 
     options: TuningOptions
@@ -50,7 +53,10 @@ class Measuring:
     """Candidates of a batch."""
     _builder: autotvm.LocalBuilder = field(init=False)
     _runner: autotvm.RPCRunner = field(init=False)
-    _here: tuple[Tracker, Server] | None = field(default=None, init=False)
+    _pair: PopenWorker | None = field(default=None, init=False)
+    """The process of our own tracker and server."""
+    _pair_port: int = field(default=0, init=False)
+    """Where our own tracker listens."""
     _checks: dict[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +88,7 @@ class Measuring:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._end_server()
+        self._end_pair()
 
     @property
     def needs_limits(self) -> bool:
@@ -140,7 +146,7 @@ class Measuring:
         try:
             require_tracker(f"{self._runner.host}:{self._runner.port}", self._runner.key)
         except TuningError:
-            self._end_server()
+            self._end_pair()
             return True
         return False
 
@@ -156,26 +162,33 @@ class Measuring:
         if self.device.rpc_tracker is not None:
             host, port = parse_tracker(self.device.rpc_tracker)
             return DeviceAddress(host=host, port=port, key=str(self.device.rpc_key))
-        if self._here is None:
-            # As TVM's LocalRunner does; a port somebody else takes meanwhile is passed over.
-            tracker = Tracker(port=9000, port_end=10000, silent=True)
-            server = Server(
-                port=9000,
-                port_end=10000,
-                key=f"$local$device${tracker.port}",
-                silent=True,
-                tracker_addr=("127.0.0.1", tracker.port),
-            )
-            self._here = tracker, server
-        port = self._here[0].port
-        return DeviceAddress(host="127.0.0.1", port=port, key=f"$local$device${port}")
+        if self._pair is None:
+            self._start_pair()
+        port = self._pair_port
+        return DeviceAddress(host=_HERE, port=port, key=_own_key(port))
 
-    def _end_server(self) -> None:
-        if self._here is not None:
-            tracker, server = self._here
-            self._here = None
-            server.terminate()
-            tracker.terminate()
+    def _start_pair(self) -> None:
+        self._pair = PopenWorker()
+        # As TVM's LocalRunner does; a port somebody else takes meanwhile is passed over.
+        common = {"host": _HERE, "port": 9000, "port_end": 10000, "silent": True}
+        self._pair.send(_popen_start_tracker_server, kwargs=common)
+        self._pair_port, _ = self._pair.recv()
+        tracker = {
+            "tracker_addr": (_HERE, self._pair_port),
+            "key": _own_key(self._pair_port),
+        }
+        self._pair.send(_popen_start_rpc_server, kwargs=common | tracker)
+        self._pair.recv()
+
+    def _end_pair(self) -> None:
+        if self._pair is not None:
+            self._pair.kill()
+            self._pair = None
+
+
+def _own_key(port: int) -> str:
+    """The key of this machine's own device, as TVM's LocalRunner calls it."""
+    return f"$local$device${port}"
 
 
 @contextlib.contextmanager
