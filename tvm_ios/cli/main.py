@@ -35,6 +35,7 @@ class Verb:
 
 VERBS = (
     Verb(name="bench", module="bench", summary="measure networks into files and a table"),
+    Verb(name="c-api", module="c_api", summary="say how to build C programs that run models"),
     Verb(name="demo", module="demo", summary="tune two networks here and compare with stock TVM"),
     Verb(
         name="doctor", module="doctor", summary="say what is here and how to mend what is missing"

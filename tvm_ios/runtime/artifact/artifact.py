@@ -20,6 +20,7 @@ from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
+from tvm_ios.runtime.artifact.model_image import compile_image
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -64,11 +65,21 @@ def export_artifact(
         addons.append(str(STREAMS_SOURCE.as_object()))
     addons += map(str, _native_objects(plan))
     with_plan = _attach_plan(factory, plan)
+    identity = _identity(factory.target, plan)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
-            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
-            append_footer(library, _identity(factory.target, plan))
+            image = compile_image(
+                plan,
+                frozenset(map(str, factory.get_params())),
+                identity.features,
+                Path(folder),
+                on_cpu=not is_gpu_target(_device_target(factory.target)),
+            )
+            with_plan.export_library(
+                str(library), fcompile=cc.create_shared, addons=[*addons, str(image)]
+            )
+            append_footer(library, identity)
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
         raise ArtifactError(

@@ -1,0 +1,110 @@
+/* Checks of tvm_ios.h in C: c_api_checks MODEL.so INPUT.bin */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tvm_ios.h"
+
+#define CHECK(holds)                                                       \
+  do {                                                                     \
+    if (!(holds)) {                                                        \
+      printf("line %d: %s (%s)\n", __LINE__, #holds, tvm_ios_last_error()); \
+      exit(1);                                                             \
+    }                                                                      \
+  } while (0)
+#define SAYS(text) CHECK(strstr(tvm_ios_last_error(), text))
+#define THREADS 3
+
+static const char* path;
+static char *input, *wanted;
+static size_t input_bytes, output_bytes;
+
+static void read_input(const char* from) {
+  FILE* file = fopen(from, "rb");
+  CHECK(file);
+  CHECK(fread(input, 1, input_bytes, file) == input_bytes);
+  fclose(file);
+}
+
+static void compute(tvm_ios_model* model, char* output) {
+  CHECK(!tvm_ios_model_set_input(model, 0, input, input_bytes));
+  CHECK(!tvm_ios_model_run(model));
+  CHECK(!tvm_ios_model_get_output(model, 0, output, output_bytes));
+}
+
+static void* own_model(void* unused) {
+  char* output = malloc(output_bytes);
+  for (int round = 0; round < 4; ++round) {
+    tvm_ios_model* model = tvm_ios_model_open(path, 0);
+    CHECK(model);
+    for (int i = 0; i < 20; ++i) {
+      compute(model, output);
+      CHECK(!memcmp(output, wanted, output_bytes));
+    }
+    tvm_ios_model_close(model);
+  }
+  free(output);
+  return unused;
+}
+
+static void* shared_model(void* model) {
+  for (int i = 0; i < 50; ++i) CHECK(!tvm_ios_model_run(model));
+  return NULL;
+}
+
+static void in_threads(void* (*work)(void*), void* given) {
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; ++i) CHECK(!pthread_create(&threads[i], NULL, work, given));
+  for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
+}
+
+static void check_wrong_calls(tvm_ios_model* model) {
+  tvm_ios_tensor tensor;
+  CHECK(!tvm_ios_model_open(NULL, 0));
+  SAYS("path is NULL");
+  CHECK(!tvm_ios_model_open(path, 4096));
+  SAYS("lanes is 4096, but this process may use");
+  CHECK(tvm_ios_model_set_input(model, 0, input, input_bytes - 1) == -1);
+  SAYS("bytes of float32, and");
+  CHECK(tvm_ios_model_set_input(model, 7, input, input_bytes) == -1);
+  SAYS("there is no input 7; there are 1");
+  CHECK(tvm_ios_model_output(model, -1, &tensor) == -1);
+  SAYS("there is no output -1; there are 1");
+  CHECK(tvm_ios_model_find_input(model, "p0") == -1);
+  CHECK(tvm_ios_model_find_input(model, "data") == 0);
+  tvm_ios_model_close(NULL);
+}
+
+int main(int count, char** words) {
+  CHECK(count == 3);
+  path = words[1];
+  tvm_ios_model* model = tvm_ios_model_open(path, 1);
+  CHECK(model);
+  tvm_ios_tensor tensor;
+  CHECK(!tvm_ios_model_input(model, 0, &tensor));
+  CHECK((size_t)tensor.data % 64 == 0);
+  input_bytes = tensor.size_bytes;
+  CHECK(!tvm_ios_model_output(model, 0, &tensor));
+  output_bytes = tensor.size_bytes;
+  input = malloc(input_bytes);
+  wanted = malloc(output_bytes);
+  read_input(words[2]);
+  compute(model, wanted);
+  check_wrong_calls(model);
+  in_threads(own_model, NULL);
+  in_threads(shared_model, model);
+  /* Closing one model leaves the code and the memory of another of the same file alone. */
+  tvm_ios_model* other = tvm_ios_model_open(path, 0);
+  CHECK(other);
+  tvm_ios_model_close(model);
+  char* output = malloc(output_bytes);
+  compute(other, output);
+  CHECK(!memcmp(output, wanted, output_bytes));
+  tvm_ios_model_close(other);
+  free(output);
+  free(input);
+  free(wanted);
+  puts("all checks hold");
+  return 0;
+}

@@ -1,0 +1,182 @@
+"""Exported models in C and C++: no Python, the same bits, and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tvm_ios import BuildOptions, TuneOptions
+from tvm_ios.cli.main import main
+from tvm_ios.models import nasnet_small
+
+PROJECT = Path(__file__).resolve().parents[3]
+EXAMPLE = PROJECT / "examples" / "c" / "run_model.c"
+CHECKS = Path(__file__).with_name("c_api_checks.c")
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"  # LLVM need not optimise what runs a few times
+
+pytestmark = pytest.mark.slow(10)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("c_api")
+
+
+def printed(*words):
+    """What the command prints, as words of a shell."""
+    out = StringIO()
+    with redirect_stdout(out):
+        assert main(list(words)) == 0
+    return shlex.split(out.getvalue())
+
+
+@pytest.fixture(scope="module")
+def built(folder):
+    """Compiles a C file with what ``tvm-ios c-api`` prints, without a warning."""
+
+    def build(source, *flags, compiler="cc"):
+        program = folder / Path(source).stem
+        words = [compiler, *flags, "-O2", "-Wall", "-Wextra", "-Werror", str(source)]
+        done = subprocess.run(
+            [*words, *printed("c-api"), "-o", str(program)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return program
+
+    return build
+
+
+def started(program, *words):
+    environment = dict(each.split("=", 1) for each in printed("c-api", "--environment"))
+    # No variable of Python's, and no folder of it on the path.
+    clean = {"PATH": "/usr/bin:/bin", **environment}
+    return subprocess.run(
+        [str(program), *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=clean,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    """A network with branches on two lanes, its input, and what Python computes."""
+    mod, params = nasnet_small(num_cells=1, filters=4, size=8)
+    compiled = tvm_ios.compile_schedule(mod, params, TARGET, lanes=min(2, os.cpu_count() or 1))
+    path = folder / "model.so"
+    compiled.export_library(path)
+    with tvm_ios.load(path) as executor:
+        name = executor.plan.inputs[0].name
+        shape = executor.get_input_info()[0][name]
+        x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+        executor.run(**{name: x})
+        wanted = executor.get_output(0).numpy()
+    x.tofile(folder / "x.bin")
+    return path, folder / "x.bin", wanted
+
+
+def test_the_example_computes_the_same_bits(built, model, folder):
+    path, x, wanted = model
+    program = built(EXAMPLE)
+    words = (path, "--input", x, "--output", folder / "y.bin", "--repeat", 20)
+    done = started(program, *words)
+    assert done.returncode == 0, done.stderr
+    assert "input 0 data float32[1, 3, 16, 16]" in done.stdout
+    got = np.fromfile(folder / "y.bin", "float32").reshape(wanted.shape)
+    assert np.array_equal(got, wanted)
+
+
+def test_models_side_by_side_threads_and_wrong_calls(built, model):
+    """The checks are in C, and name the line that does not hold."""
+    path, x, _ = model
+    done = started(built(CHECKS, "-pthread"), path, x)
+    assert (done.returncode, done.stdout) == (0, "all checks hold\n"), done.stdout + done.stderr
+
+
+def test_the_header_is_one_of_cpp(built, folder, model):
+    source = folder / "program.cpp"
+    source.write_text(
+        '#include "tvm_ios.h"\nint main(int, char** words) {\n'
+        "  tvm_ios_model* model = tvm_ios_model_open(words[1], 1);\n"
+        "  int status = model ? tvm_ios_model_run(model) : 9;\n"
+        "  tvm_ios_model_close(model);\n  return status;\n}\n"
+    )
+    words = printed("c-api")
+    api = next(word for word in words if word.endswith(".c"))
+    unit = folder / "tvm_ios_model.o"
+    include = next(word for word in words if word.startswith("-I"))
+    subprocess.run(["cc", "-c", include, api, "-o", str(unit)], check=True)
+    rest = [word for word in words if word != api]
+    subprocess.run(["c++", str(source), str(unit), *rest, "-o", str(folder / "cpp")], check=True)
+    assert started(folder / "cpp", model[0]).returncode == 0
+
+
+def _truncated(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def _another_abi(path):
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tvm_ios_model_image", b"tvm_ios_model_imagE"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_truncated, "without a tvm-ios footer at the end"),
+        (_another_abi, "exported by another version of tvm-ios"),
+        (Path.unlink, "cannot be read: No such file or directory"),
+    ],
+    ids=["truncated", "other-version", "missing"],
+)
+def test_files_that_do_not_fit_are_refused(built, model, tmp_path, damage, message):
+    copy = tmp_path / "model.so"
+    copy.write_bytes(model[0].read_bytes())
+    damage(copy)
+    done = started(built(EXAMPLE), copy)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_what_only_python_can_run_is_refused(built, tmp_path):
+    x = relay.var("x", shape=(1, 16, 8, 8))
+    weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
+    call = relay.nn.conv2d(x, weight, padding=(1, 1), channels=16, kernel_size=(3, 3))
+    mod = tvm.IRModule.from_expr(relay.nn.relu(call))
+    options = TuneOptions(build=BuildOptions(onednn=True))
+    path = tmp_path / "model.so"
+    tvm_ios.compile_schedule(mod, None, TARGET, lanes=1, options=options).export_library(path)
+    done = started(built(EXAMPLE), path)
+    assert done.returncode == 1
+    assert "oneDNN computes operators of it; open it with tvm_ios.load in Python" in done.stderr
+
+
+def test_a_program_without_a_tvm_says_so(built, model, folder):
+    words = [word for word in printed("c-api") if "tvm_runtime" not in word]
+    program = folder / "alone"
+    subprocess.run(["cc", str(EXAMPLE), *words, "-o", str(program)], check=True)
+    done = subprocess.run(
+        [str(program), str(model[0])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert done.returncode == 1
+    assert "there is no TVM runtime: link with -ltvm_runtime" in done.stderr

@@ -1,0 +1,134 @@
+"""A plan as constants of C, linked into an exported file, for programs without Python.
+
+``tvm_ios_model.c`` runs it; ``model_image.h`` says what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
+from tvm_ios.runtime.base.tvm_abi import data_type_fields
+from tvm_ios.runtime.cpu.lane_executor import dependency_order
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions, join_rows
+from tvm_ios.support.c_compiler import find_c_compiler
+
+__all__ = ["C_API_FOLDER", "compile_image"]
+
+C_API_FOLDER = LANE_EXECUTOR.parent
+"""The folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
+_VERSION = 1
+_KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
+
+
+def compile_image(
+    plan: ExecutionPlan,
+    parameters: Collection[str],
+    features: Sequence[str],
+    folder: Path,
+    *,
+    on_cpu: bool,
+) -> Path:
+    """An object file with the plan as ``tvm_ios_model_image``.
+
+    Parameters
+    ----------
+    parameters
+        Names of those inputs that are parameters.
+    features
+        Instruction sets that the kernels use, in the words of ``/proc/cpuinfo``.
+    folder
+        Where to write.
+    on_cpu
+        Whether the plan runs on a CPU.
+
+    Raises
+    ------
+    ArtifactError
+        If the C compiler fails.
+    """
+    source, product = folder / "model_image.c", folder / "model_image.o"
+    source.write_text(_image_source(plan, parameters, features, _refusal(plan, on_cpu=on_cpu)))
+    command = (*find_c_compiler(), "-std=gnu11", "-fPIC", "-c", f"-I{C_API_FOLDER}", str(source))
+    done = subprocess.run(
+        [*command, "-o", str(product)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ArtifactError(f"the plan cannot be compiled: {done.stderr.strip()}")
+    return product
+
+
+def _refusal(plan: ExecutionPlan, *, on_cpu: bool) -> str:
+    """Why only Python can run a plan; nothing where C can."""
+    if not on_cpu:
+        return "it runs on a GPU, whose streams are issued from Python"
+    libraries = {launch.call.library.title for launch in plan.launches if launch.call is not None}
+    return f"{' and '.join(sorted(libraries))} computes operators of it" if libraries else ""
+
+
+def _image_source(
+    plan: ExecutionPlan, parameters: Collection[str], features: Sequence[str], refused: str
+) -> str:
+    groups, successors, homes = dependency_order(plan)
+    positions, rows = join_rows(groups, "i")
+    edges, edge_rows = join_rows(successors, "i")
+    options = LaneOptions()
+    buffers = [
+        f"{{{_KINDS[each.kind]}, {each.size_bytes}, {each.arena_offset or 0}}}"
+        for each in plan.buffers
+    ]
+    inputs = [
+        f"{{{_text(each.name)}, {each.tensor}, {int(each.name in parameters)}}}"
+        for each in plan.inputs
+    ]
+    lines = ['#include "model_image.h"']
+    for number, tensor in enumerate(plan.tensors):
+        lines.append(_array("int64_t", f"shape_{number}", tensor.shape))
+    tensors = []
+    for number, tensor in enumerate(plan.tensors):
+        code, bits, vector_lanes = data_type_fields(tensor.dtype)
+        tensors.append(
+            f"{{{tensor.buffer}, {len(tensor.shape)}, {tensor.byte_offset}, {tensor.size_bytes}, "
+            f"shape_{number}, {_text(tensor.dtype)}, {code}, {bits}, {vector_lanes}}}"
+        )
+    launches = []
+    for number, launch in enumerate(plan.launches):
+        touched = (*launch.inputs, *launch.outputs)
+        lines.append(_array("int32_t", f"launch_{number}", touched))
+        launches.append(
+            f"{{{_text(launch.kernel)}, launch_{number}, {len(touched)}, {int(not launch.split)}}}"
+        )
+    lines += [
+        _array("ImageBuffer", "buffers", buffers),
+        _array("ImageTensor", "tensors", tensors),
+        _array("ImageInput", "inputs", inputs),
+        _array("int32_t", "outputs", plan.outputs),
+        _array("ImageLaunch", "launches", launches),
+        _array("int32_t", "positions", positions),
+        _array("int32_t", "rows", rows),
+        _array("int32_t", "successor_rows", edge_rows),
+        _array("int32_t", "successors", edges),
+        _array("int32_t", "homes", homes),
+        "const ModelImage tvm_ios_model_image = {"  # in the order of model_image.h
+        f"{_VERSION}, {plan.lanes}, {_text(refused)}, {_text(' '.join(features))}, "
+        f"{plan.arena_bytes}, {len(plan.buffers)}, {len(plan.tensors)}, {len(plan.inputs)}, "
+        f"{len(plan.outputs)}, {len(plan.launches)}, {len(plan.groups)}, "
+        f"{options.tasks_per_lane}, {options.spin_us * 1000}, buffers, tensors, inputs, outputs, "
+        "launches, positions, rows, successor_rows, successors, homes};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _array(kind: str, name: str, values: Iterable[object]) -> str:
+    """A constant array, one element long where it is empty, as C has no empty ones."""
+    return f"static const {kind} {name}[] = {{{', '.join(map(str, values)) or '0'}}};"
+
+
+def _text(value: str) -> str:
+    """A string of C: JSON's escapes of what is not ASCII are C's, too."""
+    return json.dumps(value)

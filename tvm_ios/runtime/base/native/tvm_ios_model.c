@@ -1,0 +1,559 @@
+/* The functions of tvm_ios.h: a plan that was exported, run by the executor in the same file. */
+#define _GNU_SOURCE
+#include "tvm_ios.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lane_executor.h"
+#include "model_image.h"
+
+#define ALIGNMENT_BYTES 64
+#define NATIVE_ABI_VERSION 2
+#define FOOTER_MAGIC "tvm-ios artifact"
+
+static _Thread_local char error_text[2048];
+
+const char* tvm_ios_last_error(void) { return error_text; }
+
+__attribute__((format(printf, 1, 2))) static int fail(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  vsnprintf(error_text, sizeof error_text, format, values);
+  va_end(values);
+  return -1;
+}
+
+/* ---- TVM's runtime, by the functions of its C interface ---- */
+
+enum { CODE_OBJECT = 8, CODE_MODULE = 9, CODE_PACKED = 10, CODE_STRING = 11, CODE_ARRAY = 13 };
+
+typedef struct {
+  int (*load)(const char* path, const char* format, void** module);
+  int (*free_module)(void* module);
+  int (*get_function)(void* module, const char* name, int query_imports, void** function);
+  int (*get_global)(const char* name, void** function);
+  FTVMFuncCall call;
+  int (*free_function)(void* function);
+  int (*free_array)(DLTensor* array);
+  int (*free_object)(void* object);
+  FTVMParallelLaunch parallel_launch;
+  const char* (*last_error)(void);
+} Tvm;
+
+static int find_in_tvm(void* library, const char* name, void** function) {
+  *function = dlsym(library, name);
+  return *function ? 0 : fail("TVM's runtime has no %s: it is none of TVM 0.11 to 0.19", name);
+}
+
+/* The runtime that the program is linked with, else one that the loader finds by its name. */
+static int find_tvm(Tvm* tvm) {
+  void* library = dlsym(RTLD_DEFAULT, "TVMFuncCall") ? dlopen(NULL, RTLD_LAZY) : NULL;
+  if (!library) library = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_GLOBAL);
+  if (!library)
+    return fail("there is no TVM runtime: link with -ltvm_runtime, or let LD_LIBRARY_PATH name its "
+                "folder (%s)", dlerror());
+  struct {
+    const char* name;
+    void** function;
+  } wanted[] = {{"TVMModLoadFromFile", (void**)&tvm->load},
+                {"TVMModFree", (void**)&tvm->free_module},
+                {"TVMModGetFunction", (void**)&tvm->get_function},
+                {"TVMFuncGetGlobal", (void**)&tvm->get_global},
+                {"TVMFuncCall", (void**)&tvm->call},
+                {"TVMFuncFree", (void**)&tvm->free_function},
+                {"TVMArrayFree", (void**)&tvm->free_array},
+                {"TVMObjectFree", (void**)&tvm->free_object},
+                {"TVMBackendParallelLaunch", (void**)&tvm->parallel_launch},
+                {"TVMGetLastError", (void**)&tvm->last_error}};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
+    if (find_in_tvm(library, wanted[i].name, wanted[i].function)) return -1;
+  return 0;
+}
+
+static int tvm_failed(const Tvm* tvm, const char* what) {
+  return fail("%s: %s", what, tvm->last_error());
+}
+
+/* ---- the model ---- */
+
+typedef struct {
+  int32_t (*abi_version)(void);
+  Pool* (*pool_create)(const PoolOptions* options);
+  void (*pool_free)(Pool* pool);
+  Program* (*program_create)(int32_t num_groups, Launch* const* launches, const int32_t* rows,
+                             const int32_t* successor_rows, const int32_t* successors,
+                             const int32_t* homes, int32_t num_homes, const Poison* poison,
+                             TraceRow* trace);
+  void (*program_free)(Program* program);
+  int (*run)(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
+             int64_t* elapsed_ns, int64_t* done);
+  void (*hook)(FTVMParallelLaunch* slot, FTVMParallelLaunch original);
+  void (*set_func_call)(FTVMFuncCall function);
+  TVMKernel call_packed;
+  int32_t (*failed_position)(void);
+  const char* (*failed_text)(void);
+} Executor;
+
+struct tvm_ios_model {
+  Tvm tvm;
+  Executor executor;
+  const ModelImage* image;
+  pthread_mutex_t lock;
+  int file; /* a copy of the exported one, in memory */
+  void* module;
+  void* library;
+  Pool* pool;
+  Program* program;
+  char** buffers;  /* by number: where it begins */
+  void* arena;     /* the arena, and inputs and outputs after it */
+  DLTensor* tensors;
+  DLTensor** parameters; /* by input; NULL where it is no parameter */
+  void** packed;         /* by launch; NULL where a symbol names its kernel */
+  TVMValue* arguments;
+  int32_t* codes;
+  Launch* launches;
+  int32_t* caller_inputs; /* numbers of inputs that are no parameters */
+  int32_t num_inputs;
+};
+
+static const char* basename_of(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static int write_all(int to, const char* from, size_t size_bytes) {
+  while (size_bytes) {
+    ssize_t written = write(to, from, size_bytes);
+    if (written < 0) return -1;
+    from += written;
+    size_bytes -= (size_t)written;
+  }
+  return 0;
+}
+
+/* A copy of the file, so that nobody else has the same code loaded: kernels find TVM through
+ * pointers in their own image, of which the loader keeps one for each file. */
+static int copy_file(tvm_ios_model* model, const char* path) {
+  struct stat facts;
+  int from = open(path, O_RDONLY | O_CLOEXEC);
+  if (from < 0 || fstat(from, &facts)) return fail("%s: cannot be read: %s", path, strerror(errno));
+  size_t size = (size_t)facts.st_size, magic = strlen(FOOTER_MAGIC);
+  char* content = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, from, 0) : MAP_FAILED;
+  close(from);
+  /* A library that is cut off kills who loads it, so its last bytes are looked at first. */
+  int whole = content != MAP_FAILED && size > magic &&
+              !memcmp(content + size - magic, FOOTER_MAGIC, magic);
+  int status = 0;
+  if (!whole) {
+    status = fail("%s: %zu bytes without a tvm-ios footer at the end: it is truncated, stripped, "
+                  "or was not exported by tvm-ios; export the model again", path, size);
+  } else {
+    model->file = memfd_create(basename_of(path), MFD_CLOEXEC);
+    if (model->file < 0 || write_all(model->file, content, size))
+      status = fail("%s: no memory for a copy of %zu bytes: %s", path, size, strerror(errno));
+  }
+  if (content != MAP_FAILED) munmap(content, size);
+  return status;
+}
+
+static int find_symbol(tvm_ios_model* model, const char* name, void** symbol) {
+  *symbol = dlsym(model->library, name);
+  return *symbol ? 0
+                 : fail("there is no %s in the file: it was exported by another version of "
+                        "tvm-ios; export the model again", name);
+}
+
+static int find_executor(tvm_ios_model* model) {
+  Executor* executor = &model->executor;
+  struct {
+    const char* name;
+    void** function;
+  } wanted[] = {{"tvm_ios_abi_version", (void**)&executor->abi_version},
+                {"tvm_ios_pool_create", (void**)&executor->pool_create},
+                {"tvm_ios_pool_free", (void**)&executor->pool_free},
+                {"tvm_ios_program_create", (void**)&executor->program_create},
+                {"tvm_ios_program_free", (void**)&executor->program_free},
+                {"tvm_ios_run", (void**)&executor->run},
+                {"tvm_ios_hook", (void**)&executor->hook},
+                {"tvm_ios_set_func_call", (void**)&executor->set_func_call},
+                {"tvm_ios_call_packed", (void**)&executor->call_packed},
+                {"tvm_ios_failed_position", (void**)&executor->failed_position},
+                {"tvm_ios_failed_text", (void**)&executor->failed_text},
+                {"tvm_ios_model_image", (void**)&model->image}};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
+    if (find_symbol(model, wanted[i].name, wanted[i].function)) return -1;
+  if (executor->abi_version() != NATIVE_ABI_VERSION || model->image->version != MODEL_IMAGE_VERSION)
+    return fail("the file was exported by another version of tvm-ios (image %d, executor %d), and "
+                "this one reads image %d and executor %d; export the model again",
+                model->image->version, executor->abi_version(), MODEL_IMAGE_VERSION,
+                NATIVE_ABI_VERSION);
+  return 0;
+}
+
+/* Instruction sets that the kernels use and this processor lacks would end the process. */
+static int require_processor(const ModelImage* image) {
+  char line[8192], lacking[256] = "";
+  FILE* file = fopen("/proc/cpuinfo", "r");
+  int found = 0;
+  while (file && !found && fgets(line, sizeof line, file))
+    found = !strncmp(line, "flags", 5) || !strncmp(line, "Features", 8);
+  if (file) fclose(file);
+  if (!found) return 0;
+  line[strcspn(line, "\n")] = ' ';
+  char needed[1024];
+  snprintf(needed, sizeof needed, "%s", image->processor);
+  for (char* word = strtok(needed, " "); word; word = strtok(NULL, " ")) {
+    char spaced[64];
+    snprintf(spaced, sizeof spaced, " %s ", word);
+    if (!strstr(line, spaced) && strlen(lacking) + strlen(spaced) < sizeof lacking)
+      strcat(lacking, spaced);
+  }
+  if (!*lacking) return 0;
+  return fail("its kernels use%s, which this processor lacks; export the model for a target of "
+              "this machine", lacking);
+}
+
+static int load_library(tvm_ios_model* model, const char* path) {
+  char copy[64];
+  snprintf(copy, sizeof copy, "/proc/self/fd/%d", model->file);
+  /* TVM's module fills the slots for functions of TVM; a handle of our own gives symbols. The image
+   * is looked at before, and TVM not asked where C cannot run the model anyway. */
+  model->library = dlopen(copy, RTLD_LAZY | RTLD_LOCAL);
+  if (!model->library) return fail("%s: cannot be loaded: %s", path, dlerror());
+  if (find_executor(model) || require_processor(model->image)) return -1;
+  if (*model->image->refused)
+    return fail("%s: %s; open it with tvm_ios.load in Python", path, model->image->refused);
+  if (model->tvm.load(copy, "so", &model->module)) return tvm_failed(&model->tvm, path);
+  FTVMParallelLaunch* slot = dlsym(model->library, "__TVMBackendParallelLaunch");
+  if (slot) model->executor.hook(slot, model->tvm.parallel_launch);
+  model->executor.set_func_call(model->tvm.call);
+  return 0;
+}
+
+/* ---- parameters ---- */
+
+/* Call a function of TVM with a handle, and a text as well where one is given. */
+static int call_with(const Tvm* tvm, void* function, void* object, const char* text,
+                     TVMValue* result, int32_t* code) {
+  TVMValue arguments[2] = {{.v_handle = object}, {.v_handle = (void*)text}};
+  int32_t codes[2] = {CODE_OBJECT, CODE_STRING};
+  return tvm->call(function, arguments, codes, object ? (text ? 2 : 1) : 0, result, code);
+}
+
+static int take_parameters(tvm_ios_model* model, void* get_params, void* get_item) {
+  const Tvm* tvm = &model->tvm;
+  const ModelImage* image = model->image;
+  TVMValue map;
+  int32_t code = 0;
+  if (call_with(tvm, get_params, NULL, NULL, &map, &code)) return tvm_failed(tvm, "parameters");
+  int status = 0;
+  for (int32_t i = 0; i < image->num_inputs && !status; ++i) {
+    if (!image->inputs[i].is_parameter) continue;
+    TVMValue array;
+    status = call_with(tvm, get_item, map.v_handle, image->inputs[i].name, &array, &code);
+    if (status || code != CODE_ARRAY)
+      status = tvm_failed(tvm, image->inputs[i].name);
+    else
+      model->parameters[i] = array.v_handle;
+  }
+  tvm->free_object(map.v_handle);
+  return status;
+}
+
+static int read_parameters(tvm_ios_model* model) {
+  const Tvm* tvm = &model->tvm;
+  void *get_params = NULL, *get_item = NULL;
+  if (tvm->get_function(model->module, "get_graph_params", 0, &get_params) || !get_params ||
+      tvm->get_global("runtime.MapGetItem", &get_item) || !get_item)
+    return tvm_failed(tvm, "the parameters of the file");
+  int status = take_parameters(model, get_params, get_item);
+  tvm->free_function(get_params);
+  return status;
+}
+
+/* ---- memory ---- */
+
+static size_t aligned(int64_t size_bytes) {
+  return ((size_t)size_bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+}
+
+static char* data_of(const DLTensor* array) { return (char*)array->data + array->byte_offset; }
+
+/* Where buffers lie: parameters in TVM's arrays, all else in one block. */
+static int place_buffers(tvm_ios_model* model) {
+  const ModelImage* image = model->image;
+  size_t bytes = aligned(image->arena_bytes);
+  for (int32_t i = 0; i < image->num_inputs; ++i) {
+    DLTensor* array = model->parameters[i];
+    int32_t buffer = image->tensors[image->inputs[i].tensor].buffer;
+    if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
+      model->buffers[buffer] = data_of(array);
+  }
+  for (int32_t i = 0; i < image->num_buffers; ++i)
+    if (image->buffers[i].kind != IMAGE_ARENA && !model->buffers[i])
+      bytes += aligned(image->buffers[i].size_bytes);
+  if (posix_memalign(&model->arena, ALIGNMENT_BYTES, bytes + ALIGNMENT_BYTES))
+    return fail("no memory for %zu bytes of tensors", bytes);
+  memset(model->arena, 0, bytes);
+  char* next = (char*)model->arena + aligned(image->arena_bytes);
+  for (int32_t i = 0; i < image->num_buffers; ++i) {
+    if (image->buffers[i].kind == IMAGE_ARENA) {
+      model->buffers[i] = (char*)model->arena + image->buffers[i].arena_offset;
+    } else if (!model->buffers[i]) {
+      model->buffers[i] = next;
+      next += aligned(image->buffers[i].size_bytes);
+    }
+  }
+  for (int32_t i = 0; i < image->num_inputs; ++i) {
+    const ImageTensor* tensor = &image->tensors[image->inputs[i].tensor];
+    DLTensor* array = model->parameters[i];
+    if (array && model->buffers[tensor->buffer] != data_of(array))
+      memcpy(model->buffers[tensor->buffer], data_of(array), (size_t)tensor->size_bytes);
+  }
+  return 0;
+}
+
+static void describe_tensors(tvm_ios_model* model) {
+  for (int32_t i = 0; i < model->image->num_tensors; ++i) {
+    const ImageTensor* tensor = &model->image->tensors[i];
+    model->tensors[i] = (DLTensor){.data = model->buffers[tensor->buffer] + tensor->byte_offset,
+                                   .device_type = 1,
+                                   .ndim = tensor->ndim,
+                                   .code = tensor->code,
+                                   .bits = tensor->bits,
+                                   .vector_lanes = tensor->vector_lanes,
+                                   .shape = (int64_t*)tensor->shape};
+  }
+}
+
+static int find_kernel(tvm_ios_model* model, int32_t number, Launch* launch) {
+  const char* name = model->image->launches[number].kernel;
+  launch->kernel = (TVMKernel)dlsym(model->library, name);
+  if (launch->kernel) return 0;
+  /* A kernel that no symbol names, of an imported module, is a packed function. */
+  if (model->tvm.get_function(model->module, name, 1, &launch->resource) || !launch->resource)
+    return fail("there is no kernel %s in the file; export the model again", name);
+  model->packed[number] = launch->resource;
+  launch->kernel = model->executor.call_packed;
+  return 0;
+}
+
+static int prepare_launches(tvm_ios_model* model) {
+  const ModelImage* image = model->image;
+  TVMValue* next = model->arguments;
+  int serial = dlsym(model->library, "__TVMBackendParallelBarrier") != NULL;
+  for (int32_t i = 0; i < image->num_launches; ++i) {
+    const ImageLaunch* from = &image->launches[i];
+    Launch* launch = &model->launches[i];
+    launch->arguments = next;
+    launch->type_codes = model->codes;
+    launch->num_arguments = from->num_tensors;
+    launch->serial = from->serial || serial;
+    for (int32_t place = 0; place < from->num_tensors; ++place)
+      (next++)->v_handle = &model->tensors[from->tensors[place]];
+    if (find_kernel(model, i, launch)) return -1;
+  }
+  return 0;
+}
+
+/* ---- lanes ---- */
+
+static int32_t usable_cores(int32_t* cores) {
+  cpu_set_t set;
+  int32_t count = 0;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  for (int32_t core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores[count++] = core;
+  return count;
+}
+
+static int make_program(tvm_ios_model* model, int32_t lanes) {
+  const ModelImage* image = model->image;
+  int32_t cores[CPU_SETSIZE], num_cores = usable_cores(cores);
+  if (lanes < 0 || lanes > num_cores)
+    return fail("lanes is %d, but this process may use %d cores; give 1 to %d, or 0", lanes,
+                num_cores, num_cores);
+  if (!lanes) lanes = image->lanes < num_cores ? image->lanes : num_cores;
+  PoolOptions options = {.lanes = lanes,
+                         .tasks_per_lane = image->tasks_per_lane,
+                         .spin_ns = image->spin_ns,
+                         .get_last_error = model->tvm.last_error,
+                         .cpus = cores,
+                         .num_cpus = num_cores};
+  model->pool = model->executor.pool_create(&options);
+  Launch** order = malloc(sizeof *order * (size_t)(image->num_launches + 1));
+  int32_t* homes = malloc(sizeof *homes * (size_t)(image->num_groups + 1));
+  if (model->pool && order && homes) {
+    for (int32_t i = 0; i < image->num_launches; ++i)
+      order[i] = &model->launches[image->positions[i]];
+    for (int32_t i = 0; i < image->num_groups; ++i) homes[i] = image->homes[i] % lanes;
+    model->program = model->executor.program_create(
+        image->num_groups, order, image->rows, image->successor_rows, image->successors, homes,
+        lanes, NULL, NULL);
+  }
+  free(order);
+  free(homes);
+  return model->program ? 0 : fail("no memory for a program of %d groups", image->num_groups);
+}
+
+static int allocate_tables(tvm_ios_model* model) {
+  const ModelImage* image = model->image;
+  size_t num_arguments = 0, most = 0;
+  for (int32_t i = 0; i < image->num_launches; ++i) {
+    size_t count = (size_t)image->launches[i].num_tensors;
+    num_arguments += count;
+    if (count > most) most = count;
+  }
+  model->buffers = calloc((size_t)image->num_buffers + 1, sizeof *model->buffers);
+  model->tensors = calloc((size_t)image->num_tensors + 1, sizeof *model->tensors);
+  model->parameters = calloc((size_t)image->num_inputs + 1, sizeof *model->parameters);
+  model->caller_inputs = calloc((size_t)image->num_inputs + 1, sizeof *model->caller_inputs);
+  model->packed = calloc((size_t)image->num_launches + 1, sizeof *model->packed);
+  model->launches = calloc((size_t)image->num_launches + 1, sizeof *model->launches);
+  model->arguments = calloc(num_arguments + 1, sizeof *model->arguments);
+  model->codes = calloc(most + 1, sizeof *model->codes);
+  if (!(model->buffers && model->tensors && model->parameters && model->caller_inputs &&
+        model->packed && model->launches && model->arguments && model->codes))
+    return fail("no memory for %d launches", image->num_launches);
+  for (size_t i = 0; i < most; ++i) model->codes[i] = TYPE_TENSOR;
+  for (int32_t i = 0; i < image->num_inputs; ++i)
+    if (!image->inputs[i].is_parameter) model->caller_inputs[model->num_inputs++] = i;
+  return 0;
+}
+
+tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
+  *error_text = 0;
+  tvm_ios_model* model = calloc(1, sizeof *model);
+  if (!model) {
+    fail("no memory for a model");
+    return NULL;
+  }
+  model->file = -1;
+  pthread_mutex_init(&model->lock, NULL);
+  if (!path) {
+    fail("path is NULL; give that of an exported file");
+  } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
+             !allocate_tables(model) && !read_parameters(model) && !place_buffers(model)) {
+    describe_tensors(model);
+    if (!prepare_launches(model) && !make_program(model, lanes)) return model;
+  }
+  tvm_ios_model_close(model);
+  return NULL;
+}
+
+void tvm_ios_model_close(tvm_ios_model* model) {
+  if (!model) return;
+  if (model->program) model->executor.program_free(model->program);
+  if (model->pool) model->executor.pool_free(model->pool);
+  for (int32_t i = 0; model->packed && i < model->image->num_launches; ++i)
+    if (model->packed[i]) model->tvm.free_function(model->packed[i]);
+  for (int32_t i = 0; model->parameters && i < model->image->num_inputs; ++i)
+    if (model->parameters[i]) model->tvm.free_array(model->parameters[i]);
+  free(model->buffers);
+  free(model->tensors);
+  free(model->parameters);
+  free(model->caller_inputs);
+  free(model->packed);
+  free(model->launches);
+  free(model->arguments);
+  free(model->codes);
+  free(model->arena);
+  if (model->module) model->tvm.free_module(model->module);
+  if (model->library) dlclose(model->library);
+  if (model->file >= 0) close(model->file);
+  pthread_mutex_destroy(&model->lock);
+  free(model);
+}
+
+/* ---- inputs, runs, outputs ---- */
+
+int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model) { return model->num_inputs; }
+
+int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model) { return model->image->num_outputs; }
+
+int32_t tvm_ios_model_find_input(const tvm_ios_model* model, const char* name) {
+  for (int32_t i = 0; i < model->num_inputs; ++i)
+    if (!strcmp(model->image->inputs[model->caller_inputs[i]].name, name)) return i;
+  return -1;
+}
+
+static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
+                        tvm_ios_tensor* tensor) {
+  const ImageTensor* from = &model->image->tensors[number];
+  *tensor = (tvm_ios_tensor){.name = name,
+                             .dtype = from->dtype,
+                             .ndim = from->ndim,
+                             .shape = from->shape,
+                             .size_bytes = (size_t)from->size_bytes,
+                             .data = model->tensors[number].data};
+}
+
+int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
+  if (index < 0 || index >= model->num_inputs)
+    return fail("there is no input %d; there are %d", index, model->num_inputs);
+  const ImageInput* input = &model->image->inputs[model->caller_inputs[index]];
+  give_tensor(model, input->tensor, input->name, tensor);
+  return 0;
+}
+
+int tvm_ios_model_output(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
+  if (index < 0 || index >= model->image->num_outputs)
+    return fail("there is no output %d; there are %d", index, model->image->num_outputs);
+  give_tensor(model, model->image->outputs[index], "", tensor);
+  return 0;
+}
+
+static int require_size(const tvm_ios_tensor* tensor, const char* what, int32_t index,
+                        size_t size_bytes) {
+  if (size_bytes == tensor->size_bytes) return 0;
+  return fail("%s %d has %zu bytes of %s, and %zu were given", what, index, tensor->size_bytes,
+              tensor->dtype, size_bytes);
+}
+
+int tvm_ios_model_set_input(tvm_ios_model* model, int32_t index, const void* data,
+                            size_t size_bytes) {
+  tvm_ios_tensor tensor;
+  if (tvm_ios_model_input(model, index, &tensor) ||
+      require_size(&tensor, "input", index, size_bytes))
+    return -1;
+  pthread_mutex_lock(&model->lock);
+  memcpy(tensor.data, data, size_bytes);
+  pthread_mutex_unlock(&model->lock);
+  return 0;
+}
+
+int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, size_t size_bytes) {
+  tvm_ios_tensor tensor;
+  if (tvm_ios_model_output(model, index, &tensor) ||
+      require_size(&tensor, "output", index, size_bytes))
+    return -1;
+  pthread_mutex_lock(&model->lock);
+  memcpy(data, tensor.data, size_bytes);
+  pthread_mutex_unlock(&model->lock);
+  return 0;
+}
+
+int tvm_ios_model_run(tvm_ios_model* model) {
+  pthread_mutex_lock(&model->lock);
+  int status = model->executor.run(model->pool, model->program, 1, 0, 0, NULL, NULL);
+  if (status == RUN_FAILED) {
+    int32_t position = model->image->positions[model->executor.failed_position()];
+    fail("kernel %s failed: %s; the model stays usable, mend its inputs",
+         model->image->launches[position].kernel, model->executor.failed_text());
+  } else if (status) {
+    fail("the lanes cannot be started: raise the limit of threads (ulimit -u) or use fewer lanes");
+  }
+  pthread_mutex_unlock(&model->lock);
+  return status ? -1 : 0;
+}
