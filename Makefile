@@ -9,13 +9,15 @@ INPUTS := requirements/lock.txt pyproject.toml tvm_ios/install/requirements.txt 
           tvm_ios/install/native/libcuda_stub.c
 # The interpreter that .venv is made with: PYTHON=python3.12 make test
 PYTHON ?= python3
+# More for pip to install, such as -r FILE.
+LOCK ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all check bench setup
+.PHONY: help demo test test-all test-torch check bench setup
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## tune two networks on this machine and print the comparison
 	$(PY) -m tvm_ios demo
@@ -29,6 +31,10 @@ test: $(READY) ## run the tests, with two networks at full size
 
 test-all: $(READY) ## run every test, with all networks at full size
 	$(PYTEST)
+
+test-torch: ## run the tests that need PyTorch, in an environment of their own
+	$(MAKE) VENV=.venv-torch LOCK='-r requirements/torch-lock.txt' setup
+	.venv-torch/bin/python -m pytest --durations 10 -m torch tests/pytorch
 
 check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m ruff check
@@ -58,7 +64,7 @@ $(READY): $(INPUTS)
 	  rm -rf $(VENV); \
 	  echo "make: $(PYTHON) cannot make a virtual environment; Debian: apt-get install python3-venv" >&2; \
 	  exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt $(LOCK)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(PY) -m tvm_ios install-tvm
 	@$(PY) -c 'import tvm; from tvm import relay, autotvm, auto_scheduler'

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tvm_ios.errors import TvmIosError
     from tvm_ios.measure.compare import CompareOptions
     from tvm_ios.measure.sampling import MeasureOptions
+    from tvm_ios.relay.frontends.torch import from_torch
     from tvm_ios.runtime.artifact.artifact import load
     from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
     from tvm_ios.search.options import SearchOptions
@@ -42,6 +43,7 @@ __all__ = [
     "TuningOptions",
     "TvmIosError",
     "compile_schedule",
+    "from_torch",
     "load",
     "tune",
 ]
@@ -63,6 +65,7 @@ _HOMES = {
     "TuningOptions": "tvm_ios.tuning.options",
     "TvmIosError": "tvm_ios.errors",
     "compile_schedule": "tvm_ios.driver.compile_schedule",
+    "from_torch": "tvm_ios.relay.frontends.torch",
     "load": "tvm_ios.runtime.artifact.artifact",
     "tune": "tvm_ios.driver.tune",
 }

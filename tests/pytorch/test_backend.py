@@ -1,0 +1,192 @@
+"""``torch.compile(model, backend="tvm_ios")`` against torch eager, and what it leaves to torch."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` has it")
+
+from torch import nn  # noqa: E402 - torch may be missing
+from torch.nn import functional as F  # noqa: E402, N812 - as everybody writes it
+
+from tvm_ios.driver.options import BuildOptions, CompareOptions, TuneOptions  # noqa: E402
+from tvm_ios.measure.machine_mode import ModeOptions  # noqa: E402
+from tvm_ios.measure.sampling import MeasureOptions  # noqa: E402
+from tvm_ios.pytorch import program  # noqa: E402
+from tvm_ios.pytorch.part import CompiledPart  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
+
+CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
+QUICK = TuneOptions(
+    measure=MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM),
+    compare=CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM),
+    build=BuildOptions(pad_channels=False),
+)
+OPTIONS = {"options": QUICK, "lanes": 2, "target": "llvm -mcpu=core-avx2"}
+
+
+class Branches(nn.Module):
+    """Two convolutions of one input, changes in place, a buffer, and outputs of several kinds."""
+
+    def __init__(self, rare=None):
+        super().__init__()
+        self.left = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16))
+        self.right = nn.Conv2d(3, 16, 1)
+        self.head = nn.Linear(16, 4)
+        self.rare = rare
+        self.register_buffer("shift", torch.arange(4.0))
+
+    def forward(self, x):
+        y = F.relu(self.left(x), inplace=True) + self.right(x)
+        if self.rare is not None:
+            y = self.rare(y)
+        y = torch.cat([F.relu(y[:, 2:], inplace=False), y[:, :2].sigmoid()], 1)
+        z = self.head(y.mean((2, 3)))
+        z += self.shift
+        return {"logits": z, "features": y, "batch": x.shape[0], "positive": z > 0}
+
+
+def compiled(model, **options):
+    torch._dynamo.reset()
+    return torch.compile(model.eval(), backend="tvm_ios", options=OPTIONS | options)
+
+
+def image(batch=2):
+    return torch.randn(batch, 3, 12, 12, generator=torch.Generator().manual_seed(batch))
+
+
+def assert_same(got, wanted):
+    assert got.keys() == wanted.keys()
+    for name, value in wanted.items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(got[name], value, rtol=1e-4, atol=1e-5, msg=name)
+        else:
+            assert got[name] == value
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.WARNING, "tvm_ios.pytorch")
+    return lambda: [each.getMessage() for each in caplog.records if "pytorch" in each.name]
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Every part that is compiled while a test runs."""
+    made = []
+
+    class Watched(CompiledPart):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(program, "CompiledPart", Watched)
+    return made
+
+
+@torch.no_grad()
+def test_a_model_runs_as_one_part_and_new_shapes_compile_again(parts, said):
+    model = Branches()
+    run = compiled(model)
+    for batch in (2, 2, 3, 4, 3):
+        assert_same(run(image(batch)), model(image(batch)))
+    shapes = [part.model.executor().get_input_info()[0]["l_x_"][0] for part in parts]
+    assert shapes == [2, 3, 4]
+    assert said() == []
+
+
+@torch.no_grad()
+def test_what_tvm_does_not_know_runs_in_torch_and_is_named(parts, said):
+    model = Branches(rare=torch.special.bessel_j0)
+    run = compiled(model)
+    for _ in range(2):
+        assert_same(run(image()), model(image()))
+    assert parts
+    (line,) = said()
+    assert re.fullmatch(r"tvm_ios leaves \d of 15 calls to torch: .*", line)
+    assert "aten::special_bessel_j0 (1)" in line
+
+
+@torch.no_grad()
+def test_weights_that_change_are_seen(said):
+    model = Branches()
+    run = compiled(model)
+    before = run(image())["logits"]
+    model.head.weight.mul_(2)
+    assert_same(run(image()), model(image()))
+    assert not torch.allclose(before, run(image())["logits"])
+    assert said() == ["tvm_ios compiles a graph again, since weights have changed"]
+
+
+def test_training_stays_with_torch(said, parts):
+    model = Branches()
+    run = compiled(model)
+    run(image())["logits"].sum().backward()
+    assert model.head.weight.grad is not None
+    assert "torch.inference_mode()" in said()[0]
+    assert parts == []
+    with torch.inference_mode():
+        assert_same(run(image()), model(image()))
+    assert len(parts) == 1
+
+
+class WritesThroughAView(nn.Module):
+    def forward(self, x):
+        y = x.relu()
+        y[:, 0] = 1
+        return y * 2
+
+
+@torch.no_grad()
+def test_a_write_that_others_see_stays_with_torch(said, parts):
+    model = WritesThroughAView()
+    run = compiled(model)
+    torch.testing.assert_close(run(image()), model(image()))
+    assert "changes a tensor in place that others read" in said()[0]
+    assert parts == []
+
+
+@torch.no_grad()
+def test_batch_normalisation_in_training_stays_with_torch(said):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))
+    twin = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))
+    twin.load_state_dict(model.state_dict())
+    run = compiled(model)
+    model.train(), twin.train()
+    torch.testing.assert_close(run(image()), twin(image()), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model[2].running_mean, twin[2].running_mean)
+    assert said()
+
+
+@torch.no_grad()
+def test_tensors_lie_where_the_caller_has_them(parts):
+    """An input is not copied, nor is an output; one that no kernel could read is."""
+    model = Branches()
+    run = compiled(model)
+    x = image()
+    first = run(x)["features"].clone()
+    kept = run(x)["features"]
+    executor = parts[0]._executor
+    assert executor.get_input(0).handle.contents.data == x.data_ptr()
+    assert kept.data_ptr() in {
+        executor.get_output(n).handle.contents.data for n in range(executor.get_num_outputs())
+    }
+    flat = torch.empty(x.numel() + 1)
+    unaligned = flat[1:].view_as(x).copy_(x)
+    strided = x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)
+    for other in (unaligned, strided):
+        torch.testing.assert_close(run(other)["features"], first, rtol=0, atol=0)
+    torch.testing.assert_close(kept, first, rtol=0, atol=0)
+
+
+def test_an_unknown_option_is_named():
+    with torch.no_grad(), pytest.raises(Exception, match="has no option 'budget'; it has target"):
+        compiled(Branches(), budget=3)(image())
+
+
+def test_torch_lists_the_backend():
+    assert "tvm_ios" in torch.compiler.list_backends()

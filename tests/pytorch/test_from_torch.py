@@ -1,0 +1,92 @@
+"""Models of PyTorch as Relay: real networks against torch eager, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` has it")
+
+from torch import nn  # noqa: E402 - torch may be missing
+
+import tvm_ios  # noqa: E402
+from tests.pytorch.zoo import network  # noqa: E402
+from tvm_ios.errors import ModelError  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
+TARGET = "llvm -mcpu=core-avx2"
+
+
+def outputs(mod, params, x):
+    executor = tvm_ios.compile_schedule(mod, params, TARGET, lanes=2).executor()
+    executor.run(**{executor.plan.inputs[0].name: x.numpy()})
+    return [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squeezenet1_1",
+        "mnasnet1_0",
+        "googlenet",
+        "inception_v3",
+        "densenet121",
+        "efficientnet_b0",
+        pytest.param("vit_b_16", marks=pytest.mark.slow(90)),
+    ],
+)
+def test_networks_of_torchvision_give_what_torch_gives(name):
+    model, x = network(name)
+    mod, params = tvm_ios.from_torch(model, x)
+    with torch.no_grad():
+        wanted = model.double()(x.double()).numpy()
+    (got,) = outputs(mod, params, x)
+    scale = np.abs(wanted).max()
+    assert np.abs(got - wanted).max() <= 2e-4 * scale, name
+
+
+def test_an_exported_program_is_a_model():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    mod, params = tvm_ios.from_torch(torch.export.export(model, (x,)), x)
+    np.testing.assert_allclose(
+        outputs(mod, params, x)[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_inputs_have_the_names_of_forward():
+    class Two(nn.Module):
+        def forward(self, image, mask):
+            return image * mask, image + 1
+
+    mod, _ = tvm_ios.from_torch(Two().eval(), (torch.ones(2, 3), torch.ones(2, 3)))
+    assert [each.name_hint for each in mod["main"].params] == ["image", "mask"]
+
+
+class Rare(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x).relu()
+
+
+class Writes(nn.Module):
+    def forward(self, x):
+        y = x.relu()
+        y[:, 0] = 1
+        return y
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "message"),
+    [
+        (nn.ReLU(), torch.ones(2), "training mode; call model.eval"),
+        (Rare().eval(), torch.ones(2), "does not know aten::special_bessel_j0"),
+        (Writes().eval(), torch.ones(2, 2), "changes a tensor in place that others read"),
+        (nn.ReLU().eval(), [1, 2], "example_inputs is a list of int, int; give a tensor"),
+        ("net.pt", torch.ones(2), "the model is a str; give a torch.nn.Module"),
+        (nn.Linear(3, 4).eval(), torch.ones(2, 5), "cannot be traced: RuntimeError: "),
+    ],
+    ids=["training", "rare", "writes", "inputs", "no-model", "shape"],
+)
+def test_what_cannot_be_taken_is_named(model, inputs, message):
+    with pytest.raises(ModelError, match=message):
+        tvm_ios.from_torch(model, inputs)

@@ -1,0 +1,1 @@
+"""PyTorch: the backend of ``torch.compile``; importing one model is ``relay.frontends.torch``."""

@@ -1,0 +1,43 @@
+"""Options of the backend of ``torch.compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.driver.options import DEFAULTS, TuneOptions
+from tvm_ios.errors import OptionError
+
+__all__ = ["BackendOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendOptions:
+    """What ``torch.compile(…, options={…})`` takes: arguments of :func:`tvm_ios.tune`."""
+
+    target: str | None = None
+    tuning: str | None = None
+    tuning_records: str | Path | None = None
+    time_budget: float | None = None
+    """Seconds of each graph that is compiled."""
+    lanes: int | None = None
+    database: str | Path | None = None
+    options: TuneOptions = DEFAULTS
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> Self:
+        """The options in a mapping, as torch hands them over.
+
+        Raises
+        ------
+        OptionError
+            If there is no option of a name.
+        """
+        names = [field.name for field in fields(cls)]
+        if unknown := [name for name in given or {} if name not in names]:
+            raise OptionError(
+                f"the backend tvm_ios has no option {unknown[0]!r}; it has {', '.join(names)}"
+            )
+        return cls(**given or {})

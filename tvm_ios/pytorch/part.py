@@ -1,0 +1,86 @@
+"""A part of a graph that is compiled: tensors of torch in and out, where they lie."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import torch
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.errors import ModelError
+
+__all__ = ["CompiledPart"]
+
+_ALIGNMENT = 64
+
+
+class CompiledPart(torch.nn.Module):
+    """A compiled model in the place of a module of torch.
+
+    Parameters
+    ----------
+    model
+        Compiled for these inputs.
+    names
+        Its inputs in the order of the module's; those it has no use for are passed over.
+    example
+        What the module gave for example inputs: a tensor, or a tuple of them.
+
+    Raises
+    ------
+    ModelError
+        If the outputs have other shapes or data types than the module's.
+    """
+
+    def __init__(self, model: CompiledModel, names: list[str], example: Any) -> None:
+        super().__init__()
+        self.model = model
+        self._executor = model.executor()
+        self._single = isinstance(example, torch.Tensor)
+        examples = (example,) if self._single else tuple(example)
+        self._outputs = [(tuple(each.shape), each.dtype) for each in examples]
+        used = self._executor.get_input_info()[0]
+        self._inputs = [
+            (place, self._executor.get_input_index(name))
+            for place, name in enumerate(names)
+            if name in used
+        ]
+        self._lock = Lock()
+        self._check_outputs()
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Run the model: a tensor or a tuple of new tensors, as the module gave them."""
+        with self._lock:
+            for place, number in self._inputs:
+                self._give(number, tensors[place])
+            outputs = [torch.empty(shape, dtype=kind) for shape, kind in self._outputs]
+            lent = [
+                each.view(torch.uint8) if each.dtype == torch.bool else each for each in outputs
+            ]
+            for number, (each, (_, kind)) in enumerate(zip(lent, self._outputs, strict=True)):
+                if kind != torch.bool:
+                    self._executor.set_output_zero_copy(number, each)
+            self._executor.run()
+            for number, (each, (_, kind)) in enumerate(zip(outputs, self._outputs, strict=True)):
+                if kind == torch.bool:
+                    each.copy_(torch.from_numpy(self._executor.get_output(number).numpy()))
+        return outputs[0] if self._single else tuple(outputs)
+
+    def _give(self, number: int, tensor: torch.Tensor) -> None:
+        """Let an input lie where torch has it, or in a copy where no kernel could read it."""
+        tensor = tensor.detach().contiguous()
+        if tensor.dtype == torch.bool:
+            # TVM 0.17 does not read booleans of DLPack.
+            self._executor.set_input(number, tensor.numpy())
+            return
+        if tensor.data_ptr() % _ALIGNMENT:
+            tensor = tensor.clone()
+        self._executor.set_input_zero_copy(number, tensor)
+
+    def _check_outputs(self) -> None:
+        found = [self._executor.get_output(n) for n in range(self._executor.get_num_outputs())]
+        got = [(tuple(each.shape), each.dtype) for each in found]
+        wanted = [(shape, str(kind).removeprefix("torch.")) for shape, kind in self._outputs]
+        if got != wanted:
+            raise ModelError(f"imported, the outputs are {got}, and torch has {wanted}")

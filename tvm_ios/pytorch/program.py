@@ -1,0 +1,155 @@
+"""A captured graph as a function: compiled for the sizes and weights that it is called with."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+
+from tvm_ios.driver.tune import tune
+from tvm_ios.errors import ModelError
+from tvm_ios.pytorch.captured import CapturedGraph
+from tvm_ios.pytorch.options import BackendOptions
+from tvm_ios.pytorch.part import CompiledPart
+from tvm_ios.pytorch.takeable import obstacles_by_call, takeable_parts
+from tvm_ios.relay.frontends.torch import (
+    change_in_place,
+    from_trace,
+    input_names,
+    missing_operators,
+    traced,
+    training_operator,
+)
+
+__all__ = ["GraphProgram"]
+
+_LOG = logging.getLogger(__name__)
+_PREFIX = "tvm_ios_part_"
+
+
+class GraphProgram:
+    """A graph of torch as a function that is compiled for the sizes and weights at hand.
+
+    Parameters
+    ----------
+    graph
+        Compiled at once for its example inputs, and again when sizes or weights are others.
+    options
+        How each part is tuned.
+    """
+
+    def __init__(self, graph: CapturedGraph, options: BackendOptions) -> None:
+        self._graph = graph
+        self._options = options
+        self._compiled: dict[tuple[int, ...], tuple[list[int], Callable[..., Any]]] = {}
+        self._for(graph.example_inputs)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the graph on what torch calls it with."""
+        run = self._for(arguments)
+        return run(*[arguments[place] for place in self._graph.tensors])
+
+    def _for(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        sizes = tuple(int(arguments[place]) for place in self._graph.sizes)
+        # Weights are constants of what is compiled; training on, or loading others, shows here.
+        weights = [arguments[place] for place in self._graph.weights]
+        state = [each._version for each in weights] + [each.data_ptr() for each in weights]  # noqa: SLF001
+        before, run = self._compiled.get(sizes, (None, None))
+        if run is None or before != state:
+            if run is not None:
+                _LOG.warning("tvm_ios compiles a graph again, since weights have changed")
+            run = _compiled(self._graph, arguments, self._options)
+            self._compiled[sizes] = state, run
+        return run
+
+
+def _compiled(
+    graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
+) -> Callable[..., Any]:
+    """The graph for these sizes and weights, parts of it compiled."""
+    with torch.random.fork_rng(devices=[]):  # looking at it runs it, and it may draw numbers
+        return _with_parts(graph, arguments, options)
+
+
+def _with_parts(
+    graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
+) -> Callable[..., Any]:
+    module = graph.bound(arguments)
+    tensors = tuple(arguments[place].detach().clone() for place in graph.tensors)
+    try:
+        obstacles = _obstacles(module, tensors)
+    except ModelError as error:
+        _LOG.warning("tvm_ios leaves a graph to torch: %s", error)
+        graph.lend_weights(module, arguments)
+        return module
+    graph.lend_weights(module, arguments)
+    calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
+    parts = takeable_parts(module, obstacles)
+    taken = {node for part in parts for node in part}
+    left = Counter(obstacles.get(node, "alone between them") for node in calls if node not in taken)
+    if left:
+        _LOG.warning(
+            "tvm_ios leaves %d of %d calls to torch: %s",
+            left.total(),
+            len(calls),
+            "; ".join(f"{reason} ({count})" for reason, count in left.most_common()),
+        )
+    fused = fuse_by_partitions(module, [dict.fromkeys(part) for part in parts], prefix=_PREFIX)
+    names = [name for name, _ in fused.named_children() if name.startswith(_PREFIX)]
+    for name, (given, result) in _seen(fused, names, tensors).items():
+        try:
+            part = _compiled_part(fused.get_submodule(name), given, result, options)
+        except ModelError as error:
+            _LOG.warning("tvm_ios leaves a part of a graph to torch: %s", error)
+        else:
+            fused.set_submodule(name, part)
+    return fused
+
+
+def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
+    """What keeps TVM from each call; one by one only where it cannot take the whole."""
+    try:
+        whole = traced(module, tensors)
+    except ModelError:
+        # Numbers among the outputs cannot be traced, nor can what is not a tensor in between.
+        return obstacles_by_call(module, tensors)
+    if reason := change_in_place(whole) or training_operator(whole):
+        raise ModelError(reason)
+    return obstacles_by_call(module, tensors) if missing_operators(whole) else {}
+
+
+def _seen(
+    module: fx.GraphModule, names: list[str], tensors: tuple[Any, ...]
+) -> dict[str, tuple[tuple[Any, ...], Any]]:
+    """What each part is given and gives in a run of the graph."""
+    seen: dict[str, tuple[tuple[Any, ...], Any]] = {}
+
+    def watch(name: str) -> Callable[..., None]:
+        def note(_: torch.nn.Module, given: tuple[Any, ...], result: Any) -> None:
+            seen[name] = given, result
+
+        return note
+
+    handles = [module.get_submodule(name).register_forward_hook(watch(name)) for name in names]
+    with torch.no_grad():
+        module(*tensors)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def _compiled_part(
+    module: torch.nn.Module, given: tuple[Any, ...], result: Any, options: BackendOptions
+) -> CompiledPart:
+    trace = traced(module, given)
+    mod, params = from_trace(trace, given)
+    model = tune(
+        mod, params, **{each.name: getattr(options, each.name) for each in fields(options)}
+    )
+    return CompiledPart(model, input_names(trace, len(given)), result)

@@ -1,0 +1,211 @@
+"""Models of PyTorch, as Relay, through TVM's importer of TorchScript traces."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import tvm
+from tvm import relay
+from tvm.relay.frontend.pytorch import PyTorchOpConverter, get_all_op_names
+from tvm.relay.prelude import Prelude
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.context import reason_of
+
+__all__ = [
+    "change_in_place",
+    "from_torch",
+    "from_trace",
+    "input_names",
+    "missing_operators",
+    "traced",
+    "training_operator",
+]
+
+_IN_PLACE = re.compile(r"(\w+::\w*[^_])_")
+# The last input of these says whether they draw, or update statistics, as in training.
+_TRAINING = {"aten::batch_norm": 5, "aten::dropout": 2, "aten::feature_dropout": 2}
+
+
+def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """A Relay module and its parameters from a model of PyTorch.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` in evaluation mode, or a ``torch.export.ExportedProgram``.
+    example_inputs
+        One tensor or a tuple of them: their shapes and data types are those of the model. Values
+        decide nothing but branches of Python, of which those taken are imported.
+
+    Returns
+    -------
+    The module, whose inputs have the names that ``forward`` gives them, and parameters by name.
+
+    Raises
+    ------
+    ModelError
+        If torch is missing, the model is in training mode or cannot be traced, changes a tensor in
+        place beyond what tracing can undo, or uses an operator that TVM does not know; the
+        operators are named.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> net = torch.nn.Conv2d(3, 8, 3).eval()  # doctest: +SKIP
+    >>> mod, params = from_torch(net, torch.randn(1, 3, 32, 32))  # doctest: +SKIP
+    """
+    torch = _torch()
+    module = model.module() if isinstance(model, torch.export.ExportedProgram) else model
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"the model is a {type(model).__name__}; give a torch.nn.Module or a "
+            "torch.export.ExportedProgram"
+        )
+    if module is model and module.training:
+        raise ModelError("the model is in training mode; call model.eval() first")
+    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else example_inputs
+    if not isinstance(given, Sequence) or not all(isinstance(x, torch.Tensor) for x in given):
+        kinds = ", ".join(type(x).__name__ for x in given) if isinstance(given, Sequence) else ""
+        raise ModelError(
+            f"example_inputs is a {type(example_inputs).__name__}"
+            f"{f' of {kinds}' if kinds else ''}; give a tensor or a tuple of tensors"
+        )
+    return from_trace(traced(module, tuple(given)), tuple(given))
+
+
+def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
+    """The TorchScript trace of a module, with changes in place undone as far as torch can.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be traced.
+    """
+    torch = _torch()
+    try:
+        with torch.no_grad(), _composed_attention(torch), warnings.catch_warnings():
+            # TorchScript is deprecated, and TVM 0.17 has no importer of anything younger; what
+            # depends on values is a promise of this function, and not worth a warning each.
+            warnings.filterwarnings("ignore", message=r"`torch\.jit", category=DeprecationWarning)
+            warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+            found = torch.jit.trace(module, example_inputs, check_trace=False)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        raise ModelError(f"the model cannot be traced: {_first_line(error)}") from error
+    graph = found.graph
+    torch._C._jit_pass_inline(graph)  # noqa: SLF001 - torch gives no other way
+    # Without this, who reads a tensor that was changed in place afterwards would get the old one.
+    torch._C._jit_pass_remove_mutation(graph)  # noqa: SLF001
+    return found
+
+
+def from_trace(
+    trace: Any, example_inputs: Sequence[Any]
+) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """A Relay module and its parameters from what :func:`traced` gave for these inputs.
+
+    Raises
+    ------
+    ModelError
+        If a tensor is changed in place and others see it, TVM does not know an operator, or cannot
+        convert one as it is used.
+    """
+    if change := change_in_place(trace):
+        raise ModelError(f"{change}; write to a new tensor instead")
+    if trains := training_operator(trace):
+        raise ModelError(f"{trains}; call eval() on its module")
+    if missing := missing_operators(trace):
+        raise ModelError(
+            f"TVM's importer does not know {', '.join(missing)}; replace it in the model, or use "
+            'torch.compile(model, backend="tvm_ios"), which leaves such operators to PyTorch'
+        )
+    infos = [
+        (name, (tuple(each.shape), str(each.dtype).removeprefix("torch.")))
+        for name, each in zip(input_names(trace, len(example_inputs)), example_inputs, strict=True)
+    ]
+    try:
+        with warnings.catch_warnings():
+            # TVM's importer compares versions with what distutils had for that.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            mod, params = relay.frontend.from_pytorch(trace, infos)
+        # Types are inferred here, so that what does not fit is an error of the import.
+        mod = relay.transform.InferType()(mod)
+    # The importer asserts, looks up and converts, each with errors of its own kind.
+    except Exception as error:
+        raise ModelError(
+            f"TVM's importer cannot read the model: {type(error).__name__}: {reason_of(error)}"
+        ) from error
+    return mod, dict(params)
+
+
+def change_in_place(trace: Any) -> str | None:
+    """The first operator that writes to a tensor which others read, and where it stands."""
+    for node in trace.graph.nodes():
+        if _IN_PLACE.fullmatch(node.kind()):
+            return f"{node.kind()} at {_place(node)} changes a tensor in place that others read"
+    return None
+
+
+def missing_operators(trace: Any) -> tuple[str, ...]:
+    """Operators of a trace that TVM's importer does not know; by name, sorted."""
+    known = _known_operators()
+    names = set(get_all_op_names(trace.graph))
+    return tuple(sorted(name for name in names - known if not name.startswith("prim::")))
+
+
+def training_operator(trace: Any) -> str | None:
+    """The first operator that draws numbers or updates statistics, and where it stands."""
+    for node in trace.graph.nodes():
+        place = _TRAINING.get(node.kind())
+        if place is not None and list(node.inputs())[place].toIValue():
+            return f"{node.kind()} at {_place(node)} is in training mode"
+    return None
+
+
+def input_names(trace: Any, count: int) -> list[str]:
+    """Names of the arguments of ``forward``, which a trace numbers where it has them twice."""
+    numbered = [each.debugName() for each in trace.graph.inputs()][-count:] if count else []
+    plain = [name.split(".")[0] for name in numbered]
+    return plain if len(set(plain)) == count else numbered
+
+
+@cache
+def _known_operators() -> frozenset[str]:
+    return frozenset(PyTorchOpConverter(Prelude(tvm.IRModule()), "float32").convert_map)
+
+
+def _torch() -> ModuleType:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise ModelError(
+            f"a model of PyTorch needs the package torch, which cannot be imported ({error}); run: "
+            "python -m pip install torch"
+        ) from error
+
+
+@contextmanager
+def _composed_attention(torch: ModuleType) -> Iterator[None]:
+    """Attention without its fast path, one operator that no importer knows."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def _place(node: Any) -> str:
+    return str(node.sourceRange()).strip().splitlines()[0] if node.sourceRange() else "the model"
