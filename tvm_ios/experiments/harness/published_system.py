@@ -69,14 +69,19 @@ class GpuSystem:
         )
 
     def search(
-        self, part: RecordedPart, model: AnalyticalGpuCost, options: SearchOptions
+        self,
+        part: RecordedPart,
+        model: AnalyticalGpuCost,
+        options: SearchOptions,
+        *,
+        lazy: bool = True,
     ) -> SearchResult:
         """The IOS schedule of a part, which is one block, as in the published code."""
         rule = EndingRule.PUBLISHED if self.published else EndingRule.COMPLETE
         graph = part.graph
         whole = Partition(blocks=(ScheduleBlock(operators=tuple(range(len(graph)))),))
         options = replace(options, endings=rule, centred_merges=True)
-        return search_ios(graph, model, options, partition=whole)
+        return search_ios(graph, model, options, lazy=lazy, partition=whole)
 
     def schedule(
         self, part: RecordedPart, model: AnalyticalGpuCost, scheduler: str
