@@ -190,7 +190,7 @@ def _modelled(cell: BatchSizeCell) -> TimedBatch:
 
 def _rows(cell: BatchSizeCell, found: TimedBatch) -> list[tuple[str, ...]]:
     told = PUBLISHED_MS.get(cell.batch)
-    where = f"{cell.device} ({cell.run})" if cell.run else f"{cell.device}, model"
+    where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
     return [
         (
             where,

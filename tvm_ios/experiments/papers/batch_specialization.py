@@ -18,7 +18,7 @@ __all__ = ["PUBLISHED_MS", "BatchSpecialization", "BatchSpecializationCell", "Ru
 
 CPU = "CPU"
 NETWORK = "Inception V3"
-CPU_NETWORK = "NasNet-A"
+CPU_NETWORK = "RandWire"
 BATCHES = (1, 32, 128)
 CPU_BATCHES = (1, 8, 32)
 LAST_BLOCK = 11
@@ -64,7 +64,7 @@ class BatchSpecialization:
     )
     notes: tuple[str, ...] = (
         "V100 and H100 rows are computed by the analytical model for Inception V3, nothing was "
-        "measured. CPU rows are measured: NASNet-A (with --quick the small one), at batches this "
+        "measured. CPU rows are measured: RandWire (with --quick the small one), at batches this "
         "machine can search within minutes; all schedules that run at one batch are raced against "
         "each other.",
         "The schedules of Inception's last block are drawn beside this table, "
@@ -165,7 +165,7 @@ def _modelled(cell: BatchSpecializationCell, bench: Bench) -> RunAtBatch:
 
 
 def _rows(cell: BatchSpecializationCell, found: RunAtBatch) -> list[tuple[str, ...]]:
-    where = f"{cell.device} ({cell.run})" if cell.run else f"{cell.device}, model"
+    where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
     own_ms = found.ms[found.found_for.index(cell.batch)]
     told = PUBLISHED_MS.get(cell.batch, ()) if cell.device == "V100" else ()
     own_told = told[BATCHES.index(cell.batch)] if told else 0.0

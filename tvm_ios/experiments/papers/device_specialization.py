@@ -164,7 +164,7 @@ def _modelled(cell: SpecializationCell) -> Transferred:
 
 
 def _rows(cell: SpecializationCell, found: Transferred) -> list[tuple[str, ...]]:
-    where = f"{cell.runs_on} ({cell.run})" if cell.run else f"{cell.runs_on}, model"
+    where = f"{cell.runs_on}, {cell.run.size if cell.run else 'model'}"
     own_ms = found.ms[found.found_for.index(cell.runs_on)]
     own_told = PUBLISHED_MS.get((cell.runs_on, cell.runs_on))
     rows = []

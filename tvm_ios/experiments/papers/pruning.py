@@ -232,7 +232,7 @@ def _modelled(cell: PruningCell) -> PrunedNetwork:
 
 
 def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
-    where = f"{cell.network}, {cell.device}" + (f" ({cell.run})" if cell.run else ", model")
+    where = f"{cell.network}, {cell.device}, {cell.run.size if cell.run else 'model'}"
     rows = []
     for search in found.searches:
         limits = (search.max_group_size, search.max_num_groups)

@@ -79,7 +79,7 @@ class Utilization:
     def cells(self, settings: Settings) -> tuple[UtilizationCell, ...]:
         """The CPU, then every GPU."""
         return (
-            UtilizationCell(device=CPU, run=cpu_run(settings)),
+            UtilizationCell(device=CPU, run=cpu_run(settings, has_sizes=False)),
             *(UtilizationCell(device=device, run=None) for device in SYSTEMS),
         )
 
@@ -151,7 +151,7 @@ def _modelled(cell: UtilizationCell) -> Busyness:
     flops = {each.name: each.flops for each in part.graph.operators}
     runs = []
     for name in SCHEDULES:
-        simulated = model.simulate(part.graph, system.schedule(part, model, name))
+        simulated = model.model.simulate(part.graph, system.schedule(part, model, name))
         spans = []
         for each in simulated.operators:
             work = sum(flops[member] for member in each.operator.split("+"))
@@ -163,7 +163,7 @@ def _modelled(cell: UtilizationCell) -> Busyness:
 
 
 def _rows(cell: UtilizationCell, found: Busyness) -> list[tuple[str, ...]]:
-    where = f"{cell.device} ({cell.run})" if cell.run else f"{cell.device}, model"
+    where = f"{cell.device}, {'measured' if cell.run else 'model'}"
     first, told_first = found.runs[0].mean, PUBLISHED_WARPS[SCHEDULES[0]]
     return [
         (
