@@ -126,24 +126,24 @@ class BatchSize:
         devices = dict.fromkeys(device for device, _ in found)
         return (
             Lines(
-                title="V100: images a second",
+                title="V100 by the model: images a second",
                 x_label="batch",
                 y_label="images/s",
                 x=tuple(map(float, BATCHES)),
                 x_ticks=tuple(map(str, BATCHES)),
                 series=(
                     Series(
-                        name="sequential, model",
+                        name="sequential",
                         values=rates([b and b.sequential_ms for b in v100]),
                     ),
-                    Series(name="IOS, model", values=rates([b and b.ios_ms for b in v100])),
+                    Series(name="IOS", values=rates([b and b.ios_ms for b in v100])),
                     Series(name="sequential", values=told[0], published=True),
                     Series(name="TensorRT", values=told[1], published=True),
                     Series(name="IOS", values=told[2], published=True),
                 ),
             ),
             Lines(
-                title="IOS over sequential order",
+                title="IOS over sequential order (CPU measured, others by the model)",
                 x_label="batch",
                 y_label="speedup",
                 x=tuple(map(float, places)),
@@ -151,7 +151,7 @@ class BatchSize:
                 series=(
                     *(
                         Series(
-                            name=f"{device}, {'measured' if device == CPU else 'model'}",
+                            name=device,
                             values=tuple(
                                 (b := found.get((device, batch))) and b.speedup for batch in places
                             ),

@@ -120,7 +120,7 @@ class Frameworks:
             Bars(
                 title="This CPU, measured",
                 y_label="throughput, best is 1",
-                groups=tuple(name.replace("_", "\n", 1) for name, _ in here),
+                groups=tuple(name.replace("_", "\n") for name, _ in here),
                 series=tuple(
                     Series(
                         name=name,
@@ -138,7 +138,7 @@ class Frameworks:
                 groups=tuple(name.replace("_", "\n", 1) for name in told),
                 series=tuple(
                     Series(
-                        name=f"{name} (published)",
+                        name=name,
                         values=tuple(
                             min(PUBLISHED_MS[net]) / PUBLISHED_MS[net][place] for net in told
                         ),

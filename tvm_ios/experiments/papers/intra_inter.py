@@ -121,7 +121,7 @@ class IntraInter:
             Bars(
                 title="Times as fast as untuned kernels in order (this CPU)",
                 y_label="speedup",
-                groups=tuple(name.replace("_", "\n", 1) for name, _ in here),
+                groups=tuple(name.replace("_", "\n") for name, _ in here),
                 series=tuple(
                     Series(name=name, values=tuple(each.speedups[place] for _, each in here))
                     for place, name in enumerate(("neither", "tuned", "IOS", "both"))

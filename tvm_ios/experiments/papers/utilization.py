@@ -68,7 +68,9 @@ class Utilization:
     )
     notes: tuple[str, ...] = (
         "CPU: lanes that are busy with an operator, from one traced run of the executor; traces "
-        "are no source of latencies. An operator that idle lanes help with counts for each lane.",
+        "are no source of latencies. Only the lane that an operator belongs to is counted; in "
+        "timed runs idle lanes help with large operators, so that sequential order is faster "
+        "there than it looks here, and IOS gains less (experiment `sample`).",
         "GPUs: the share of float32 arithmetic in use, by the analytical model's simulated run; an "
         "operator's multiply-adds are spread evenly over its time. It stands for active warps, "
         "which the model does not count, so compare the ratio of IOS to sequential order. The "
