@@ -44,7 +44,8 @@ def test_published_latencies_have_the_published_means():
     means = [
         geometric_mean(column) for column in zip(*schedules.PUBLISHED_MS.values(), strict=True)
     ]
-    assert [round(mean, 2) for mean in means] == [5.74, 4.67, 5.28, 4.24, 4.11]
+    # The README prints latencies with two digits, so its means are of other ones.
+    assert means == pytest.approx([5.74, 4.67, 5.28, 4.24, 4.11], abs=0.011)
     ios = [schedules.published_speedup(each, "IOS-both") for each in schedules.PUBLISHED_MS]
     assert [round(each, 2) for each in ios] == [1.62, 1.41, 1.43, 1.18]
     assert round(geometric_mean(ios), 2) == 1.40
