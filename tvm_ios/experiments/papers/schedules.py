@@ -293,7 +293,7 @@ def _panel(device: str, outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules
     source = f"measured, {run}" if run else f"by the model, {SYSTEMS[device].description}"
     return Bars(
         title=f"{device}: {source}",
-        y_label="throughput, best is 1",
+        y_label="throughput, best of five is 1",
         groups=(*(each.cell.network for each in here), "mean"),
         series=tuple(series),
     )
