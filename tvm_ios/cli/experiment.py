@@ -54,6 +54,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--retry", action="store_true", help="measure failed cells again")
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(
+        "--time-budget",
+        type=float,
+        default=240.0,
+        metavar="SECONDS",
+        help="to build and search the network of a measured cell (default: %(default)s)",
+    )
+    parser.add_argument(
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
     )
 
@@ -80,7 +87,12 @@ def _run(
         done = run_experiment(
             experiment,
             Settings(lanes=lanes, quick=arguments.quick),
-            Bench(folder=arguments.output, database=arguments.database, progress=progress),
+            Bench(
+                folder=arguments.output,
+                database=arguments.database,
+                time_budget=arguments.time_budget,
+                progress=progress,
+            ),
             command=_command(experiment, arguments),
             fresh=arguments.fresh,
             retry=arguments.retry,
