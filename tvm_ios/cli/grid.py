@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.grid.cell_result import CellResult, CellStatus, read_result
-from tvm_ios.experiments.grid.grid_file import GridFile
+from tvm_ios.experiments.grid.cell_result import CellResult, read_result
+from tvm_ios.experiments.grid.grid_file import Cell, GridFile
 from tvm_ios.experiments.grid.grid_table import grid_csv
-from tvm_ios.experiments.grid.run_grid import CellStep, run_grid
+from tvm_ios.experiments.grid.run_grid import run_grid
+from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.support.whole_file import write_text
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _table(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(step: CellStep) -> None:
+def _tell(step: CellStep[Cell, CellResult]) -> None:
     """A line when a cell begins, and one when it is over."""
     if step.result is None:
         print(f"[{step.number}/{step.cells}] {step.cell.as_text()} ...", flush=True)
@@ -94,7 +95,7 @@ def _tell(step: CellStep) -> None:
         print(f"[{step.number}/{step.cells}] {_end(step.result, step)}{known}", flush=True)
 
 
-def _end(result: CellResult, step: CellStep) -> str:
+def _end(result: CellResult, step: CellStep[Cell, CellResult]) -> str:
     said = f"{step.cell.as_text()}: {result.seconds:.1f} s"
     if result.status is CellStatus.FAILED:
         return f"{said}, failed: {result.message}"

@@ -39,6 +39,7 @@ VERBS = (
     Verb(
         name="doctor", module="doctor", summary="say what is here and how to mend what is missing"
     ),
+    Verb(name="experiment", module="experiment", summary="run the experiments of the IOS paper"),
     Verb(name="grid", module="grid", summary="tune with all combinations of values, and a table"),
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
     Verb(name="jobs", module="jobs", summary="tune many models on shared cores and devices"),

@@ -13,7 +13,6 @@ from tests.driver.test_run_folder import REPORT
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.cell_result import (
     CellResult,
-    CellStatus,
     JobFacts,
     read_result,
     result_path,
@@ -21,6 +20,7 @@ from tvm_ios.experiments.grid.cell_result import (
 )
 from tvm_ios.experiments.grid.grid_file import Cell
 from tvm_ios.experiments.grid.grid_table import grid_csv
+from tvm_ios.experiments.ledger import CellStatus
 
 CELL = Cell(parameters={"model": "net", "trials": 4, "build.onednn": False}, repeat=2, base={})
 DONE = CellResult(

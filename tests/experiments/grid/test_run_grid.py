@@ -16,8 +16,9 @@ import tvm
 
 from tvm_ios.cli.main import main
 from tvm_ios.experiments.grid import run_grid as room
-from tvm_ios.experiments.grid.cell_result import CellStatus, read_result
+from tvm_ios.experiments.grid.cell_result import read_result
 from tvm_ios.experiments.grid.grid_file import GridFile
+from tvm_ios.experiments.ledger import CellStatus
 from tvm_ios.support.c_compiler import cache_directory
 
 pytestmark = pytest.mark.slow  # each cell is a process that loads TVM

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -13,21 +12,14 @@ from typing import Self
 from tvm_ios.driver.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.grid_file import Cell, Value
+from tvm_ios.experiments.ledger import CellStatus
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text
 
-__all__ = ["CellResult", "CellStatus", "JobFacts", "read_result", "result_path", "write_result"]
+__all__ = ["CellResult", "JobFacts", "read_result", "result_path", "write_result"]
 
 RESULT_VERSION = 1
-
-
-class CellStatus(Enum):
-    """How a cell ended."""
-
-    DONE = "done"
-    FAILED = "failed"
-    """It refused or crashed, or took too long; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

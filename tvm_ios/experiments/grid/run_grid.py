@@ -7,55 +7,39 @@ this cell is run again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from tvm_ios.driver.run_folder import RunReport
-from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.cell_process import ERROR, LOG, REPORT, CellOrder
 from tvm_ios.experiments.grid.cell_result import (
     CellResult,
-    CellStatus,
     read_result,
     result_path,
     write_result,
 )
 from tvm_ios.experiments.grid.grid_file import Cell, GridFile
+from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one, run_missing
 from tvm_ios.host.machine import machine_facts, source_commit
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.tuning.guard import MARK
 from tvm_ios.tuning.records.records import read_records
 
-__all__ = ["CellStep", "run_grid"]
+__all__ = ["run_grid"]
 
 CELL_PROCESS = "tvm_ios.experiments.grid.cell_process"
 LAST_CHARACTERS = 4000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellStep:
-    """A cell that begins or is over, as a listener is told of it."""
-
-    number: int
-    """Its place among all cells, from 1 on."""
-    cells: int
-    cell: Cell
-    result: CellResult | None
-    """None while it begins."""
-    is_new: bool = True
-    """False where an earlier run left the result."""
-
-
 def run_grid(
-    grid: GridFile, *, retry: bool = False, listener: Callable[[CellStep], None]
+    grid: GridFile, *, retry: bool = False, listener: Callable[[CellStep[Cell, CellResult]], None]
 ) -> tuple[CellResult, ...]:
     """Run what has no result yet; return all results, in the order of the cells.
 
@@ -75,53 +59,29 @@ def run_grid(
     KeyboardInterrupt
         On Ctrl-C, with a note on how to go on; the cell at hand has no result then.
     """
-    cells = grid.cells()
-    results: list[CellResult] = []
-    try:
-        with _only_one(grid.results), contextlib.ExitStack() as stack:
-            tracker = None
-            for number, cell in enumerate(cells, start=1):
-                known = read_result(grid.results, cell)
-                if known is not None and not (retry and known.status is CellStatus.FAILED):
-                    step = CellStep(
-                        number=number, cells=len(cells), cell=cell, result=known, is_new=False
-                    )
-                else:
-                    listener(CellStep(number=number, cells=len(cells), cell=cell, result=None))
-                    if cell.wants_device and tracker is None:
-                        tracker = stack.enter_context(_devices(grid))
-                    known = _run_cell(grid, cell, tracker)
-                    write_result(grid.results, cell, known)
-                    step = CellStep(number=number, cells=len(cells), cell=cell, result=known)
-                results.append(known)
-                listener(step)
-    except KeyboardInterrupt as interrupt:
-        interrupt.add_note(
-            f"{len(results)} of {len(cells)} cells are over; to go on, run: "
-            f"tvm-ios grid run {grid.path}"
+    with _only_one(grid.results), contextlib.ExitStack() as stack:
+        tracker: list[str] = []
+
+        def run(cell: Cell) -> CellResult:
+            if cell.wants_device and not tracker:
+                tracker.append(stack.enter_context(_devices(grid)))
+            return _run_cell(grid, cell, tracker[0] if tracker else None)
+
+        return run_missing(
+            grid.cells(),
+            read=partial(read_result, grid.results),
+            run=run,
+            write=partial(write_result, grid.results),
+            again=lambda known: retry and known.status is CellStatus.FAILED,
+            listener=listener,
+            go_on=f"tvm-ios grid run {grid.path}",
         )
-        raise
-    return tuple(results)
 
 
-@contextlib.contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Two processes at one grid would measure each other."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a")
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write to {folder}: {error}; copy the grid file to a folder you can write"
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ArtifactError(
-                f"another process runs the grid of {folder}; wait for it, or end it"
-            ) from error
-        yield
+def _only_one(folder: Path) -> contextlib.AbstractContextManager[None]:
+    return only_one(
+        folder, what="the grid", otherwise="copy the grid file to a folder you can write"
+    )
 
 
 def _devices(grid: GridFile) -> contextlib.AbstractContextManager[str]:

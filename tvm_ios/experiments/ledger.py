@@ -1,0 +1,122 @@
+"""Cells of a measurement, one after another; what has a result already is not measured again.
+
+Grids and experiments share it. A cell is over when its result is written, so whatever ends the
+process before that costs this cell only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tvm_ios.errors import ArtifactError
+
+__all__ = ["CellStatus", "CellStep", "only_one", "run_missing"]
+
+CellT = TypeVar("CellT")
+ResultT = TypeVar("ResultT")
+
+
+class CellStatus(Enum):
+    """How a cell ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It refused or crashed, or took too long; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellStep(Generic[CellT, ResultT]):
+    """A cell that begins or is over, as a listener is told of it."""
+
+    number: int
+    """Its place among all cells, from 1 on."""
+    cells: int
+    cell: CellT
+    result: ResultT | None
+    """None while it begins."""
+    is_new: bool = True
+    """False where an earlier run left the result."""
+
+
+def run_missing(
+    cells: Sequence[CellT],
+    *,
+    read: Callable[[CellT], ResultT | None],
+    run: Callable[[CellT], ResultT],
+    write: Callable[[CellT, ResultT], None],
+    again: Callable[[ResultT], bool],
+    listener: Callable[[CellStep[CellT, ResultT]], None],
+    go_on: str,
+) -> tuple[ResultT, ...]:
+    """Run the cells that have no result; return the results of all, in the order of the cells.
+
+    Parameters
+    ----------
+    read
+        The result that a cell has; None where it has none yet.
+    again
+        Whether a cell with such a result is run again.
+    listener
+        Told of each cell.
+    go_on
+        The command that goes on after an interruption.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C, with a note on how to go on; the cell at hand has no result then.
+    """
+    results: list[ResultT] = []
+    try:
+        for number, cell in enumerate(cells, start=1):
+            result = read(cell)
+            is_new = result is None or again(result)
+            if is_new:
+                listener(CellStep(number=number, cells=len(cells), cell=cell, result=None))
+                result = run(cell)
+                write(cell, result)
+            listener(
+                CellStep(number=number, cells=len(cells), cell=cell, result=result, is_new=is_new)
+            )
+            results.append(result)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"{len(results)} of {len(cells)} cells are over; to go on, run: {go_on}")
+        raise
+    return tuple(results)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path, *, what: str, otherwise: str) -> Iterator[None]:
+    """Hold a folder of results for this process: two of them would measure each other.
+
+    Parameters
+    ----------
+    what
+        What is run there, for messages: ``the grid``.
+    otherwise
+        What to do where nothing can be written there.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be written to, or another process holds it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a")
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {folder}: {error}; {otherwise}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArtifactError(
+                f"another process runs {what} of {folder}; wait for it, or end it"
+            ) from error
+        yield

@@ -1,0 +1,28 @@
+"""All experiments, in the order in which ``tvm-ios experiment all`` runs them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tvm_ios.errors import OptionError
+from tvm_ios.experiments.harness.protocol import Experiment
+from tvm_ios.experiments.papers.counts import Counts
+
+__all__ = ["EXPERIMENTS", "by_name"]
+
+EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (Counts(),)
+
+
+def by_name(name: str) -> Experiment[Any, Any]:
+    """The experiment of that name; underscores count as hyphens.
+
+    Raises
+    ------
+    OptionError
+        If there is none; the message lists the names there are.
+    """
+    for experiment in EXPERIMENTS:
+        if experiment.name == name.replace("_", "-"):
+            return experiment
+    names = ", ".join(each.name for each in EXPERIMENTS)
+    raise OptionError(f"no experiment named {name!r}; choose one of {names}, or all")
