@@ -13,33 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.partition import Partition, ScheduleBlock
-from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.cost.analytical.gpu import GPU
-from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, recorded_work
-from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
 from tvm_ios.cost.problem import RecordedPart, parse_problem
-from tvm_ios.cost.synthetic import PrimitiveWork
+from tvm_ios.experiments.harness.published_system import SCHEDULERS, SYSTEMS
 from tvm_ios.report.table import Table
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.ios import search_ios
-from tvm_ios.search.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEDULERS = ("sequential", "greedy", "IOS-merge", "IOS-parallel", "IOS-both")
-STRATEGIES = (
-    frozenset({Strategy.MERGE}),
-    frozenset({Strategy.CONCURRENT}),
-    frozenset(Strategy),
-)
-CUDNN_CALL_NS = 7000
-"""Host time of a cuDNN 7 call with its launch; a bare launch takes about 4500 ns there. Chosen with
-the published results in view, as ACHIEVABLE_ARITHMETIC is; the same for all networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +82,11 @@ def main() -> None:
     if arguments.json:
         print(json.dumps([_record(case, model_ms) for case, model_ms in rows], indent=1))
         return
-    print(_table(rows[: len(CASES)], SCHEDULERS).as_markdown())
+    names = tuple(SCHEDULERS)
+    print(_table(rows[: len(CASES)], names).as_markdown())
     print()
     batches = [(case, (model_ms[0], model_ms[-1])) for case, model_ms in rows[len(CASES) :]]
-    print(_table(batches, (SCHEDULERS[0], SCHEDULERS[-1])).as_markdown())
+    print(_table(batches, (names[0], names[-1])).as_markdown())
 
 
 def modelled_ms(case: Case) -> tuple[float, ...]:
@@ -121,54 +103,12 @@ def modelled_ms(case: Case) -> tuple[float, ...]:
 
 
 def _part_ns(part: RecordedPart, batch_size: int) -> list[int]:
-    graph = part.graph
-    gpu = replace(GPU.by_name("v100"), issue_ns=CUDNN_CALL_NS)
-    model = AnalyticalGpuCost(
-        gpu,
-        launching=Launching.SYNCHRONISED,
-        kernels=Kernels.LIBRARY,
-        works=published_kernels(part, batch_size),
-    )
-    whole = Partition(blocks=(ScheduleBlock(operators=tuple(range(len(graph)))),))
-    schedules = [sequential_schedule(graph), greedy_schedule(graph)]
-    for strategies in STRATEGIES:
-        options = SearchOptions(
-            strategies=strategies, endings=EndingRule.PUBLISHED, centred_merges=True
-        )
-        schedules.append(search_ios(graph, model, options, partition=whole).schedule)
-    return [_run_ns(model, part, schedule.stages) for schedule in schedules]
-
-
-def published_kernels(part: RecordedPart, batch_size: int) -> list[tuple[KernelWork, ...]]:
-    """The kernels of every operator on the published runtime.
-
-    It adds the bias of a convolution that has no activation by a kernel of its own, which recorded
-    problems do not count.
-    """
-    operators = []
-    for rows, operator in zip(part.works, part.graph.operators, strict=True):
-        scaled = [
-            PrimitiveWork(batch_size * row.work, batch_size * row.output_elements, row.kernels)
-            for row in rows
-        ]
-        works = recorded_work(scaled, operator.convolution)
-        without_bias = len(works)
-        if operator.convolution is not None:
-            without_bias -= operator.convolution.epilogue == "identity"
-        elif len(rows) > 1:  # a rectifier, maybe of a sum, and the convolutions behind it
-            without_bias = rows[0].kernels
-        kernels = list(works[:without_bias])
-        for work in works[without_bias:]:
-            kernels += [work, copy_work(work)]
-        operators.append(tuple(kernels))
-    return operators
-
-
-def _run_ns(model: AnalyticalGpuCost, part: RecordedPart, stages: Sequence[Stage]) -> int:
-    """A run; the published runtime also waits before a stage of several groups."""
-    parallel = [len(s.groups) > 1 and s.strategy is Strategy.CONCURRENT for s in stages]
-    waits = sum(after and not before for before, after in pairwise(parallel))
-    return sum(model.price(part.graph, stages)) + waits * model.gpu.synchronise_ns
+    system = SYSTEMS["V100"]
+    model = system.model(part, batch_size)
+    return [
+        system.run_ns(part, model, system.schedule(part, model, scheduler))
+        for scheduler in SCHEDULERS
+    ]
 
 
 def _table(rows: Sequence[tuple[Case, Sequence[float]]], schedulers: Sequence[str]) -> Table:

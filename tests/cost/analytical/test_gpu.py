@@ -19,6 +19,7 @@ from tvm_ios.errors import OptionError
         ("h200", 66.9),
         ("rtx-4090", 82.6),
         ("t4", 8.1),
+        ("k80", 4.37),
     ],
 )
 def test_throughput_of_the_data_sheet(name, teraflops):
@@ -29,7 +30,7 @@ def test_throughput_of_the_data_sheet(name, teraflops):
 
 
 def test_every_name_is_known():
-    assert len(set(GPU_NAMES)) == len(GPU_NAMES) == 8
+    assert len(set(GPU_NAMES)) == len(GPU_NAMES) == 9
     assert [GPU.by_name(name).name for name in GPU_NAMES] == list(GPU_NAMES)
 
 

@@ -139,6 +139,22 @@ _H100_SXM = replace(
     event_ns=1000,
     synchronise_ns=8000,
 )
+_K80 = replace(
+    _V100,
+    name="k80",
+    title="NVIDIA K80, one of its two GPUs",
+    source="NVIDIA Tesla K80 board specification (2015), for its boost clock; L2: Jia et al., "
+    "Dissecting the NVIDIA Volta GPU architecture (2018); latencies are those of the V100",
+    multiprocessors=13,
+    clock_mhz=875,
+    lanes=192,
+    memory_gb_per_s=240,
+    l2_bytes=3 * 2**19,
+    l2_bytes_per_cycle=384,
+    max_blocks=16,
+    registers=131072,
+    shared_bytes=112 * 2**10,
+)
 _GPUS: Final = (
     _V100,
     _A100_40GB,
@@ -187,6 +203,7 @@ _GPUS: Final = (
         max_blocks=16,
         shared_bytes=64 * 2**10,
     ),
+    _K80,
 )
 GPU_NAMES: Final = tuple(gpu.name for gpu in _GPUS)
 """Names that :meth:`GPU.by_name` takes."""

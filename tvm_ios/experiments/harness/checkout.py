@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.problem import RecordedPart, RecordedProblem, parse_problem
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["PAPER_NETWORKS", "distinct_parts", "recorded_problem", "stored_text"]
+__all__ = ["PAPER_NETWORKS", "distinct_parts", "recorded_problem", "sample_part", "stored_text"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPER_NETWORKS = {
@@ -57,3 +60,49 @@ def distinct_parts(network: str) -> dict[str, tuple[RecordedPart, int]]:
         first, count = found.get(key, (part, 0))
         found[key] = (first, count + 1)
     return found
+
+
+def sample_part() -> RecordedPart:
+    """The sample network of the published README, as its code would record it.
+
+    Four convolutions of 3x3 on 15x15 and their joint; the last convolution reads the first one.
+    """
+    channels, pixels = (375, 750, 375, 750), 15 * 15
+    inputs, window = (375, 375, 375, 375), 3 * 3
+
+    def convolution(index: int) -> dict[str, object]:
+        return {
+            "in_key": [[["x" if index < 3 else "conv1", 0, 375]]],
+            "in_shape": [inputs[index], 15, 15],
+            "out": channels[index],
+            "kernel": [3, 3],
+            "stride": [1, 1],
+            "pad": [1, 1],
+            "groups": 1,
+            "act": "relu",
+        }
+
+    outputs = [count * pixels for count in channels]
+    joined = sum(outputs[1:])
+    part = {
+        "n": 5,
+        "succ": [[3], [4], [4], [4], []],
+        "prims": [
+            *([[n * (k * window + 1), n, 1]] for n, k in zip(outputs, inputs, strict=True)),
+            [[joined, joined, 1]],
+        ],
+        "conv": [*map(convolution, range(4)), None],
+    }
+    cost = {"PEAK": 1, "SAT": 1, "LAUNCH": 0, "HOST": 0, "BARRIER": 0}
+    (recorded,) = parse_problem(
+        json.dumps({"model": "sample", "cost": cost, "parts": [part]})
+    ).parts
+    names = ("conv1", "conv2", "conv3", "conv4", "concat")
+    graph = OperatorGraph(
+        "sample",
+        tuple(
+            replace(operator, name=name, kind="conv2d" if name != "concat" else name)
+            for operator, name in zip(recorded.graph.operators, names, strict=True)
+        ),
+    )
+    return replace(recorded, graph=graph)

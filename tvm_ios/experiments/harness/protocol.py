@@ -119,8 +119,9 @@ class Experiment(Protocol[CellT, FoundT]):
 
 
 def cell_title(cell: Any) -> str:
-    """The values of a cell, in words."""
-    return ", ".join(str(getattr(cell, each.name)) for each in fields(cell))
+    """The values of a cell, in words; those that are None are left out."""
+    values = (getattr(cell, each.name) for each in fields(cell))
+    return ", ".join(str(value) for value in values if value is not None)
 
 
 def table_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -184,5 +183,4 @@ def _with_files(run: ExperimentRun, folder: Path) -> ExperimentRun:
         remarks.append(f"{run.failed} of {len(run.outcomes)} cells failed; the table says why.")
     done = replace(run, files=tuple(files), remarks=tuple(remarks))
     write_text(folder / "table.md", done.as_markdown())
-    write_text(folder / "run.json", json.dumps(done.as_record(), indent=1) + "\n")
     return done

@@ -7,10 +7,16 @@ from typing import Any, Final
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.harness.protocol import Experiment
 from tvm_ios.experiments.papers.counts import Counts
+from tvm_ios.experiments.papers.sample import Sample
+from tvm_ios.experiments.papers.schedules import Schedules
 
 __all__ = ["EXPERIMENTS", "by_name"]
 
-EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (Counts(),)
+EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (
+    Sample(),
+    Counts(),
+    Schedules(),
+)
 
 
 def by_name(name: str) -> Experiment[Any, Any]:

@@ -1,0 +1,62 @@
+"""The sample network, measured on this CPU."""
+
+from __future__ import annotations
+
+from tvm_ios.compile.model import lower_schedule
+from tvm_ios.core.schedule import Strategy
+from tvm_ios.experiments.harness.cpu_run import CpuRun
+from tvm_ios.experiments.harness.pictures import draw_if_possible
+from tvm_ios.experiments.harness.protocol import Bench
+from tvm_ios.experiments.measured.network import priced_network
+from tvm_ios.experiments.papers.sample import (
+    SAMPLED,
+    SampledNetwork,
+    SampledSchedule,
+    stages_text,
+)
+from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.race import race
+from tvm_ios.search.options import SearchOptions
+
+__all__ = ["measured"]
+
+
+def measured(run: CpuRun, bench: Bench) -> SampledNetwork:
+    """Search its schedules, race them, and price their stages."""
+    sequential, parallel, both = SAMPLED
+    limits = {
+        parallel: SearchOptions(strategies=frozenset({Strategy.CONCURRENT})),
+        both: SearchOptions(),
+    }
+    with priced_network("Sample", run, bench) as network:
+        found = find_schedules(network.prices, limits, network.call.clock, network.call.budget)
+        graph = network.prices.graph
+        stage_ns = {
+            name: tuple(map(int, network.prices.price(graph, found.schedules[name].stages)))
+            for name in SAMPLED
+        }
+    models = {
+        name: lower_schedule(network.built, found.schedules[name], lanes=run.lanes)
+        for name in SAMPLED
+    }
+    with network.call.device.open() as session:
+        comparison = race(models, options=network.call.compare, session=session)
+    return SampledNetwork(
+        schedules=tuple(
+            SampledSchedule(
+                name=name,
+                ms=comparison.median_ns(name) / 1e6,
+                over_sequential=comparison.speedup(name, over=sequential).ratio,
+                stages=stages_text(graph, found.schedules[name].stages),
+                stage_us=tuple(ns / 1e3 for ns in stage_ns[name]),
+                picture=draw_if_possible(
+                    graph,
+                    found.schedules[name],
+                    bench.folder / f"CPU-{name}.png",
+                    stage_ns[name],
+                ),
+            )
+            for name in SAMPLED
+        ),
+        race=comparison,
+    )
