@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ def _races(rounds: int) -> dict[str, Any]:
         built = build_model(mod, params, host_target(), name=network)
         for lanes in MEASURED:
             schedules = _schedules(built.graph, lanes)
-            models = {name: lower_schedule(built, each, lanes=lanes) for name, each in schedules.items()}
+            models = {
+                name: lower_schedule(built, each, lanes=lanes) for name, each in schedules.items()
+            }
             with LocalCpu().open() as session:
                 taken = race(models, options=CompareOptions(rounds=rounds), session=session)
             races.append(
@@ -104,14 +107,11 @@ def _schedules(graph: Any, lanes: int) -> dict[str, Any]:
     from tvm_ios.search.baselines import greedy_schedule, sequential_schedule  # noqa: PLC0415
     from tvm_ios.search.ios import search_ios  # noqa: PLC0415
 
-    found = search_ios(graph, AnalyticalCpuCost(CPU.of_cores(lanes)))
-    return dict(
-        zip(
-            NAMES,
-            (sequential_schedule(graph), greedy_schedule(graph), found.schedule),
-            strict=True,
-        )
-    )
+    model = AnalyticalCpuCost(CPU.of_cores(lanes))
+    found = search_ios(graph, model).schedule
+    whole = model.unsplit(graph)
+    made = (sequential_schedule(graph), greedy_schedule(graph), found)
+    return {name: replace(each, unsplit=whole) for name, each in zip(NAMES, made, strict=True)}
 
 
 def _modelled(network: str, lanes: int) -> tuple[dict[str, float], dict[str, Any]]:
@@ -160,9 +160,7 @@ def _predictions() -> Table:
                 )
             )
     header = ("network, lanes", *(f"{name} ms (prediction)" for name in NAMES))
-    return Table(
-        header=(*header, "greedy speedup", "IOS speedup", "IOS stages"), rows=tuple(rows)
-    )
+    return Table(header=(*header, "greedy speedup", "IOS speedup", "IOS stages"), rows=tuple(rows))
 
 
 if __name__ == "__main__":

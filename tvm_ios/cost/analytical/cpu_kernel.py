@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tvm_ios.cost.analytical.cpu import CPU
 from tvm_ios.cost.analytical.gpu_work import KernelWork
@@ -77,10 +78,10 @@ class CpuKernel:
         busy_ns = max(self.core_ns * share, memory_ns)
         return cpu.call_ns + together_ns + busy_ns + moved_bytes / 1024 * cpu.fetch_ns_per_kb
 
-    def fastest(self, cpu: CPU, lanes: int, *, away: float) -> float:
-        """The same where a kernel may leave lanes idle, or all of them but one."""
-        together_ns = self.on_lanes(cpu, lanes, away=away)
-        return together_ns if lanes == 1 else min(together_ns, self.on_lanes(cpu, 1, away=away))
+    def fastest(self, cpu: CPU, *, away: float) -> tuple[float, ...]:
+        """The same for one lane, for two that need not both take part, and so on to all cores."""
+        times_ns = (self.on_lanes(cpu, lanes, away=away) for lanes in range(1, cpu.cores + 1))
+        return tuple(accumulate(times_ns, min))
 
 
 def _cycles(work: KernelWork, cpu: CPU) -> float:

@@ -38,6 +38,9 @@ class AnalyticalCpuCost:
         self._works = works
         self._graph: OperatorGraph | None = None
         self._kernels: list[list[CpuKernel]] = []
+        self._near: list[list[tuple[float, ...]]] = []
+        """Of every kernel the time by lanes, its data near; and where they are away."""
+        self._away: list[list[tuple[float, ...]]] = []
         self._known: dict[tuple[tuple[int, ...], int, bool], float] = {}
         self._found: list[Sequence[KernelWork]] = []
         self._in_l3 = False
@@ -70,6 +73,20 @@ class AnalyticalCpuCost:
         self._read(graph)
         return [max(1, math.floor(self._bound_ns(graph, stage))) for stage in stages]
 
+    def unsplit(self, graph: OperatorGraph) -> tuple[int, ...]:
+        """Operators that are faster on one lane than on all of them, one after another.
+
+        Raises
+        ------
+        CostError
+            As :meth:`price` does.
+        """
+        self._read(graph)
+        alone, helped = (
+            [sum(times_ns[lanes] for times_ns in row) for row in self._near] for lanes in (0, -1)
+        )
+        return tuple(index for index in range(len(graph)) if alone[index] == helped[index])
+
     def _read(self, graph: OperatorGraph) -> None:
         if self._graph is graph:
             return
@@ -85,6 +102,11 @@ class AnalyticalCpuCost:
         self._in_l3 = weights <= self.cpu.l3_bytes
         self._graph, self._found = graph, list(works)
         self._kernels = [[self._kernel(work) for work in row] for row in works]
+        away = 1 - 1 / self.cpu.cores
+        self._near, self._away = (
+            [[kernel.fastest(self.cpu, away=share) for kernel in row] for row in self._kernels]
+            for share in (0.0, away)
+        )
         self._known = {}
 
     def _kernel(self, work: KernelWork) -> CpuKernel:
@@ -92,7 +114,7 @@ class AnalyticalCpuCost:
 
     def _stage_ns(self, graph: OperatorGraph, stage: Stage) -> float:
         if stage.is_merge:
-            return self._merged(graph, stage.operators).fastest(self.cpu, self.cpu.cores, away=0.0)
+            return self._merged(graph, stage.operators).fastest(self.cpu, away=0.0)[-1]
         groups = self._groups_of(stage)
         in_order_ns = self._sum_ns(groups)
         if len(groups) < 2 or self.cpu.cores == 1:
@@ -142,13 +164,11 @@ class AnalyticalCpuCost:
         """
         key = (group, lanes, first)
         if key not in self._known:
-            away = [(1 - 1 / self.cpu.cores) * first]
-            kernels = [kernel for index in group for kernel in self._kernels[index]]
-            away += [0.0] * (len(kernels) - 1)
-            self._known[key] = sum(
-                kernel.fastest(self.cpu, lanes, away=share)
-                for kernel, share in zip(kernels, away, strict=True)
-            )
+            times_ns = [each[lanes - 1] for index in group for each in self._near[index]]
+            if first:
+                head = next(index for index in group if self._kernels[index])
+                times_ns[0] = self._away[head][0][lanes - 1]
+            self._known[key] = sum(times_ns)
         return self._known[key]
 
     def _merged(self, graph: OperatorGraph, members: Sequence[int]) -> CpuKernel:
@@ -167,7 +187,7 @@ class AnalyticalCpuCost:
 
 
 def _packed(times_ns: Sequence[float], lanes: int) -> float:
-    """When the last lane is done, each group going to the lane that is free first, longest first."""
+    """When the last lane is done; groups, longest first, go to the lane that is free first."""
     free = [0.0] * lanes
     for time_ns in sorted(times_ns, reverse=True):
         heapq.heapreplace(free, free[0] + time_ns)
