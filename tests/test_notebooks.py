@@ -22,7 +22,11 @@ for number, text in enumerate(code):
     print(f"code cell {number} done", flush=True)
 """
 BUDGET = {"TVM_IOS_NOTEBOOK_TRIALS": "4", "TVM_IOS_NOTEBOOK_SECONDS": "2"}
-SAYS = {"tuned_schedule": ("GFLOPS", "stage 0 "), "grid": ("s a cell, of which", "repeats")}
+SAYS = {
+    "tuned_schedule": ("GFLOPS", "stage 0 "),
+    "grid": ("s a cell, of which", "repeats"),
+    "paper": ("conv1 > conv4", "SqueezeNet, CPU, small", "exhaustively"),
+}
 """What each notebook prints on its way."""
 
 

@@ -24,7 +24,10 @@ _WIDTH, _HEIGHT = 7.0, 3.5
 _DOTS_PER_INCH = 150
 _MARKS = ("o", "s", "^", "v", "P", "X", "<", ">")
 _HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
-_LEGEND_COLUMNS = 4
+_LEGEND_COLUMNS = 3
+_MOST_GROUPS = 5
+"""With more groups their names are small."""
+_SMALL = 10
 _BAR_SPACE = 0.82
 """Share of a group's width that its bars take."""
 
@@ -61,7 +64,6 @@ class Bars:
     y_label: str
     groups: tuple[str, ...]
     series: tuple[Series, ...]
-    y_from: float = 0.0
 
     def __post_init__(self) -> None:
         _require_lengths(self.title, self.groups, self.series)
@@ -102,9 +104,10 @@ class Bars:
                 label="published",
                 zorder=5,
             )
-        axes.set_xticks(range(len(self.groups)), self.groups)
+        crowded = len(self.groups) > _MOST_GROUPS
+        axes.set_xticks(range(len(self.groups)), self.groups, fontsize=9 if crowded else None)
         axes.set_ylabel(self.y_label)
-        axes.set_ylim(bottom=self.y_from)
+        _leave_room(axes)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
         names = len(bars) + bool(points)
         axes.legend(
@@ -112,9 +115,10 @@ class Bars:
             bbox_to_anchor=(-0.02, 0.98),
             ncols=_LEGEND_COLUMNS,
             frameon=False,
+            fontsize=_SMALL,
             columnspacing=1.0,
             handlelength=1.4,
-        )
+        ).set_in_layout(False)  # a long one makes no axes narrower
         _give_title(axes, self.title, legend_rows=-(-names // _LEGEND_COLUMNS))
 
 
@@ -146,8 +150,8 @@ class Lines:
         places = range(len(self.x)) if self.x_ticks else self.x
         measured = [series.name for series in self.series if not series.published]
         for series in self.series:
-            known = series.name in measured
-            place = measured.index(series.name) if known else len(measured)
+            names = list(dict.fromkeys((*measured, *(each.name for each in self.series))))
+            place = names.index(series.name)
             shown = [(x, v) for x, v in zip(places, series.values, strict=True) if v is not None]
             mark = "D" if series.published else _MARKS[place % len(_MARKS)]
             axes.plot(
@@ -166,7 +170,7 @@ class Lines:
             axes.set_xticks(list(places), self.x_ticks)
         axes.set_xlabel(self.x_label)
         axes.set_ylabel(self.y_label)
-        axes.set_ylim(bottom=0)
+        _leave_room(axes)
         axes.grid(color="#DDDDDD", linewidth=0.8)
         axes.legend(frameon=False)
         _give_title(axes, self.title)
@@ -216,7 +220,8 @@ class Matrix:
                 text += "" if told is None else f"\n({told:.{self.digits}f})"
                 weight = "bold" if value == best[i] else "normal"
                 axes.text(j, i, text, ha="center", va="center", color=INK, weight=weight)
-        axes.set_xticks(range(len(self.columns)), self.columns)
+        columns = [column.replace(", ", ",\n") for column in self.columns]
+        axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(self.rows)), self.rows)
         axes.set_xlabel(self.column_label)
         axes.set_ylabel(self.row_label)
@@ -267,8 +272,13 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
         figure.savefig(path, dpi=_DOTS_PER_INCH)
 
 
+def _leave_room(axes: Axes) -> None:
+    """Values begin at 0, and the highest one is whole."""
+    axes.set_ylim(0, 1.05 * axes.dataLim.ymax)
+
+
 def _give_title(axes: Axes, title: str, *, legend_rows: int = 0) -> None:
-    axes.set_title(title, fontsize=13, loc="left", pad=8 + 18 * legend_rows)
+    axes.set_title(title, fontsize=13, loc="left", pad=8 + 17 * legend_rows)
 
 
 def _require_lengths(title: str, places: Sequence[object], series: Sequence[Series]) -> None:

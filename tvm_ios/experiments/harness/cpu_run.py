@@ -21,12 +21,32 @@ class CpuRun:
     batch: int = 1
     """Images."""
 
+    @property
+    def size(self) -> str:
+        """Size of the network, in a word."""
+        return "small" if self.small else "full size"
+
     def __str__(self) -> str:
         """The values in words."""
-        size = "small network" if self.small else "full size"
-        return f"{size}, batch {self.batch}, {self.lanes} lanes, {self.rounds} rounds"
+        batch = f"batch {self.batch}, " if self.batch > 1 else ""
+        return f"{self.size}, {batch}{self.lanes} lanes, {self.rounds} rounds"
 
 
-def cpu_run(settings: Settings, *, batch: int = 1) -> CpuRun:
-    """How cells are measured under these settings."""
-    return CpuRun(lanes=settings.lanes, rounds=settings.rounds, small=settings.quick, batch=batch)
+def cpu_run(
+    settings: Settings, *, batch: int = 1, has_sizes: bool = True, rounds: int | None = None
+) -> CpuRun:
+    """How cells are measured under these settings.
+
+    Parameters
+    ----------
+    has_sizes
+        Whether there is a small network of the kind, for quick cells.
+    rounds
+        Of the race; those of the settings where omitted.
+    """
+    return CpuRun(
+        lanes=settings.lanes,
+        rounds=settings.rounds if rounds is None else rounds,
+        small=settings.quick and has_sizes,
+        batch=batch,
+    )

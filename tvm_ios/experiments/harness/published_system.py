@@ -7,11 +7,13 @@ kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from tvm_ios.core.endings import EndingRule
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.analytical.gpu import GPU
@@ -24,7 +26,7 @@ from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
 
-__all__ = ["SCHEDULERS", "SYSTEMS", "GpuSystem", "published_kernels"]
+__all__ = ["SCHEDULERS", "SYSTEMS", "GpuSystem", "RememberedPrices", "published_kernels"]
 
 SCHEDULERS: Mapping[str, frozenset[Strategy] | None] = {
     "sequential": None,
@@ -37,6 +39,34 @@ SCHEDULERS: Mapping[str, frozenset[Strategy] | None] = {
 CUDNN_CALL_NS = 7000
 """Host time of a cuDNN 7 call with its launch; a bare launch takes about 4500 ns there. Chosen with
 the published results in view, as ACHIEVABLE_ARITHMETIC is; the same for all networks."""
+
+
+class RememberedPrices:
+    """Prices of a model that are computed once: searches of one graph ask for many twice.
+
+    Parameters
+    ----------
+    model
+        Computes them.
+    """
+
+    def __init__(self, model: AnalyticalGpuCost) -> None:
+        self.model = model
+        self._prices: dict[Stage, int] = {}
+        self._bounds: dict[Stage, int] = {}
+
+    @property
+    def description(self) -> str:
+        """Where the prices come from."""
+        return self.model.description
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        """Latency of each stage in nanoseconds; errors are those of the model."""
+        return _remembered(self._prices, partial(self.model.price, graph), stages)
+
+    def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        """Nanoseconds that the price of each stage is never below."""
+        return _remembered(self._bounds, partial(self.model.lower_bound, graph), stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +83,11 @@ class GpuSystem:
         """The runtime in words."""
         return "published runtime" if self.published else "CUDA graph, tuned kernels"
 
-    def model(self, part: RecordedPart, batch_size: int = 1) -> AnalyticalGpuCost:
-        """Prices of the stages of a part of a network."""
+    def model(self, part: RecordedPart, batch_size: int = 1) -> RememberedPrices:
+        """Prices of the stages of a part of a network, kept for all searches of it."""
+        return RememberedPrices(self._model(part, batch_size))
+
+    def _model(self, part: RecordedPart, batch_size: int) -> AnalyticalGpuCost:
         if not self.published:
             works = [
                 recorded_work(_scaled(rows, batch_size), operator.convolution)
@@ -69,17 +102,22 @@ class GpuSystem:
         )
 
     def search(
-        self, part: RecordedPart, model: AnalyticalGpuCost, options: SearchOptions
+        self,
+        part: RecordedPart,
+        model: RememberedPrices,
+        options: SearchOptions,
+        *,
+        lazy: bool = True,
     ) -> SearchResult:
         """The IOS schedule of a part, which is one block, as in the published code."""
         rule = EndingRule.PUBLISHED if self.published else EndingRule.COMPLETE
         graph = part.graph
         whole = Partition(blocks=(ScheduleBlock(operators=tuple(range(len(graph)))),))
         options = replace(options, endings=rule, centred_merges=True)
-        return search_ios(graph, model, options, partition=whole)
+        return search_ios(graph, model, options, lazy=lazy, partition=whole)
 
     def schedule(
-        self, part: RecordedPart, model: AnalyticalGpuCost, scheduler: str
+        self, part: RecordedPart, model: RememberedPrices, scheduler: str
     ) -> InterOpSchedule:
         """The schedule that one of :data:`SCHEDULERS` makes of a part."""
         strategies = SCHEDULERS[scheduler]
@@ -87,12 +125,10 @@ class GpuSystem:
             return self.search(part, model, SearchOptions(strategies=strategies)).schedule
         return (sequential_schedule if scheduler == "sequential" else greedy_schedule)(part.graph)
 
-    def run_ns(
-        self, part: RecordedPart, model: AnalyticalGpuCost, schedule: InterOpSchedule
-    ) -> int:
+    def run_ns(self, part: RecordedPart, model: RememberedPrices, schedule: InterOpSchedule) -> int:
         """Time of a run; the published runtime also waits before a stage of several groups."""
         total = sum(model.price(part.graph, schedule.stages))
-        wait_ns = model.launching.join_ns(model.gpu) if self.published else 0
+        wait_ns = model.model.launching.join_ns(model.model.gpu) if self.published else 0
         return total + _waits_before(schedule.stages) * wait_ns
 
 
@@ -123,6 +159,16 @@ def published_kernels(part: RecordedPart, batch_size: int) -> list[tuple[KernelW
             kernels += [work, copy_work(work)]
         operators.append(tuple(kernels))
     return operators
+
+
+def _remembered(
+    known: dict[Stage, int],
+    compute: Callable[[Sequence[Stage]], Sequence[int]],
+    stages: Sequence[Stage],
+) -> list[int]:
+    missing = [stage for stage in stages if stage not in known]
+    known.update(zip(missing, compute(missing), strict=True))
+    return [known[stage] for stage in stages]
 
 
 def _scaled(rows: Sequence[PrimitiveWork], batch_size: int) -> list[PrimitiveWork]:

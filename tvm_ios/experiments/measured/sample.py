@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tvm_ios.compile.model import lower_schedule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.experiments.harness.cpu_run import CpuRun
 from tvm_ios.experiments.harness.pictures import draw_if_possible
@@ -14,8 +13,6 @@ from tvm_ios.experiments.papers.sample import (
     SampledSchedule,
     stages_text,
 )
-from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.race import race
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["measured"]
@@ -29,29 +26,24 @@ def measured(run: CpuRun, bench: Bench) -> SampledNetwork:
         both: SearchOptions(),
     }
     with priced_network("Sample", run, bench) as network:
-        found = find_schedules(network.prices, limits, network.call.clock, network.call.budget)
-        graph = network.prices.graph
+        found = network.schedules(limits)
+        graph = network.graph
         stage_ns = {
-            name: tuple(map(int, network.prices.price(graph, found.schedules[name].stages)))
+            name: tuple(map(int, network.prices.price(graph, found[name].stages)))
             for name in SAMPLED
         }
-    models = {
-        name: lower_schedule(network.built, found.schedules[name], lanes=run.lanes)
-        for name in SAMPLED
-    }
-    with network.call.device.open() as session:
-        comparison = race(models, options=network.call.compare, session=session)
+        comparison = network.race({name: found[name] for name in SAMPLED})
     return SampledNetwork(
         schedules=tuple(
             SampledSchedule(
                 name=name,
                 ms=comparison.median_ns(name) / 1e6,
                 over_sequential=comparison.speedup(name, over=sequential).ratio,
-                stages=stages_text(graph, found.schedules[name].stages),
+                stages=stages_text(graph, found[name].stages),
                 stage_us=tuple(ns / 1e3 for ns in stage_ns[name]),
                 picture=draw_if_possible(
                     graph,
-                    found.schedules[name],
+                    found[name],
                     bench.folder / f"CPU-{name}.png",
                     stage_ns[name],
                 ),

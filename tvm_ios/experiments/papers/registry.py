@@ -6,9 +6,16 @@ from typing import Any, Final
 
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.harness.protocol import Experiment
+from tvm_ios.experiments.papers.batch_size import BatchSize
+from tvm_ios.experiments.papers.batch_specialization import BatchSpecialization
 from tvm_ios.experiments.papers.counts import Counts
+from tvm_ios.experiments.papers.device_specialization import DeviceSpecialization
+from tvm_ios.experiments.papers.frameworks import Frameworks
+from tvm_ios.experiments.papers.intra_inter import IntraInter
+from tvm_ios.experiments.papers.pruning import Pruning
 from tvm_ios.experiments.papers.sample import Sample
 from tvm_ios.experiments.papers.schedules import Schedules
+from tvm_ios.experiments.papers.utilization import Utilization
 
 __all__ = ["EXPERIMENTS", "by_name"]
 
@@ -16,6 +23,13 @@ EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (
     Sample(),
     Counts(),
     Schedules(),
+    Pruning(),
+    DeviceSpecialization(),
+    BatchSpecialization(),
+    BatchSize(),
+    Utilization(),
+    IntraInter(),
+    Frameworks(),
 )
 
 

@@ -86,7 +86,7 @@ class Sample:
     def cells(self, settings: Settings) -> tuple[SampleCell, ...]:
         """The CPU here, then GPUs by the model."""
         return (
-            SampleCell(device=CPU, run=cpu_run(settings)),
+            SampleCell(device=CPU, run=cpu_run(settings, has_sizes=False)),
             *(SampleCell(device=device, run=None) for device in SYSTEMS),
         )
 
@@ -188,7 +188,7 @@ def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:
 
 
 def _rows(cell: SampleCell, found: SampledNetwork) -> list[tuple[str, ...]]:
-    where = f"{cell.device} ({cell.run})" if cell.run else f"{cell.device}, model"
+    where = f"{cell.device}, {'measured' if cell.run else 'model'}"
     rows = []
     for schedule in found.schedules:
         told_ms = PUBLISHED_MS.get(schedule.name)

@@ -36,6 +36,8 @@ PUBLISHED_COST_S = {
     "SqueezeNet": (0, 0, 0, 1, 1),
 }
 """Seconds of the search on the V100."""
+MORE_ROUNDS = 30
+"""Of races of small networks, which take no time and differ by little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +90,21 @@ class Schedules:
         "float32; the figure of the paper normalises the same numbers."
     )
     notes: tuple[str, ...] = (
-        "CPU rows are measured, all schedules of a network in one interleaved race on the same "
-        "kernels; *over sequential* is the median of the rounds' ratios. *tune* is what `tune` "
-        "keeps: the fastest of greedy, IOS-both and its list if it beats sequential order beyond "
-        "the noise. GPU rows are computed by the analytical model, nothing was measured: V100 and "
-        "K80 with the published runtime (cuDNN 7, streams, device-wide waits), H100 with a CUDA "
-        "graph and tuned kernels.",
-        "*error* is the model's speedup over the published one, less 1; latencies are not fitted "
-        "to a network. Data-sheet numbers are used as they are; four constants of the model were "
+        "CPU rows are measured (with --quick: Inception V3 with images of 139 pixels, SqueezeNet "
+        "of 64, RandWire of 32 nodes, NASNet-A of four cells), all schedules of a network in one "
+        "interleaved race on the same kernels; *over sequential* is the median of the rounds' "
+        "ratios. *tune* is what `tune` keeps: the fastest of greedy, IOS-both and its list, if it "
+        "beats sequential order beyond the noise.",
+        "GPU rows are computed by the analytical model, nothing was measured: V100 and K80 with "
+        "the published runtime (cuDNN 7, streams, device-wide waits, no CUDA graph), H100 with a "
+        "CUDA graph and tuned kernels.",
+        "*error* is the model's speedup over the published one, less 1; no number is fitted to a "
+        "network. Data-sheet numbers are used as they are; four constants of the model were "
         "chosen with the published V100 results in view (docs/gpu-model.md names them). What is "
         "left comes from what the model does not know: kernels that run at the same time do not "
         "disturb each other's caches in it, so concurrent stages are too fast, and nobody knows "
         "which algorithm cuDNN 7 took. The K80's latencies are about half of the real ones, since "
-        "its 192 lanes need two independent instructions a cycle that few kernels have.",
+        "its 192 lanes need two independent instructions a cycle, which few kernels have.",
         f"*order* counts the pairs of schedules whose published latencies differ by more than "
         f"{1 - ALIKE:.0%} and that the model orders likewise.",
     )
@@ -108,7 +112,7 @@ class Schedules:
 
     def cells(self, settings: Settings) -> tuple[SchedulesCell, ...]:
         """Every network on this CPU, then on every GPU."""
-        run = cpu_run(settings)
+        run = cpu_run(settings, rounds=MORE_ROUNDS if settings.quick else None)
         return (
             *(SchedulesCell(network=name, device=CPU, run=run) for name in PAPER_NETWORKS),
             *(
@@ -187,7 +191,7 @@ def _modelled(cell: SchedulesCell) -> FoundSchedules:
 
 
 def _rows(cell: SchedulesCell, found: FoundSchedules) -> list[tuple[str, ...]]:
-    where = f"{cell.network}, {cell.device}" + (f" ({cell.run})" if cell.run else "")
+    where = f"{cell.network}, {cell.device}, {cell.run.size if cell.run else 'model'}"
     rows = []
     for name in found.ms:
         told = published_speedup(cell.network, name) if name in NAMES else None

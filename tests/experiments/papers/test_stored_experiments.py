@@ -1,0 +1,60 @@
+"""Experiments that read stored races: what they show stands in the records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.harness import checkout
+from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings
+from tvm_ios.experiments.papers.frameworks import OURS, Frameworks, FrameworksCell
+from tvm_ios.experiments.papers.frameworks import PUBLISHED_MS as FRAMEWORKS_MS
+from tvm_ios.experiments.papers.intra_inter import PUBLISHED_MS as TUNED_MS
+from tvm_ios.experiments.papers.intra_inter import IntraInter, IntraInterCell
+
+
+def outcomes_of(experiment, folder):
+    cells = experiment.cells(Settings(lanes=2))
+    return [
+        Outcome(cell=cell, found=experiment.measure(cell, Bench(folder=folder))) for cell in cells
+    ]
+
+
+def test_frameworks_are_those_of_the_peers_summary(tmp_path):
+    outcomes = outcomes_of(Frameworks(), tmp_path)
+    ours = {each.cell.network: each.found for each in outcomes if OURS in each.found.ms}
+    stored = json.loads(checkout.stored_text("benchmarks/results/peers/summary.json"))
+    for standing in stored:
+        found = ours.pop(standing["network"])
+        assert found.ms[OURS] == pytest.approx(standing["ours_ms"])
+        assert found.over_peer == pytest.approx((standing["ratio"], *standing["interval"]))
+    assert ours == {}
+    table = Frameworks().table(outcomes)
+    assert len(table.rows) == len(outcomes)
+    assert FRAMEWORKS_MS["inception_v3"] == (7.95, 9.95, 5.70, 4.88, 5.21, 4.03)
+    assert [len(panel.series) for panel in Frameworks().panels(outcomes)] == [5, 6]
+
+
+def test_two_by_two_is_of_one_race(tmp_path):
+    outcomes = outcomes_of(IntraInter(), tmp_path)
+    for each in outcomes:
+        first, *others = each.found.ms
+        assert each.found.speedups[0] == 1.0
+        assert each.found.speedups[1:] == pytest.approx([first / ms for ms in others], rel=0.1)
+    assert TUNED_MS["nasnet_large"] == (14.67, 16.04)
+    assert len(IntraInter().table(outcomes).rows) == len(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "cell"),
+    [
+        (Frameworks(), FrameworksCell(network="lenet")),
+        (IntraInter(), IntraInterCell(network="lenet")),
+    ],
+    ids=["frameworks", "intra-inter"],
+)
+def test_a_race_that_is_not_stored_is_told_how_to_measure_it(experiment, cell, tmp_path):
+    with pytest.raises(ArtifactError, match=r"lenet_bs1.*measure it with .*lenet"):
+        experiment.measure(cell, Bench(folder=tmp_path))

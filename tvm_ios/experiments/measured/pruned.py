@@ -1,0 +1,57 @@
+"""Pruned searches with prices that are measured on this CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_ios.experiments.harness.cpu_run import CpuRun
+from tvm_ios.experiments.harness.protocol import Bench
+from tvm_ios.experiments.measured.network import priced_network
+from tvm_ios.experiments.papers.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
+from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.split_choice import settle_splits
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.options import SearchOptions
+
+__all__ = ["pruned"]
+
+
+def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
+    """Search within all limits, lazily and exhaustively; race what the lazy ones find."""
+    searches, schedules = [], {}
+    with priced_network(name, run, bench) as network:
+        for r, s in LIMITS:
+            for lazy in (True, False):
+                prices = KernelPrices(network.prices.runner)  # nothing is known before
+                settle_splits(prices)
+                options = SearchOptions(max_group_size=r, max_num_groups=s)
+                found = search_ios(
+                    prices.graph, prices, options.completed(measured=True), lazy=lazy
+                )
+                if lazy:
+                    schedules[limits_text((r, s))] = prices.annotate(found.schedule)
+                searches.append(
+                    PrunedSearch(
+                        max_group_size=r,
+                        max_num_groups=s,
+                        lazy=lazy,
+                        ms=0.0,
+                        seconds=found.seconds,
+                        priced=found.priced,
+                        possible=found.distinct_stages,
+                        states=found.states,
+                        transitions=found.transitions,
+                    )
+                )
+        race = network.race(schedules)
+    return PrunedNetwork(
+        searches=tuple(
+            replace(
+                search,
+                ms=race.median_ns(limits_text((search.max_group_size, search.max_num_groups)))
+                / 1e6,
+            )
+            for search in searches
+        ),
+        race=race,
+    )

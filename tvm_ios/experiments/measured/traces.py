@@ -1,0 +1,29 @@
+"""Runs of the sample network that are traced on this CPU."""
+
+from __future__ import annotations
+
+from tvm_ios.compile.model import lower_schedule
+from tvm_ios.experiments.harness.cpu_run import CpuRun
+from tvm_ios.experiments.harness.protocol import Bench
+from tvm_ios.experiments.measured.network import priced_network
+from tvm_ios.experiments.papers.utilization import SCHEDULES, Busyness, BusyTime
+from tvm_ios.search.options import SearchOptions
+
+__all__ = ["traced"]
+
+
+def traced(run: CpuRun, bench: Bench) -> Busyness:
+    """One run of each schedule, after others that warm it up."""
+    runs = []
+    with priced_network("Sample", run, bench) as network:
+        found = network.schedules({SCHEDULES[1]: SearchOptions()})
+        for name in SCHEDULES:
+            model = lower_schedule(network.built, found[name], lanes=run.lanes)
+            with model.executor() as executor:
+                executor.time_ns(3)
+                events = executor.trace()
+            spans = tuple((each.start_ns / 1e3, each.end_ns / 1e3, 1.0) for each in events)
+            runs.append(
+                BusyTime(schedule=name, run_us=max(end for _, end, _ in spans), spans=spans)
+            )
+    return Busyness(unit="busy lanes", runs=tuple(runs))

@@ -1,0 +1,202 @@
+"""Other frameworks against IOS: the paper's on a V100, and those of this CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.harness.checkout import stored_text
+from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
+from tvm_ios.report.chart import Bars, Panel, Series
+from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.report.table import Table
+
+__all__ = ["OURS", "PEERS", "PUBLISHED_MS", "Frameworks", "FrameworksCell", "RacedPeers"]
+
+PEERS = ("torch", "onnxruntime", "openvino")
+SEQUENTIAL, OURS = "tvm-ios sequential", "tvm-ios"
+NETWORKS = (
+    "nasnet_small",
+    "randwire_small",
+    "nasnet_small_c44",
+    "mobilenet_v2",
+    "squeezenet",
+    "resnet_50",
+    "inception_v3",
+    "randwire",
+    "nasnet_large",
+)
+PUBLISHED = ("TensorFlow", "TensorFlow-XLA", "TASO", "TVM-cuDNN", "TensorRT", "IOS")
+PUBLISHED_MS = {
+    "inception_v3": (7.95, 9.95, 5.70, 4.88, 5.21, 4.03),
+    "randwire": (12.06, 16.61, 8.42, 6.86, 8.33, 6.02),
+    "nasnet_large": (24.73, 34.66, 21.29, 26.87, 24.66, 16.04),
+    "squeezenet": (2.63, 4.08, 0.82, 0.90, 0.80, 0.73),
+}
+"""Milliseconds on the V100, by framework of :data:`PUBLISHED`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworksCell:
+    """One network at batch one."""
+
+    network: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RacedPeers:
+    """The peers and us, all of one interleaved race."""
+
+    ms: Mapping[str, float]
+    """Each peer with its better number of threads, and us: sequential order and our best."""
+    best: str
+    """Which of ours is the best; empty where none took part."""
+    over_peer: tuple[float, float, float] | None
+    """How many times as fast ours is as the best peer, and the interval of that."""
+    measured_by: str
+    """The command."""
+    measured_at: str
+    record: str
+    """The file with all rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frameworks:
+    """The paper's first figure, with the frameworks of this CPU."""
+
+    name: str = "frameworks"
+    title: str = "Other frameworks and IOS, batch 1"
+    published: str = (
+        "README of the published code, section 4.2.2: V100 SXM2, cuDNN 7.6.5, TensorRT 7.0, "
+        "TVM 0.6, TASO 1.0, TensorFlow 2.3."
+    )
+    notes: tuple[str, ...] = (
+        "Read from stored races of `python -m benchmarks.peers.measure` on this project's two-core "
+        "machine: PyTorch, onnxruntime and OpenVINO, each with its better number of threads. Ours "
+        "may have kernels of AutoTVM or oneDNN where those are faster; *tvm-ios sequential* has "
+        "the same kernels in order.",
+        "The frameworks of the paper are for another device, so that only the shape compares: "
+        "networks of many small branches gain most.",
+    )
+    found_kind: type[RacedPeers] = RacedPeers
+
+    def cells(self, _: Settings) -> tuple[FrameworksCell, ...]:
+        """The networks of the peers' run."""
+        return tuple(FrameworksCell(network=network) for network in NETWORKS)
+
+    def measure(self, cell: FrameworksCell, _: Bench) -> RacedPeers:
+        """Read the stored race."""
+        path = f"benchmarks/results/peers/{cell.network}_bs1.json"
+        try:
+            record = BenchmarkRecord.from_json(stored_text(path))
+        except ArtifactError as error:
+            raise ArtifactError(
+                f"{path}: {error}; measure it with python -m benchmarks.peers.measure --networks "
+                f"{cell.network}"
+            ) from error
+        return _raced(record, path)
+
+    def table(self, outcomes: Sequence[Outcome[FrameworksCell, RacedPeers]]) -> Table:
+        """A row for each network."""
+        header = (
+            "network",
+            *(f"{name} ms" for name in (*PEERS, SEQUENTIAL, OURS)),
+            "ours",
+            "over the best peer",
+            "measured",
+            *(f"published {name} ms (V100)" for name in PUBLISHED),
+        )
+        return table_of(header, outcomes, _rows)
+
+    def panels(self, outcomes: Sequence[Outcome[FrameworksCell, RacedPeers]]) -> tuple[Panel, ...]:
+        """Throughput, the best being 1, as the paper has it: this CPU, and the published V100."""
+        here = [(each.cell.network, each.found) for each in outcomes if each.found is not None]
+        if not here:
+            return ()
+        names = (*PEERS, SEQUENTIAL, OURS)
+        told = list(PUBLISHED_MS)
+        return (
+            Bars(
+                title="This CPU, measured",
+                y_label="throughput, best is 1",
+                groups=tuple(name.replace("_", "\n") for name, _ in here),
+                series=tuple(
+                    Series(
+                        name=name,
+                        values=tuple(
+                            min(each.ms.values()) / each.ms[name] if name in each.ms else None
+                            for _, each in here
+                        ),
+                    )
+                    for name in names
+                ),
+            ),
+            Bars(
+                title="V100, all of it published",
+                y_label="throughput, best is 1",
+                groups=tuple(name.replace("_", "\n", 1) for name in told),
+                series=tuple(
+                    Series(
+                        name=name,
+                        values=tuple(
+                            min(PUBLISHED_MS[net]) / PUBLISHED_MS[net][place] for net in told
+                        ),
+                    )
+                    for place, name in enumerate(PUBLISHED)
+                ),
+            ),
+        )
+
+
+def _raced(record: BenchmarkRecord, path: str) -> RacedPeers:
+    race = record.comparison
+    facts = {fact.name: fact.value for fact in record.facts}
+    ours = [name for name in race.names if f"schedule of {name}" in facts]
+    chosen = {
+        peer: min(
+            (name for name in race.names if name.startswith(f"{peer},")),
+            key=race.median_ns,
+            default=None,
+        )
+        for peer in PEERS
+    }
+    best = min(ours, key=race.median_ns, default=None)
+    over_peer = None
+    if best is not None:
+        peers = [name for name in chosen.values() if name is not None]
+        speedup = race.speedup(best, over=min(peers, key=race.median_ns))
+        over_peer = (speedup.ratio, speedup.low, speedup.high)
+        alike = [name for name in ours if _kernels(facts, name) == _kernels(facts, best)]
+        in_order = [name for name in alike if facts[f"schedule of {name}"] == "sequential"]
+        chosen[SEQUENTIAL] = next(iter(in_order), None)
+        chosen[OURS] = best
+    return RacedPeers(
+        ms={name: race.median_ns(who) / 1e6 for name, who in chosen.items() if who is not None},
+        best="" if best is None else best.removeprefix("tvm-ios ").rpartition(",")[0],
+        over_peer=over_peer,
+        measured_by=record.command,
+        measured_at=record.taken_at,
+        record=path,
+    )
+
+
+def _kernels(facts: Mapping[str, str], name: str) -> str:
+    return facts[f"kernels of {name}"]
+
+
+def _rows(cell: FrameworksCell, found: RacedPeers) -> list[tuple[str, ...]]:
+    told = PUBLISHED_MS.get(cell.network)
+    return [
+        (
+            cell.network,
+            *(
+                f"{found.ms[name]:.3f}" if name in found.ms else "-"
+                for name in (*PEERS, SEQUENTIAL, OURS)
+            ),
+            found.best or "not measured",
+            "-" if found.over_peer is None else "{:.2f} ({:.2f}-{:.2f})".format(*found.over_peer),
+            found.measured_at[:10],
+            *(["-"] * len(PUBLISHED) if told is None else (f"{ms:.2f}" for ms in told)),
+        )
+    ]
