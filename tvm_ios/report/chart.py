@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.report.palette import INK, SERIES, WIRE
@@ -249,7 +249,7 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
             "charts need matplotlib, which is not installed; run `pip install 'tvm-ios[figures]'`"
         ) from error
     rows = -(-len(panels) // columns)
-    style = {
+    style: Any = {
         "font.size": 12,
         "axes.spines.top": False,
         "axes.spines.right": False,

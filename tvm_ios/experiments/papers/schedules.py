@@ -97,7 +97,8 @@ class Schedules:
         "beats sequential order beyond the noise.",
         "GPU rows are computed by the analytical model, nothing was measured: V100 and K80 with "
         "the published runtime (cuDNN 7, streams, device-wide waits, no CUDA graph), H100 with a "
-        "CUDA graph and tuned kernels.",
+        "CUDA graph and tuned kernels. RandWire and NasNet-A on the published runtime take "
+        "minutes to search.",
         "*error* is the model's speedup over the published one, less 1; no number is fitted to a "
         "network. Data-sheet numbers are used as they are; four constants of the model were "
         "chosen with the published V100 results in view (docs/gpu-model.md names them). What is "
@@ -286,7 +287,7 @@ def _panel(device: str, outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules
     source = f"measured, {run}" if run else f"by the model, {SYSTEMS[device].description}"
     return Bars(
         title=f"{device}: {source}",
-        y_label="throughput, best is 1",
+        y_label="throughput, best of five is 1",
         groups=(*(each.cell.network for each in here), "mean"),
         series=tuple(series),
     )
