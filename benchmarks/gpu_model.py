@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tvm_ios.cost.problem import RecordedPart, parse_problem
 from tvm_ios.experiments.harness.published_system import SCHEDULERS, SYSTEMS
+from tvm_ios.measure.agreement import Agreement, mean_error
 from tvm_ios.report.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,6 +88,21 @@ def main() -> None:
     print()
     batches = [(case, (model_ms[0], model_ms[-1])) for case, model_ms in rows[len(CASES) :]]
     print(_table(batches, (names[0], names[-1])).as_markdown())
+    print()
+    agreements = [agreement(case, model_ms) for case, model_ms in rows[: len(CASES)]]
+    print(f"batch 1: speedups are off by {mean_error(agreements):.1%} in the geometric mean")
+    for each in agreements:
+        right, pairs = each.order()
+        print(f"{each.subject}: {right} of {pairs} pairs of schedules are ordered as published")
+
+
+def agreement(case: Case, model_ms: Sequence[float]) -> Agreement:
+    """The model's five schedules held against the published ones."""
+    return Agreement(
+        subject=case.name,
+        observed_ms=dict(zip(SCHEDULERS, case.published_ms, strict=True)),
+        model_ms=dict(zip(SCHEDULERS, model_ms, strict=True)),
+    )
 
 
 def modelled_ms(case: Case) -> tuple[float, ...]:
@@ -120,6 +136,12 @@ def _table(rows: Sequence[tuple[Case, Sequence[float]]], schedulers: Sequence[st
             speedups = [f"{values[0] / value:.2f}" for value in values[1:]]
             name = f"{case.name}, {case.batch_size}"
             cells.append((name, who, *(f"{value:.2f}" for value in values), *speedups))
+        told = case.published_ms
+        errors = [
+            f"{model_ms[0] / ours / (told[0] / theirs) - 1:+.0%}"
+            for ours, theirs in zip(model_ms[1:], told[1:], strict=True)
+        ]
+        cells.append((name, "error", *("",) * len(schedulers), *errors))
     return Table(header=tuple(header), rows=tuple(cells))
 
 

@@ -41,3 +41,7 @@ def test_order_and_size_are_the_published_ones(script, network):
         for second in range(len(model)):
             if published[first] < 0.97 * published[second]:
                 assert model[first] < model[second]
+    agreement = script.agreement(case, model)
+    right, pairs = agreement.order()
+    assert right == pairs > 0
+    assert all(abs(error) < 0.08 for error in agreement.errors.values())

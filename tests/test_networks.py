@@ -6,44 +6,55 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tvm import relay
 
 from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.host import host_target
 from tvm_ios.models import (
     Network,
     bert_base,
     by_name,
+    dcgan,
     densenet_121,
     googlenet,
     mobilenet_v2,
     mobilenet_v3_large,
+    resnet3d_18,
     resnet_50,
     unet,
 )
+from tvm_ios.models.weights import Weights
+from tvm_ios.relay import extract, prepare
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
 
 RUNS = 2
 """The second run finds every buffer full of the first one's poison."""
 
 
-CHAINS = frozenset({"densenet_121", "mobilenet_v2", "mobilenet_v3_large", "unet"})
+CHAINS = frozenset({"dcgan", "densenet_121", "mobilenet_v2", "mobilenet_v3_large", "unet"})
 """Networks whose operators all follow one another, but for what a layout adds."""
 SMALL = {
     "bert_base": partial(bert_base, sequence=12, layers=1),
+    "dcgan": partial(dcgan, features=4),
     "densenet_121": partial(densenet_121, image_size=32),
     "googlenet": partial(googlenet, image_size=32),
     "mobilenet_v2": partial(mobilenet_v2, image_size=32),
     "mobilenet_v3_large": partial(mobilenet_v3_large, image_size=32),
+    "resnet3d_18": partial(resnet3d_18, frames=2, image_size=33),
     "resnet_50": partial(resnet_50, image_size=32),
     "unet": partial(unet, image_size=16),
 }
 """Networks that are no part of the IOS paper, as small as they get."""
+LARGE = frozenset({"resnet3d_18"})
+"""Those of :data:`SMALL` that keep so many weights that they take half a minute."""
 
 
 @pytest.mark.slow
@@ -53,9 +64,51 @@ def test_concurrent_plans_are_bit_equal_to_stock_tvm(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name in LARGE else name for name in SMALL],
+)
 def test_so_are_those_of_small_versions(name: str) -> None:
     _require_the_bits_of_stock_tvm(name, SMALL[name](batch_size=2))
+
+
+def test_so_are_those_of_convolutions_of_volumes() -> None:
+    data = relay.var("data", shape=(1, 4, 3, 6, 6))
+    weights = Weights(data, 0)
+
+    def branch(name: str, size: int) -> relay.Expr:
+        weight = weights.draw(f"{name}.weight", (8, 4, size, size, size), 0.2)
+        padding = (size // 2,) * 3
+        made = relay.nn.conv3d(data, weight, padding=padding, channels=8, kernel_size=(size,) * 3)
+        return relay.nn.relu(relay.nn.bias_add(made, weights.draw(f"{name}.bias", (8,), 0.2)))
+
+    joined = relay.concatenate([branch("narrow", 1), branch("wide", 3)], axis=1)
+    _require_the_bits_of_stock_tvm("volumes", weights.network(joined))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["bert_base", "dcgan", pytest.param("resnet3d_18", marks=pytest.mark.full)],
+)
+def test_no_operator_of_small_versions_is_a_barrier(name: str) -> None:
+    mod, params = SMALL[name]()
+    coverage = extract(prepare(mod, params, host_target()).module).coverage
+    assert coverage.barriers == ()
+    assert coverage.scheduled_operators == coverage.total_operators > 0
+
+
+def test_query_key_and_value_are_computed_side_by_side() -> None:
+    mod, params = bert_base(layers=1)
+    graph = extract(prepare(mod, params, host_target()).module).graph
+    heads = next(operator for operator in graph.operators if operator.kind == "matmul")
+    schedule = search_ios(graph, AnalyticalGpuCost("h100")).schedule
+    (stage,) = [stage for stage in schedule.stages if len(stage.groups) > 1]
+    first = [graph.operators[group[0]] for group in stage.groups]
+    assert [operator.kind for operator in first] == ["dense"] * 3
+    assert len({operator.predecessors for operator in first}) == 1
+    ends = {group[-1] for group in stage.groups}
+    assert set(heads.predecessors) < ends
 
 
 def _require_the_bits_of_stock_tvm(name: str, network: Network) -> None:

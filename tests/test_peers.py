@@ -185,10 +185,15 @@ def test_description_counts_the_networks_arithmetic(name):
 
 
 def test_networks_are_those_of_the_catalog():
-    from benchmarks.peers.network import NETWORKS
+    from benchmarks.peers.describe import describe
+    from benchmarks.peers.errors import PeerError
+    from benchmarks.peers.network import NETWORKS, UNDESCRIBED
     from tvm_ios.models import MODEL_NAMES
 
-    assert sorted(NETWORKS) == sorted(MODEL_NAMES)
+    assert sorted((*NETWORKS, *UNDESCRIBED)) == sorted(MODEL_NAMES)
+    module, _ = by_name("dcgan")()
+    with pytest.raises(PeerError, match="describe.py"):
+        describe(module, name="dcgan")
 
 
 def refused(body):

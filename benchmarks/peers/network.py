@@ -22,6 +22,7 @@ from benchmarks.peers.errors import PeerError
 __all__ = [
     "NETWORKS",
     "TOLERANCE",
+    "UNDESCRIBED",
     "Case",
     "Network",
     "Node",
@@ -48,6 +49,9 @@ NETWORKS = (
     "unet",
 )
 """Those of tvm_ios.models, the fast ones first."""
+UNDESCRIBED = ("dcgan", "resnet3d_18")
+"""Those of tvm_ios.models with operators that :class:`Operator` has no word for: batch norm that is
+not folded, convolutions of volumes, transposed ones without a bias."""
 TOLERANCE = 1e-3
 """Largest :func:`relative_error` of an output that still counts as the same network."""
 

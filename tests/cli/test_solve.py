@@ -293,3 +293,20 @@ def test_a_trace_of_the_simulated_run(capsys, tmp_path):
 def test_wrong_use_of_the_gpu_model(capsys, arguments, message):
     assert main(["solve", str(GOLDEN / "squeezenet_bs1.json"), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_cpu_that_is_not_there_predicts_and_says_so(capsys):
+    problem = str(GOLDEN / "squeezenet_bs1.json")
+    gains = []
+    for cores in ("4", "16"):
+        assert main(["solve", problem, "--cpu", cores, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert f"({cores} cores), a prediction: nothing was measured" in answer["prices"]
+        gains.append(answer["sequential_cost"] / answer["cost"])
+    assert 1 <= gains[0] < gains[1]
+    assert main(["solve", problem, "--cpu", "16"]) == 0
+    assert "prices: analytical model of AMD EPYC 9004" in capsys.readouterr().out
+    assert main(["solve", problem, "--cpu", "1000"]) == 2
+    assert "a CPU of 1000 cores is not described" in capsys.readouterr().err
+    assert main(["solve", problem, "--cpu", "4", "--trace", "t.json"]) == 2
+    assert "--trace is for the model of a GPU" in capsys.readouterr().err

@@ -24,6 +24,7 @@ def test_the_larger_small_nasnet_has_44_filters_at_28():
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(
-        OptionError, match=r"no network named 'resnet'; choose one of bert_base, densenet_121,"
+        OptionError,
+        match=r"no network named 'resnet'; choose one of bert_base, dcgan, densenet_121,",
     ):
         by_name("resnet")

@@ -1,4 +1,4 @@
-"""``tvm-ios solve``: schedules a recorded problem, by its synthetic cost or for a named GPU.
+"""``tvm-ios solve``: schedules a recorded problem, by its synthetic cost or for a GPU or CPU.
 
 No TVM, no device.
 """
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import Partition, ScheduleBlock, split_operators
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.cost.analytical.cpu import CPU
+from tvm_ios.cost.analytical.cpu_model import AnalyticalCpuCost
 from tvm_ios.cost.analytical.gpu import GPU, GPU_NAMES
 from tvm_ios.cost.analytical.gpu_work import recorded_work
 from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
@@ -39,12 +41,13 @@ _STRATEGIES = {
 
 DEFAULTS = SearchOptions()
 _RECORDED = "synthetic cost recorded in the problem"
+_Prices = SyntheticCostModel | AnalyticalGpuCost | AnalyticalCpuCost
 
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
     part: RecordedPart
-    prices: SyntheticCostModel | AnalyticalGpuCost
+    prices: _Prices
     result: SearchResult
     greedy_ns: int
 
@@ -55,7 +58,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "solve",
         help="solve a recorded problem, without TVM or a device",
         description="Find the best schedule of every part of a recorded problem by its synthetic "
-        "cost or, with --gpu, by the analytical model of a GPU. Costs are in nanoseconds.",
+        "cost or, with --gpu or --cpu, by an analytical model. Costs are in nanoseconds.",
     )
     parser.add_argument("problem", type=Path, metavar="PROBLEM.json", help="the recorded problem")
     parser.add_argument("--strategies", choices=tuple(_STRATEGIES), default="both")
@@ -89,7 +92,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "--lazy", action="store_true", help="price only stages that can win; same cost"
     )
     parser.add_argument("--no-native", action="store_true", help="do not use the compiled kernel")
-    parser.add_argument(
+    device = parser.add_mutually_exclusive_group()
+    device.add_argument(
+        "--cpu",
+        type=int,
+        metavar="CORES",
+        help="price stages by the analytical model of a CPU of so many cores, where nothing is "
+        "measured",
+    )
+    device.add_argument(
         "--gpu",
         metavar="NAME",
         help="price stages by the analytical model of this GPU, where nothing is measured: "
@@ -123,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     ProblemError
         If the file cannot be read or is malformed.
     OptionError
-        If a limit is negative, a GPU is unknown, or an option of the GPU model comes without it.
+        If a limit is negative, a GPU is unknown, there is no CPU of so many cores, or an option of
+        the GPU model comes without it.
     """
     _require_gpu(arguments)
     options = SearchOptions(
@@ -164,20 +176,21 @@ def _require_gpu(arguments: argparse.Namespace) -> None:
             )
 
 
-def _prices(
-    part: RecordedPart, arguments: argparse.Namespace
-) -> SyntheticCostModel | AnalyticalGpuCost:
-    """The recorded cost, or the model of the GPU that was asked for."""
+def _prices(part: RecordedPart, arguments: argparse.Namespace) -> _Prices:
+    """The recorded cost, or the model of the GPU or CPU that was asked for."""
+    works = [
+        recorded_work(row, operator.convolution)
+        for row, operator in zip(part.works, part.graph.operators, strict=True)
+    ]
+    if arguments.cpu is not None:
+        return AnalyticalCpuCost(CPU.of_cores(arguments.cpu), works=works)
     if arguments.gpu is None:
         return part.cost_model
     return AnalyticalGpuCost(
         GPU.by_name(arguments.gpu),
         launching=Launching(arguments.launching or Launching.GRAPH),
         kernels=Kernels(arguments.kernels or Kernels.TUNED),
-        works=[
-            recorded_work(row, operator.convolution)
-            for row, operator in zip(part.works, part.graph.operators, strict=True)
-        ],
+        works=works,
     )
 
 
@@ -195,7 +208,7 @@ def _write_trace(name: str, solutions: list[_Solution], path: Path) -> None:
 
 def _solve(
     part: RecordedPart,
-    prices: SyntheticCostModel | AnalyticalGpuCost,
+    prices: _Prices,
     options: SearchOptions,
     *,
     lazy: bool,
@@ -259,7 +272,7 @@ def _source(solutions: list[_Solution]) -> str:
     described = {
         solution.prices.description
         for solution in solutions
-        if isinstance(solution.prices, AnalyticalGpuCost)
+        if not isinstance(solution.prices, SyntheticCostModel)
     }
     return described.pop() if described else _RECORDED
 

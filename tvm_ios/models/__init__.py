@@ -17,6 +17,7 @@ from tvm_ios.models.nasnet import nasnet_large, nasnet_small
 from tvm_ios.models.randwire import randwire, randwire_small
 from tvm_ios.models.resnet import resnet_50
 from tvm_ios.models.squeezenet import squeezenet
+from tvm_ios.models.tvm_testing import dcgan, resnet3d_18
 from tvm_ios.models.unet import unet
 from tvm_ios.models.weights import Network
 from tvm_ios.models.wiring import Wiring, watts_strogatz
@@ -30,6 +31,7 @@ __all__ = [
     "bert_base",
     "by_name",
     "count",
+    "dcgan",
     "densenet_121",
     "googlenet",
     "inception_v3",
@@ -39,6 +41,7 @@ __all__ = [
     "nasnet_small",
     "randwire",
     "randwire_small",
+    "resnet3d_18",
     "resnet_50",
     "squeezenet",
     "unet",

@@ -17,6 +17,7 @@ from tvm_ios.models.nasnet import nasnet_large, nasnet_small
 from tvm_ios.models.randwire import randwire, randwire_small
 from tvm_ios.models.resnet import resnet_50
 from tvm_ios.models.squeezenet import squeezenet
+from tvm_ios.models.tvm_testing import dcgan, resnet3d_18
 from tvm_ios.models.unet import unet
 from tvm_ios.models.weights import Network
 
@@ -34,6 +35,7 @@ class NetworkFactory(Protocol):
 _FACTORIES: Mapping[str, NetworkFactory] = MappingProxyType(
     {
         "bert_base": bert_base,
+        "dcgan": dcgan,
         "densenet_121": densenet_121,
         "googlenet": googlenet,
         "inception_v3": inception_v3,
@@ -44,6 +46,7 @@ _FACTORIES: Mapping[str, NetworkFactory] = MappingProxyType(
         "nasnet_small_c44": partial(nasnet_small, filters=44, size=28),
         "randwire": randwire,
         "randwire_small": randwire_small,
+        "resnet3d_18": resnet3d_18,
         "resnet_50": resnet_50,
         "squeezenet": squeezenet,
         "unet": unet,

@@ -154,7 +154,7 @@ def _activates_convolution(call: relay.Call) -> bool:
 
 def _macs(call: relay.Call) -> int:
     match call.op.name:
-        case "nn.conv2d" | "nn.dense":
+        case "nn.conv2d" | "nn.conv3d" | "nn.dense":
             _, *window = _shape(call.args[1])
             return _size(call) * math.prod(window)
         case "nn.conv2d_transpose":

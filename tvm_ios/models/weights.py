@@ -28,10 +28,12 @@ class Weights:
         self._variables = [data]
         self._params: dict[str, tvm.nd.NDArray] = {}
 
-    def draw(self, name: str, shape: tuple[int, ...], bound: float) -> relay.Var:
-        """A new parameter, uniform between ``-bound`` and ``bound``."""
+    def draw(
+        self, name: str, shape: tuple[int, ...], bound: float, *, around: float = 0.0
+    ) -> relay.Var:
+        """A new parameter, uniform and at most ``bound`` away from ``around``."""
         values = self._random.random(shape, dtype=np.float32)
-        self._params[name] = tvm.nd.array((values * 2 - 1) * np.float32(bound))
+        self._params[name] = tvm.nd.array((values * 2 - 1) * np.float32(bound) + np.float32(around))
         self._variables.append(relay.var(name, shape=shape))
         return self._variables[-1]
 

@@ -60,7 +60,7 @@ def test_five_schedules_are_ordered_as_published(tmp_path):
     )
     total = 0
     for outcome in outcomes:
-        right, pairs = schedules.order_agrees(outcome.cell.network, outcome.found.ms)
+        right, pairs = schedules.agreement(outcome.cell.network, outcome.found.ms).order()
         assert right == pairs > 7
         total += pairs
         told = schedules.published_speedup(outcome.cell.network, "IOS-both")
@@ -104,8 +104,11 @@ def test_schedules_are_best_on_their_own_device(tmp_path):
     experiment = device_specialization.DeviceSpecialization()
     outcomes = measured(experiment, tmp_path, lambda cell: cell.runs_on in ("V100", "K80"))
     for outcome in outcomes:
-        own = outcome.found.ms[outcome.found.found_for.index(outcome.cell.runs_on)]
-        assert own == min(outcome.found.ms)
+        ms = dict(zip(outcome.found.found_for, outcome.found.ms, strict=True))
+        own = ms[outcome.cell.runs_on]
+        assert own == min(ms["V100"], ms["K80"])
+        # That for the H100 was found among more endings, and for other waits.
+        assert own < 1.01 * ms["H100"]
     told = device_specialization.PUBLISHED_MS
     assert told["K80", "K80"] < told["K80", "V100"]
     assert told["V100", "V100"] < told["V100", "K80"]

@@ -37,6 +37,38 @@ def test_a_grouped_convolution_is_no_depthwise_one(nets):
     assert facts.flops == 2 * (2 * 8 * 6 * 6) * (2 * 3 * 3)
 
 
+def test_a_convolution_of_volumes(nets):
+    data = relay.var("data", shape=(1, 4, 3, 6, 6))
+    weight = relay.var("weight", shape=(8, 4, 3, 3, 3))
+    body = relay.nn.relu(
+        relay.nn.conv3d(data, weight, padding=(1, 1, 1), kernel_size=(3, 3, 3), channels=8)
+    )
+    facts = analyse_primitive(nets.fused(body, data, weight))
+    outputs = 8 * 3 * 6 * 6
+    assert facts.kind == "conv3d"
+    assert facts.flops == 2 * outputs * (4 * 27) + outputs
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_transposed_convolution_counts_what_it_reads(nets, layout):
+    sizes = {"N": 2, "C": 4, "H": 5, "W": 5}
+    data = relay.var("data", shape=[sizes[letter] for letter in layout])
+    weight = relay.var("weight", shape=(4, 3, 4, 4) if layout == "NCHW" else (4, 4, 3, 4))
+    body = relay.nn.conv2d_transpose(
+        data,
+        weight,
+        strides=(2, 2),
+        padding=(1, 1),
+        channels=3,
+        kernel_size=(4, 4),
+        data_layout=layout,
+        kernel_layout="IOHW" if layout == "NCHW" else "HWOI",
+    )
+    facts = analyse_primitive(nets.fused(body, data, weight))
+    assert facts.kind == "conv2d_transpose"
+    assert facts.flops == 2 * (2 * 4 * 5 * 5) * (4 * 4) * 3
+
+
 def test_a_blocked_convolution_counts_like_a_plain_one(nets):
     data = relay.var("data", shape=(2, 1, 6, 6, 4))
     weight = relay.var("weight", shape=(2, 1, 3, 3, 4, 4))

@@ -43,8 +43,12 @@ class Launching(Enum):
         return 0 if self is Launching.GRAPH else gpu.issue_ns
 
     def join_ns(self, gpu: GPU) -> int:
-        """What a stage of several groups costs on top of them."""
-        return gpu.synchronise_ns if self is Launching.SYNCHRONISED else gpu.event_ns
+        """What a stage of several groups costs on top of them.
+
+        After a device-wide wait no kernel is queued, so the first one waits for its launch as well.
+        """
+        waits = self is Launching.SYNCHRONISED
+        return gpu.synchronise_ns + gpu.issue_ns if waits else gpu.event_ns
 
 
 @dataclass(frozen=True, slots=True)

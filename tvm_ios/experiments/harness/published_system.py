@@ -128,7 +128,8 @@ class GpuSystem:
     def run_ns(self, part: RecordedPart, model: RememberedPrices, schedule: InterOpSchedule) -> int:
         """Time of a run; the published runtime also waits before a stage of several groups."""
         total = sum(model.price(part.graph, schedule.stages))
-        return total + (_waits_before(schedule.stages) * self.gpu.synchronise_ns) * self.published
+        wait_ns = model.model.launching.join_ns(model.model.gpu) if self.published else 0
+        return total + _waits_before(schedule.stages) * wait_ns
 
 
 SYSTEMS: Mapping[str, GpuSystem] = {

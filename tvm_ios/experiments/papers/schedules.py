@@ -11,6 +11,7 @@ from tvm_ios.experiments.harness.checkout import PAPER_NETWORKS, distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SCHEDULERS, SYSTEMS
+from tvm_ios.measure.agreement import ALIKE, Agreement
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.table import Table
@@ -37,8 +38,6 @@ PUBLISHED_COST_S = {
 """Seconds of the search on the V100."""
 MORE_ROUNDS = 30
 """Of races of small networks, which take no time and differ by little."""
-ALIKE = 0.97
-"""Two schedules whose published latencies are closer than this ratio have no published order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +164,10 @@ def published_speedup(network: str, name: str) -> float:
     return latencies[NAMES[0]] / latencies[name]
 
 
-def order_agrees(network: str, ms: Mapping[str, float]) -> tuple[int, int]:
-    """Pairs of schedules that are ordered as published, and pairs with a published order."""
+def agreement(network: str, ms: Mapping[str, float]) -> Agreement:
+    """The model's schedules of a network held against the published ones."""
     told = dict(zip(NAMES, PUBLISHED_MS[network], strict=True))
-    pairs = [(a, b) for a in NAMES for b in NAMES if told[a] < ALIKE * told[b]]
-    return sum(ms[a] < ms[b] for a, b in pairs), len(pairs)
+    return Agreement(subject=network, observed_ms=told, model_ms=ms)
 
 
 def _modelled(cell: SchedulesCell) -> FoundSchedules:
@@ -234,16 +232,12 @@ def _means(
                 told = _mean(published_speedup(each.cell.network, name) for each in here)
             error = "-"
             if device == "V100":
-                logs = [
-                    abs(
-                        math.log(
-                            each.found.speedup(name) / published_speedup(each.cell.network, name)
-                        )
-                    )
+                off = [
+                    abs(math.log1p(agreement(each.cell.network, each.found.ms).errors[name]))
                     for each in here
-                    if each.found
+                    if each.found and name != NAMES[0]
                 ]
-                error = f"{math.exp(sum(logs) / len(logs)) - 1:.0%}"
+                error = f"{math.expm1(sum(off) / len(off)):.0%}" if off else "0%"
             rows.append(
                 (
                     f"geometric mean of {len(here)}, {device}",
@@ -259,7 +253,7 @@ def _means(
                 )
             )
         if device == "V100":
-            right = [order_agrees(e.cell.network, e.found.ms) for e in here if e.found]
+            right = [agreement(e.cell.network, e.found.ms).order() for e in here if e.found]
             pairs = f"{sum(r for r, _ in right)} of {sum(n for _, n in right)} pairs"
             rows.append((f"order, {device}", "all five", *("-",) * 5, pairs, "-", "-"))
     return rows

@@ -46,6 +46,8 @@ MOVES = frozenset(
     }
 )
 """Operators that move data and compute nothing."""
+TRANSPOSED = frozenset({"nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"})
+"""Convolutions that make a window of outputs from each element they read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +127,15 @@ def _kind(calls: list[relay.Call]) -> str:
     """The heaviest sort of operator in the function, by the name people use."""
     names = [_operator_name(call) for call in calls]
     for call, name in zip(calls, names, strict=True):
+        if name in TRANSPOSED:
+            return name.removeprefix("nn.")
         if "conv2d" in name and "weight_transform" not in name.removesuffix(
             "without_weight_transform"
         ):
             return "depthwise_conv2d" if _is_depthwise(call) else "conv2d"
     for part, kind in (
+        ("conv1d", "conv1d"),
+        ("conv3d", "conv3d"),
         ("conv", "conv"),
         ("dense", "dense"),
         ("matmul", "matmul"),
@@ -145,17 +151,19 @@ def _kind(calls: list[relay.Call]) -> str:
 
 def _is_depthwise(call: relay.Call) -> bool:
     groups = int(call_attribute(call, "groups", 1))
-    return groups > 1 and groups == _channels(call)
+    return groups > 1 and groups == _channels_read(call)
 
 
-def _channels(call: relay.Call) -> int:
-    """Input channels of a convolution, whatever its layout."""
+def _channels_read(call: relay.Call) -> int:
+    return _channels(call, call.args[0].checked_type)
+
+
+def _channels(call: relay.Call, tensor: tvm.ir.TensorType) -> int:
+    """Channels of what a convolution reads or makes, whatever its layout."""
     layout = str(call_attribute(call, "data_layout", "NCHW"))
     letters = [letter for letter in layout if letter.isalpha()]
-    shape = call.args[0].checked_type.shape
-    return math.prod(
-        int(extent) for letter, extent in zip(letters, shape, strict=True) if letter.upper() == "C"
-    )
+    extents = zip(letters, tensor.shape, strict=True)
+    return math.prod(int(extent) for letter, extent in extents if letter.upper() == "C")
 
 
 def _elements(type_: tvm.ir.Type) -> int:
@@ -171,9 +179,15 @@ def _flops(call: relay.Call) -> int:
     outputs = _elements(call.checked_type)
     if name in MOVES or "weight_transform" in name.removesuffix("without_weight_transform"):
         return 0
+    if name in TRANSPOSED:
+        # Every element read goes to a window of every channel made.
+        read = _elements(call.args[0].checked_type)
+        groups = int(call_attribute(call, "groups", 1))
+        made = _channels(call, call.checked_type)
+        return 2 * read * _window(call, "kernel_size") * made // groups
     if "conv" in name and call_attribute(call, "kernel_size") is not None:
         groups = int(call_attribute(call, "groups", 1))
-        return 2 * outputs * _window(call, "kernel_size") * _channels(call) // groups
+        return 2 * outputs * _window(call, "kernel_size") * _channels_read(call) // groups
     if "dense" in name or "matmul" in name:
         axis = -2 if call_attribute(call, "transpose_a", False) else -1
         return 2 * outputs * int(call.args[0].checked_type.shape[axis])

@@ -1,0 +1,57 @@
+"""How well a model agrees with measurements: speedups side by side, their errors, and the order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["ALIKE", "Agreement", "mean_error"]
+
+ALIKE = 0.97
+"""Two latencies whose ratio is closer to 1 than this have no order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Latencies of the same schedules of one network, by a model and by a clock."""
+
+    subject: str
+    """Network and device, for people."""
+    observed_ms: Mapping[str, float]
+    """By schedule; the first one is what all are compared with."""
+    model_ms: Mapping[str, float]
+    """The same schedules."""
+
+    @property
+    def observed(self) -> dict[str, float]:
+        """How many times as fast as the first schedule each of the others was."""
+        return _speedups(self.observed_ms)
+
+    @property
+    def predicted(self) -> dict[str, float]:
+        """How many times as fast as the first schedule each of the others is by the model."""
+        return _speedups({name: self.model_ms[name] for name in self.observed_ms})
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Predicted over observed speedup, less 1."""
+        observed = self.observed
+        return {name: told / observed[name] - 1 for name, told in self.predicted.items()}
+
+    def order(self) -> tuple[int, int]:
+        """Pairs of schedules that the model orders as observed, and pairs with an order."""
+        told = self.observed_ms
+        pairs = [(a, b) for a in told for b in told if told[a] < ALIKE * told[b]]
+        return sum(self.model_ms[a] < self.model_ms[b] for a, b in pairs), len(pairs)
+
+
+def mean_error(agreements: Sequence[Agreement]) -> float:
+    """Geometric mean of how far predicted speedups are off, either way; 0.05 is 5 %."""
+    logs = [abs(math.log1p(error)) for each in agreements for error in each.errors.values()]
+    return math.expm1(sum(logs) / len(logs)) if logs else 0.0
+
+
+def _speedups(latencies: Mapping[str, float]) -> dict[str, float]:
+    first, *others = latencies
+    return {name: latencies[first] / latencies[name] for name in others}
