@@ -60,12 +60,24 @@ _PLAIN_CONSTANTS = {
 }
 
 
+def _dropout(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
+    """The input itself, as in inference; TVM's own takes neither a seed nor a ratio."""
+    value, _, training = inputs[0], inputs[1], inputs[2]
+    attributes.copy()  # ratio, seed and is_test are for training
+    if training is not None and not (
+        isinstance(training, relay.Constant) and not training.data.numpy().any()
+    ):
+        raise ModelError("drops values at random, as in training; export the model for inference")
+    return value
+
+
 def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     raise ModelError("is a loop, which straight-line code of static shapes has no room for")
 
 
 CONVERTERS: Mapping[str, Converter] = {
     "Constant": _constant,
+    "Dropout": _dropout,
     "If": _if,
     "Loop": _loop,
     "PRelu": _prelu,

@@ -20,8 +20,8 @@ OTHERS = ("com.microsoft", "org.pytorch.aten", "ai.onnx.ml")
 """Further domains; TVM's importer goes by the operators' names alone."""
 NOT_OF_ONNX = ("Attention",)
 """Operators of ONNX whose name TVM's importer takes for another domain's operator."""
-WRITTEN_OUT: tuple[str, ...] = ()
-"""Functions of ONNX that TVM's importer knows and gets wrong."""
+WRITTEN_OUT = ("Gelu",)
+"""Functions of ONNX of which TVM's importer knows a form only."""
 
 
 def expanded(model: Any, opset: int) -> Any:
@@ -41,6 +41,9 @@ def expanded(model: Any, opset: int) -> Any:
     }
     if not functions:
         return model
+    for node in model.graph.node:
+        if node.domain in STANDARD and node.op_type in functions:
+            _add_defaults(node, opset)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     for each in model.graph.initializer:  # functions ask for types, and not for those of weights
         known_type = onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
@@ -116,6 +119,15 @@ def _is_default(node: Any, attribute: Any) -> bool:
         return False
     value = onnx.helper.get_attribute_value
     return bool(value(attribute) == value(usual.default_value))
+
+
+def _add_defaults(node: Any, opset: int) -> None:
+    """Write down what holds where an attribute is left out: the inliner does not know."""
+    there = {attribute.name for attribute in node.attribute}
+    for name, known in onnx.defs.get_schema(node.op_type, opset).attributes.items():
+        usual = known.default_value
+        if name not in there and usual.type != onnx.AttributeProto.UNDEFINED:
+            node.attribute.append(usual)
 
 
 def _is_function(name: str, opset: int) -> bool:
