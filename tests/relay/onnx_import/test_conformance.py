@@ -29,19 +29,20 @@ READ = [
     "instancenorm_example",
     "layer_normalization_2d_axis0",
     "leakyrelu",
+    "lppool_1d_default",
     "lstm_defaults",
     "matmul_2d",
     "maxpool_2d_strides",
     "mish",
     "prelu_broadcast",
     "quantizelinear",
-    "reduce_mean_keepdims_example",
+    "reduce_mean_default_axes_keepdims_example",
     "relu",
     "sigmoid",
     "softmax_axis_1",
     "spacetodepth",
     "split_equal_parts_1d_opset13",
-    "transpose_default_0",
+    "transpose_all_permutations_0",
     "where_example",
 ]
 UNREAD = {
@@ -50,6 +51,7 @@ UNREAD = {
     "if": "takes one of two branches by a value that only the run tells",
     "reshape_negative_dim": "whose shape only values tell",
     "cumsum_1d": "cannot be read by TVM's importer",
+    "gridsample": "TVM cannot compile this module",
     "affine_grid_2d": "takes one of two branches",
 }
 

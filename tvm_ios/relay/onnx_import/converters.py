@@ -71,6 +71,18 @@ def _dropout(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     return value
 
 
+def _lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
+    """Pooling by a norm; TVM's own leaves out the absolute value, which odd powers need."""
+    original = frontend.LpPool.get_converter(frontend.GraphProto.current.opset)
+    return original([relay.abs(inputs[0])], attributes, params)
+
+
+def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
+    """The same over the whole image."""
+    original = frontend.GlobalLpPool.get_converter(frontend.GraphProto.current.opset)
+    return original([relay.abs(inputs[0])], attributes, params)
+
+
 def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     raise ModelError("is a loop, which straight-line code of static shapes has no room for")
 
@@ -78,8 +90,10 @@ def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
 CONVERTERS: Mapping[str, Converter] = {
     "Constant": _constant,
     "Dropout": _dropout,
+    "GlobalLpPool": _global_lp_pool,
     "If": _if,
     "Loop": _loop,
+    "LpPool": _lp_pool,
     "PRelu": _prelu,
 }
 """Converters by operator, for all opsets."""

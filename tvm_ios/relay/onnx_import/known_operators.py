@@ -24,6 +24,10 @@ WRITTEN_OUT = ("Gelu",)
 """Functions of ONNX of which TVM's importer knows a form only."""
 
 
+REDUNDANT = ("hidden_size",)
+"""Attributes that shapes of weights tell as well."""
+
+
 def expanded(model: Any, opset: int) -> Any:
     """The model, or a copy in which functions that the importer does not know are written out.
 
@@ -103,6 +107,8 @@ def require_read(node: Any, inputs: Collection[int], attributes: Collection[str]
     for place in sorted(inputs):
         raise ModelError(f"has the input {node.input[place]!r}, which TVM's importer passes over")
     for attribute in node.attribute:
+        if attribute.name in REDUNDANT:
+            continue
         if attribute.name in attributes and not _is_default(node, attribute):
             value = onnx.helper.get_attribute_value(attribute)
             raise ModelError(
