@@ -115,10 +115,15 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
         if value.name not in weights:
             dims = value.type.tensor_type.shape.dim
             shapes[value.name] = tuple(
-                dim.dim_value or (extents[place] if place < len(extents) else 1)
-                for place, dim in enumerate(dims)
+                _extent(dim, place, extents) for place, dim in enumerate(dims)
             )
     return shapes
+
+
+def _extent(dim: Any, place: int, extents: tuple[int, ...]) -> int:
+    if dim.dim_value > 0:
+        return int(dim.dim_value)
+    return 1 if dim.dim_param == "batch" or place >= len(extents) else extents[place]
 
 
 def _expected(path: Path, inputs: dict[str, np.ndarray], reference: str) -> list[np.ndarray]:

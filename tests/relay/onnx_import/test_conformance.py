@@ -36,7 +36,7 @@ READ = [
     "mish",
     "prelu_broadcast",
     "quantizelinear",
-    "reduce_mean_default_axes_keepdims_example",
+    "reciprocal",
     "relu",
     "sigmoid",
     "softmax_axis_1",

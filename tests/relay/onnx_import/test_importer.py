@@ -155,6 +155,21 @@ def test_what_cannot_be_read_is_named_with_its_node(node, message):
     assert re.search(message, said), said
 
 
+@pytest.mark.parametrize("axes", [[1], [1, 2], [-1], [2, 3]])
+def test_reductions_take_axes_as_an_input(axes):
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
+    assert_as_the_reference(model(node, opset=18, weights={"axes": np.array(axes, "int64")}))
+
+
+def test_what_comes_out_wrong_is_refused():
+    norm = helper.make_node(
+        "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "", ""], name="norm", training_mode=1
+    )
+    said = refused(model(norm, weights={"s": np.ones(3, "float32")}))
+    assert "node 'norm' (BatchNormalization) is an operator that TVM's importer gets wrong" in said
+    assert said.endswith("with training_mode=1")
+
+
 def test_outputs_that_are_left_out_are_named():
     dropped = helper.make_node("Dropout", ["x"], ["z", "mask"], name="drop")
     used = helper.make_node("Where", ["mask", "x", "z"], ["y"], name="use")

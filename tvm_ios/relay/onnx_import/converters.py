@@ -87,6 +87,38 @@ def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     raise ModelError("is a loop, which straight-line code of static shapes has no room for")
 
 
+def _reduction(name: str) -> Converter:
+    """A reduction over all of its axes; TVM's own takes the first one where they are an input."""
+
+    def convert(inputs: Any, attributes: Any, params: Any) -> Any:
+        value, axes = inputs[0], inputs[1]
+        noop = attributes.get("noop_with_empty_axes", 0)
+        if axes is not None:
+            if not isinstance(axes, relay.Constant):
+                raise ModelError("reduces over axes that only the run tells")
+            given = tuple(int(axis) for axis in axes.data.numpy().ravel())
+            if given:
+                attributes["axes"] = given
+        if noop and "axes" not in attributes:
+            raise ModelError("reduces over no axis (noop_with_empty_axes); leave the node out")
+        return getattr(frontend, name)._impl_v1([value], attributes, params)  # noqa: SLF001
+
+    return convert
+
+
+_REDUCTIONS = (
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+
 CONVERTERS: Mapping[str, Converter] = {
     "Constant": _constant,
     "Dropout": _dropout,
@@ -95,5 +127,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "Loop": _loop,
     "LpPool": _lp_pool,
     "PRelu": _prelu,
+    **{name: _reduction(name) for name in _REDUCTIONS},
 }
 """Converters by operator, for all opsets."""

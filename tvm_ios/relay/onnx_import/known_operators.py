@@ -24,6 +24,13 @@ WRITTEN_OUT = ("Gelu",)
 """Functions of ONNX of which TVM's importer knows a form only."""
 
 
+WRONG = ("RoiAlign",)
+"""Operators that come out wrong, as onnx's own tests show."""
+WRONG_VALUES = {
+    "BatchNormalization": ("training_mode", 1),
+    "SplitToSequence": ("keepdims", 0),
+}
+"""An attribute by operator, and its value that comes out wrong."""
 REDUNDANT = ("hidden_size",)
 """Attributes that shapes of weights tell as well."""
 
@@ -41,6 +48,7 @@ def expanded(model: Any, opset: int) -> Any:
         for node in model.graph.node
         if node.domain in STANDARD
         and (node.op_type not in known or node.op_type in (*WRITTEN_OUT, *NOT_OF_ONNX))
+        and node.op_type not in WRONG
         and _is_function(node.op_type, opset)
     }
     if not functions:
@@ -53,7 +61,10 @@ def expanded(model: Any, opset: int) -> Any:
         known_type = onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
         model.graph.value_info.append(known_type)
     ids = [(domain, name) for name in sorted(functions) for domain in STANDARD]
-    return onnx.inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
+    try:
+        return onnx.inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
+    except RuntimeError:  # a function whose inputs have types that onnx does not infer
+        return model  # its nodes are refused by name
 
 
 def require_known(node: Any, opset: int, values: Container[str]) -> None:
@@ -82,6 +93,12 @@ def require_known(node: Any, opset: int, values: Container[str]) -> None:
         raise ModelError(f"is of the domain {node.domain!r}, which TVM's importer does not know")
     if not known:
         raise ModelError("is an operator that TVM's importer does not know")
+    name, value = WRONG_VALUES.get(node.op_type, ("", None))
+    if node.op_type in WRONG or any(
+        each.name == name and each.i == value for each in node.attribute
+    ):
+        form = f" with {name}={value}" if name else ""
+        raise ModelError(f"is an operator that TVM's importer gets wrong{form}")
     for name in node.input:
         if name and name not in values:
             raise ModelError(
