@@ -54,6 +54,11 @@ def test_an_extent_below_one_is_open(extent):
         OnnxFile.open(model(shape=(extent, 4)))
 
 
+def test_a_question_mark_is_no_name():
+    made = model(shape=("?", "?"))
+    assert OnnxFile.open(made, InputShapes(shapes={"x": (3, 4)})).shapes == {"x": (3, 4)}
+
+
 def test_an_input_that_is_a_weight_is_no_input():
     made = model(shape=(1, 4))
     made.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, ("a", "b")))

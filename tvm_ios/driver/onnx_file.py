@@ -141,7 +141,8 @@ def _inputs(name: str, model: Any) -> tuple[OpenInput, ...]:
             )
         tensor = value.type.tensor_type
         extents = tuple(
-            dim.dim_value if dim.dim_value > 0 else dim.dim_param  # some write -1 or 0 for open
+            # Some write -1 or 0 for an open one, or the name "?", which says nothing of others.
+            dim.dim_value if dim.dim_value > 0 else dim.dim_param.strip("?")
             for dim in tensor.shape.dim
         )
         if not tensor.HasField("shape"):
