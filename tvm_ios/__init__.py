@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.compile_schedule import compile_schedule
+    from tvm_ios.driver.model_source import from_onnx
     from tvm_ios.driver.options import BuildOptions, TuneOptions
     from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
@@ -43,6 +44,7 @@ __all__ = [
     "TuningOptions",
     "TvmIosError",
     "compile_schedule",
+    "from_onnx",
     "from_torch",
     "load",
     "tune",
@@ -65,6 +67,7 @@ _HOMES = {
     "TuningOptions": "tvm_ios.tuning.options",
     "TvmIosError": "tvm_ios.errors",
     "compile_schedule": "tvm_ios.driver.compile_schedule",
+    "from_onnx": "tvm_ios.driver.model_source",
     "from_torch": "tvm_ios.relay.frontends.torch",
     "load": "tvm_ios.runtime.artifact.artifact",
     "tune": "tvm_ios.driver.tune",

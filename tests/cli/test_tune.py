@@ -9,6 +9,7 @@ import pytest
 import tvm
 
 import tvm_ios
+from tests.onnx_models import write_two_ways
 from tvm_ios import Conversion
 from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
@@ -144,12 +145,40 @@ def test_names_of_tvmc_and_short_ones_are_the_same():
     assert parsed(*words, "--rpc-key", "cpu") == parsed(*words, "--key", "cpu")
 
 
+def test_open_dimensions_are_told_before_tvm_is_loaded(tmp_path, run_python, project_root):
+    path = write_two_ways(tmp_path)
+    code = (
+        "import sys; from tvm_ios.cli.main import main; "
+        f"status = main(['tune', {str(path)!r}, '--input-shapes', 'y:[1]']); "
+        "print(status, 'tvm' in sys.modules)"
+    )
+    done = run_python("-c", code, PYTHONPATH=str(project_root))
+    assert done.stdout == "2 False\n"
+    assert "two.ways.onnx has no input 'y'; its inputs are x:[batch,8,6,6]" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
+    path, output = write_two_ways(tmp_path), tmp_path / "out.so"
+    words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1]
+    assert tune(path, "--batch-size", 2, "--output", output, *words) == 0
+    assert f"wrote {output}" in capsys.readouterr().out
+    with tvm_ios.load(output) as executor:
+        executor.run(x=np.zeros((2, 8, 6, 6), "float32"))
+        assert executor.get_output(0).shape == (2, 24, 6, 6)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["resnet_9000"], "no network and no file named 'resnet_9000'"),
         (["squeezenet", "--params", "p.npz"], "squeezenet has weights of its own"),
         (["net.relay"], "cannot read net.relay"),
+        (["net.onnx"], "cannot read net.onnx"),
+        (["net.onnx", "--params", "p.npz"], "net.onnx holds its own parameters; leave out p.npz"),
+        (["net.onnx", "--input-shapes", "x"], "--input-shapes has 'x'; give such as"),
+        (["net.onnx", "--batch-size", "0"], "batch_size is 0"),
+        (["net.json", "--batch-size", "2"], "net.json has shapes of its own; leave out --input-"),
         (["squeezenet", "--trials", "3"], "--trials given, but no kernels are tuned"),
         (["squeezenet", "--tuning", "autotvm", "--trials", "0"], "trials is 0"),
         (["squeezenet", "--tuning", "autotvm", "--rpc-tracker", "h:1"], "rpc_key None; give both"),

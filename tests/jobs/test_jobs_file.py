@@ -101,6 +101,16 @@ max_group_size = 2
     )
 
 
+def test_shapes_of_an_onnx_model_are_keys_of_a_job(tmp_path):
+    shapes = 'input_shapes = "x:[1,3,8,8]"\nbatch_size = 2\n'
+    (order,) = read(tmp_path, JOB + shapes).orders
+    assert order.work == TuneWork(input_shapes="x:[1,3,8,8]", batch_size=2)
+    with pytest.raises(JobError, match="job 'squeezenet': --input-shapes has 'x'; give such as"):
+        read(tmp_path, JOB + 'input_shapes = "x"\n')
+    with pytest.raises(JobError, match="job 'squeezenet': batch_size is 0; give a whole number"):
+        read(tmp_path, JOB + "batch_size = 0\n")
+
+
 DEVICES = f"""
 [[device]]
 name = "a"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 import tvm
@@ -103,15 +101,3 @@ def test_files_that_are_not_there_are_named(branching, tmp_path):
         read_model(tmp_path / "other.json")
     with pytest.raises(ModelError, match=r"cannot read .*net\.params"):
         read_model(tmp_path / "net.json", tmp_path / "net.params")
-
-
-def test_onnx_brings_its_own_parameters(tmp_path):
-    with pytest.raises(ModelError, match="holds its own parameters"):
-        read_model(tmp_path / "net.onnx", tmp_path / "net.params")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("onnx") is not None, reason="onnx is installed")
-def test_a_missing_onnx_is_named_with_the_command(tmp_path):
-    (tmp_path / "net.onnx").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"needs the package onnx.*python -m pip install onnx"):
-        read_model(tmp_path / "net.onnx")

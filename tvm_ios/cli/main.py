@@ -36,6 +36,7 @@ class Verb:
 VERBS = (
     Verb(name="bench", module="bench", summary="measure networks into files and a table"),
     Verb(name="c-api", module="c_api", summary="say how to build C programs that run models"),
+    Verb(name="compare", module="compare", summary="time two compiled models in one race"),
     Verb(name="demo", module="demo", summary="tune two networks here and compare with stock TVM"),
     Verb(
         name="doctor", module="doctor", summary="say what is here and how to mend what is missing"
@@ -45,6 +46,8 @@ VERBS = (
     Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
     Verb(name="jobs", module="jobs", summary="tune many models on shared cores and devices"),
     Verb(name="records", module="records", summary="show, pick, merge and check tuning records"),
+    Verb(name="run", module="run", summary="run a compiled model: times, profile, trace"),
+    Verb(name="show", module="show", summary="say what a compiled model is, and draw its schedule"),
     Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
     Verb(name="tune", module="tune", summary="tune and schedule a model into one file"),
 )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
+from tvm_ios.driver.input_shapes import InputShapes
+from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.support.progress import StderrProgress
@@ -61,6 +63,17 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="FILE",
         help="parameters of a Relay file: .npz, or what tvm.runtime.save_param_dict gives",
     )
+    parser.add_argument(
+        "--input-shapes",
+        metavar="SHAPES",
+        help="shapes of inputs that an ONNX file leaves open: 'x:[1,3,224,224] mask:[1,128]'",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="extent of first dimensions that an ONNX file leaves open; of our networks, images",
+    )
     parser.add_argument("--target", help="a CPU target (default: the best for this processor)")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: MODEL.so)"
@@ -84,18 +97,25 @@ def run(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output)
+    shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
+    onnx_file = None
+    if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
+        onnx_file = OnnxFile.open(arguments.model, shapes, params=arguments.params)
     remote = config.options.device.is_remote
     here = prepare_process(None if remote else arguments.lanes)
     # TVM comes in here, and only for this verb.
-    from tvm_ios.driver.model_source import named_model  # noqa: PLC0415
+    from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
 
-    mod, params = named_model(arguments.model, arguments.params)
+    if onnx_file is None:
+        source = ModelSource.of(arguments.model, arguments.params, shapes)
+    else:
+        source = ModelSource.of_onnx(onnx_file)
 
     with StderrProgress() as progress:
         compiled = tune(
-            mod,
-            params,
+            source.mod,
+            source.params,
             arguments.target,
             lanes=arguments.lanes if remote else here,
             database=arguments.database,

@@ -25,6 +25,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import DatabaseError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import Placement
@@ -45,6 +46,7 @@ from tvm_ios.relay.inputs import CheckedModule, check_parameters, resolve_target
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
+from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
@@ -199,7 +201,14 @@ class CompiledModel:
         ArtifactError
             If the file cannot be written.
         """
-        export_artifact(self.kernels.staged.factory, self.plan, path)
+        story = ModelStory(
+            graph=self.graph,
+            schedule_json=self.schedule.to_json(),
+            report="" if self.tune_report is None else self.tune_report.as_text(),
+            machine=dict(machine_facts()),
+            versions=dict(version_facts()),
+        )
+        export_artifact(self.kernels.staged.factory, self.plan, path, story)
 
     def report(self) -> TuneReport:
         """The record of tuning: what was done, and why this schedule was kept.

@@ -1,4 +1,4 @@
-"""Models as users name them: a benchmark network, a file, or a Relay module itself."""
+"""Models as users name them: a benchmark network, a file, or a model itself, in Relay or ONNX."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any, Self
 
 import tvm
 
+from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
+from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 
-__all__ = ["ModelSource", "named_model"]
+__all__ = ["ModelSource", "from_onnx"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,41 +27,105 @@ class ModelSource:
     params: Mapping[str, Any]
 
     @classmethod
-    def of(cls, model: Any, params: Any = None) -> Self:
+    def of(cls, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
         """The model that somebody means.
 
         Parameters
         ----------
         model
-            A Relay module, a pair of it and its parameters, a name of :mod:`tvm_ios.models`, or a
-            file that :func:`~tvm_ios.relay.model_file.read_model` reads.
+            A Relay module, a pair of it and its parameters, an ``onnx.ModelProto``, a name of
+            :mod:`tvm_ios.models`, or a file: ONNX (``.onnx``), or Relay that
+            :func:`~tvm_ios.relay.model_file.read_model` reads.
         params
-            Parameters by name, or, beside a file, the file that holds them.
+            Parameters by name, or, beside a file of Relay, the file that holds them.
+        shapes
+            Shapes of inputs that an ONNX model leaves open; a batch size is for networks of
+            :mod:`tvm_ios.models`, too.
 
         Raises
         ------
         ModelError
             If it is none of these, or a file cannot be read.
         OptionError
-            If there are parameters twice.
+            If there are parameters twice, or shapes that the model cannot have, or lacks.
         """
         match model:
             case str() | Path():
-                mod, found = named_model(str(model), params)
+                mod, found = _named_model(str(model), params, shapes)
                 return cls(name=Path(model).stem, mod=mod, params=found)
             case tvm.IRModule():
+                shapes.require_none("a Relay module")
                 return cls(name="model", mod=model, params=params or {})
             case (tvm.IRModule() as mod, found):
                 if params is not None:
                     raise OptionError("the model is a pair with parameters; leave out params")
+                shapes.require_none("a Relay module")
                 return cls(name="model", mod=mod, params=found or {})
+        if is_onnx_model(model):
+            mod, found = _imported(OnnxFile.open(model, shapes, params=params))
+            return cls(name=model.graph.name or "model", mod=mod, params=found)
         raise ModelError(
-            f"the model is a {type(model).__name__}; give a Relay module, a pair (mod, params), "
-            "the name of a network of tvm_ios.models, or a file"
+            f"the model is a {type(model).__name__}; give a Relay module, a pair (mod, params), an "
+            "onnx.ModelProto, the name of a network of tvm_ios.models, or a file"
         )
 
+    @classmethod
+    def of_onnx(cls, file: OnnxFile) -> Self:
+        """A model in ONNX that was opened before TVM was loaded."""
+        mod, params = _imported(file)
+        return cls(name=Path(file.name).stem, mod=mod, params=params)
 
-def named_model(name: str, params: str | Path | None = None) -> Any:
+
+def from_onnx(
+    model: Any,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    batch_size: int | None = None,
+) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """A model in ONNX as a Relay module and its parameters, for :func:`tvm_ios.tune`.
+
+    Parameters
+    ----------
+    model
+        A path, or an ``onnx.ModelProto``.
+    shapes
+        Shapes by input, for those whose file leaves dimensions open.
+    batch_size
+        Extent of every first dimension that is open and that no shape says.
+
+    Returns
+    -------
+    The module, whose constants are the weights, and its parameters, of which there are none.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be read; the message names the file, the node and its operator.
+    OptionError
+        If a dimension stays open, or a shape is given that the input cannot have.
+
+    Examples
+    --------
+    >>> import tvm_ios
+    >>> mod, params = tvm_ios.from_onnx("net.onnx", batch_size=1)  # doctest: +SKIP
+    >>> compiled = tvm_ios.tune(mod, params)  # doctest: +SKIP
+    """
+    given = InputShapes(
+        shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
+        batch_size=batch_size,
+    )
+    source = ModelSource.of_onnx(OnnxFile.open(model, given))
+    return source.mod, dict(source.params)
+
+
+def _imported(file: OnnxFile) -> Any:
+    # The package onnx, which this needs, is there: the file was read by it.
+    from tvm_ios.relay.frontends.onnx.importer import import_onnx  # noqa: PLC0415
+
+    return import_onnx(file.name, file.model, file.shapes)
+
+
+def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:
     """A network of ours by name, or what a file holds: the module and its parameters.
 
     Raises
@@ -73,10 +139,17 @@ def named_model(name: str, params: str | Path | None = None) -> Any:
     if name.replace("-", "_") in MODEL_NAMES:
         if params is not None:
             raise OptionError(f"{name} has weights of its own; leave out --params {params}")
-        return by_name(name)()
-    if path.suffix.lower() not in MODEL_SUFFIXES and not path.exists():
+        if shapes.shapes:
+            shapes.require_none(name)
+        batch = shapes.batch_size
+        return by_name(name)() if batch is None else by_name(name)(batch_size=batch)
+    if is_onnx_path(path):
+        return _imported(OnnxFile.open(path, shapes, params=params))
+    suffixes = (*MODEL_SUFFIXES, ONNX_SUFFIX)
+    if path.suffix.lower() not in suffixes and not path.exists():
         raise ModelError(
             f"there is no network and no file named {name!r}; networks are "
-            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(MODEL_SUFFIXES)}"
+            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(suffixes)}"
         )
+    shapes.require_none(name)
     return read_model(path, params)

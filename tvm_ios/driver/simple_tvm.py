@@ -19,6 +19,7 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
 from tvm_ios.driver.chain_setup import ChainSetup, OpenDoor
 from tvm_ios.driver.chain_state import ChainState
+from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_runner import LoadedRunner, run
 from tvm_ios.driver.model_source import ModelSource
@@ -93,16 +94,18 @@ class SimpleTVM:
 
     # ---- Verbs, in the order in which they are called ----
 
-    def from_model(self, model: Any, params: Any = None) -> Self:
+    def from_model(self, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
         """Take a model, and forget the one before.
 
         Parameters
         ----------
         model
-            A Relay module, a pair ``(mod, params)``, the name of a network of
-            :mod:`tvm_ios.models`, or a file: Relay in JSON or text, or ONNX.
+            A Relay module, a pair ``(mod, params)``, an ``onnx.ModelProto``, the name of a network
+            of :mod:`tvm_ios.models`, or a file: Relay in JSON or text, or ONNX.
         params
             Parameters by name; beside a file, the file that holds them.
+        shapes
+            Shapes of inputs that an ONNX model leaves open, and a batch size.
 
         Raises
         ------
@@ -112,7 +115,7 @@ class SimpleTVM:
         self._begin(ChainState())
         self.context = _empty_context()
         with self._step("from_model"):
-            self._at.source = ModelSource.of(model, params)
+            self._at.source = ModelSource.of(model, params, shapes)
         return self
 
     def autotune(

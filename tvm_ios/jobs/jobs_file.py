@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tvm_ios.driver.config import TuneConfig, known_value, require_known
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.core.limits import Limits
@@ -48,6 +49,8 @@ _JOB_KEYS: Mapping[str, Any] = {
     "name": str,
     "model": str,
     "params": str,
+    "input_shapes": str,
+    "batch_size": int,
     "config": str,
     "device": str,
     "sla_ms": float,
@@ -179,6 +182,8 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
         raise JobError(f"{where}lanes is {lanes}; give 1 to {len(machine.cores)}, the cores here")
     tracker, _, key = device.address.rpartition(":") if device is not None else ("", "", "")
     params = known.get("params", "")
+    shapes, batch_size = known.get("input_shapes", ""), known.get("batch_size")
+    _require_shapes(shapes, batch_size, where)
     return JobOrder(
         spec=JobSpec(
             name=name,
@@ -191,6 +196,8 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
         work=TuneWork(
             config=config,
             params=str(folder / params) if params else "",
+            input_shapes=shapes,
+            batch_size=batch_size,
             target=known.get("target", "cuda" if kind is DeviceKind.GPU else ""),
             lanes=lanes,
             rpc_tracker=tracker,
@@ -217,6 +224,13 @@ def _config(
     except OptionError as error:
         raise JobError(f"{where}{error}") from error
     return tables
+
+
+def _require_shapes(shapes: str, batch_size: int | None, where: str) -> None:
+    try:
+        InputShapes.parse(shapes, batch_size)
+    except OptionError as error:
+        raise JobError(f"{where}{error}") from error
 
 
 def _chosen(name: str, machine: Machine, where: str) -> Device | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.run_folder import runs_directory
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
@@ -29,6 +30,10 @@ class TuneWork:
     """Tables of a configuration, as :class:`~tvm_ios.driver.config.TuneConfig` reads them."""
     params: str = ""
     """Path of the parameters of a Relay file."""
+    input_shapes: str = ""
+    """Shapes of inputs that an ONNX model leaves open, as ``tvm-ios tune --input-shapes``."""
+    batch_size: int | None = None
+    """Extent of open first dimensions; None where there are none."""
     target: str = ""
     """A TVM target; the best for the device where omitted."""
     lanes: int | None = None
@@ -52,7 +57,8 @@ class TuneWork:
             from tvm_ios.driver.simple_tvm import SimpleTVM  # noqa: PLC0415
 
             chain = SimpleTVM(self.target or None, lanes=lanes, options=config.options)
-            chain.from_model(spec.model, self.params or None)
+            shapes = InputShapes.parse(self.input_shapes, self.batch_size)
+            chain.from_model(spec.model, self.params or None, shapes)
         with chain, gated_by(gate):
             if config.tuning is not None:
                 chain.autotune(

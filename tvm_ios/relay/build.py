@@ -257,7 +257,8 @@ def _explained(target: tvm.target.Target) -> Iterator[None]:
     """Turn what TVM throws into an error of ours."""
     try:
         yield
-    except tvm.TVMError as error:
+    # TVM hands on what fails while a kernel is lowered as a bare RuntimeError, as TVMError is one.
+    except RuntimeError as error:
         raise ModelError(
             f"TVM cannot compile this module for target {str(target)!r}: {reason_of(error)}"
         ) from error

@@ -116,6 +116,8 @@ def test_model_files_lie_beside_the_grid(tmp_path):
         ("[grid]\nmodel = 'a'\n'tuning.trails' = [1]", "'trails', did you mean 'trials'"),
         ("[grid]\nmodel = 'a'\n'tunning.trials' = [1]", "'tunning', did you mean 'tuning'"),
         ("[grid]\nmodel = 'a'\ntrials = [0]", r"\[tuning\] trials is 0"),
+        ("[grid]\nmodel = 'a'\nbatch_size = [0]", "batch_size is 0; give a whole number"),
+        ("[grid]\nmodel = 'a'\ninput_shapes = ['x']", "--input-shapes has 'x'; give such as"),
         ("[grid]\nmodel = 'a'\nsla_ms = [1]", "sla_ms is for cells that are tuned"),
         ("base = 'no.toml'\n[grid]\nmodel = 'a'", "base: cannot read .*no.toml"),
         ("base = 3\n[grid]\nmodel = 'a'", "base is 3; give a file"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import TvmIosError
 from tvm_ios.experiments.grid.cell_result import JobFacts
 from tvm_ios.host.processor import default_lanes
@@ -40,6 +41,9 @@ class CellOrder:
     """An empty folder for what it makes."""
     model: str
     """A network of ours or a file; parameters beside it are taken, too."""
+    input_shapes: str
+    """Shapes of inputs that an ONNX model leaves open, as ``tvm-ios tune --input-shapes``."""
+    batch_size: int | None
     target: str | None
     lanes: int | None
     sla_ms: float | None
@@ -84,7 +88,8 @@ def _run(order: CellOrder, folder: Path) -> str:
     config = TuneConfig.of_tables(order.tables)
     asked = config.arguments()
     chain = SimpleTVM(order.target, lanes=order.lanes, options=asked["options"])
-    chain.from_model(order.model, _parameters_beside(Path(order.model)))
+    shapes = InputShapes.parse(order.input_shapes, order.batch_size)
+    chain.from_model(order.model, _parameters_beside(Path(order.model)), shapes)
     if config.tuning is not None:
         chain.autotune(
             tuner=config.tuning,

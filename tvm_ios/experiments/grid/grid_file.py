@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import OptionError
 from tvm_ios.support.whole_number import require_whole
 
@@ -23,7 +24,7 @@ __all__ = ["CELL_KEYS", "Cell", "GridFile", "Value"]
 
 Value = str | int | float | bool
 """What a cell has of a parameter; in files as it is in TOML."""
-CELL_KEYS = ("model", "target", "lanes", "sla_ms")
+CELL_KEYS = ("model", "input_shapes", "batch_size", "target", "lanes", "sla_ms")
 """Parameters of a cell that no configuration file has."""
 SHORT = {"tuner": "tuning.backend", "trials": "tuning.trials"}
 """Short names of keys of configuration files."""
@@ -231,6 +232,9 @@ def _check(cell: Cell) -> None:
             )
     if "lanes" in cell.parameters:
         require_whole("[grid] lanes", cell.parameters["lanes"], least=1)
+    InputShapes.parse(
+        str(cell.parameters.get("input_shapes", "")), cell.parameters.get("batch_size")
+    )
     for name in ("model", "target"):
         value = cell.parameters.get(name, "")
         if not isinstance(value, str):

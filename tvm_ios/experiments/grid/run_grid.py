@@ -139,10 +139,13 @@ def _order(grid: GridFile, cell: Cell, folder: Path, tracker: str | None) -> Cel
     tables = cell.tables
     if cell.wants_device:
         tables["device"]["rpc_tracker"] = tracker
-    target, lanes, sla_ms = (given.get(name) for name in ("target", "lanes", "sla_ms"))
+    names = ("batch_size", "target", "lanes", "sla_ms")
+    batch_size, target, lanes, sla_ms = (given.get(name) for name in names)
     return CellOrder(
         folder=str(folder.resolve()),
         model=grid.model_path(str(given["model"])),
+        input_shapes=str(given.get("input_shapes", "")),
+        batch_size=None if batch_size is None else int(batch_size),
         target=None if target is None else str(target),
         lanes=None if lanes is None else int(lanes),
         sla_ms=None if sla_ms is None else float(sla_ms),

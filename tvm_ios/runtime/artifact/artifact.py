@@ -22,6 +22,7 @@ from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.model_image import compile_image
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
+from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import compile_runtime_object
@@ -42,7 +43,10 @@ _METADATA_KEY = "tvm_ios_plan"
 
 
 def export_artifact(
-    factory: GraphExecutorFactoryModule, plan: ExecutionPlan, path: str | Path
+    factory: GraphExecutorFactoryModule,
+    plan: ExecutionPlan,
+    path: str | Path,
+    story: ModelStory | None = None,
 ) -> None:
     """Write kernels, parameters, plan and native executor into one file.
 
@@ -52,6 +56,8 @@ def export_artifact(
         The kernels and parameters, as ``relay.build`` returned them, and their plan.
     path
         Where to write; it should end in ``.so``. A file there is replaced when all is done.
+    story
+        What the file tells of the model.
 
     Raises
     ------
@@ -79,7 +85,7 @@ def export_artifact(
             with_plan.export_library(
                 str(library), fcompile=cc.create_shared, addons=[*addons, str(image)]
             )
-            append_footer(library, identity)
+            append_footer(library, identity, story)
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
         raise ArtifactError(

@@ -150,6 +150,11 @@ class PlanModule:
             self.set_input(name, value)  # by name: an input may itself be called key or value
         self._executor.run()
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Inputs that are no parameters, in order."""
+        return tuple(entry.name for entry in self.plan.inputs if entry.name not in self._params)
+
     def get_num_outputs(self) -> int:
         """Number of outputs."""
         return len(self.plan.outputs)
@@ -357,7 +362,7 @@ class PlanModule:
     def _find_input(self, key: int | str) -> int:
         number = self._index.get(key) if isinstance(key, str) else as_whole(key)
         if number is None or not 0 <= number < len(self.plan.inputs):
-            wanted = [entry.name for entry in self.plan.inputs if entry.name not in self._params]
+            wanted = self.input_names
             raise ExecutionError(
                 f"no input {key!r}; the inputs are {', '.join(map(repr, wanted))}, and there are "
                 f"{len(self._params)} parameters"

@@ -1,0 +1,222 @@
+"""ONNX becomes Relay that computes what onnx's reference does; what cannot be read is named."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from tvm import relay
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.frontends.onnx.importer import import_onnx
+
+SHAPE = (2, 3, 4, 4)
+
+
+def model(*nodes, weights=None, opset=17, outputs=("y",), shape=SHAPE, functions=(), domains=()):
+    """A model of some nodes on the input ``x``."""
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ()) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )
+    sets = [helper.make_opsetid("", opset), *(helper.make_opsetid(name, 1) for name in domains)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=8, functions=functions)
+
+
+def read(made, shape=SHAPE):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a reason is in the error, and nowhere else
+        module, params = import_onnx("net.onnx", made, {"x": shape})
+    assert params == {}
+    return module
+
+
+def refused(made, shape=SHAPE):
+    with pytest.raises(ModelError) as caught:
+        read(made, shape)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def answers(module, value):
+    got = relay.create_executor("graph", module, target="llvm -opt-level=0").evaluate()(value)
+    return [each.numpy() for each in (got if isinstance(got, list) else [got])]
+
+
+def assert_as_the_reference(made, shape=SHAPE):
+    value = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    expected = ReferenceEvaluator(made).run(None, {"x": value})
+    found = answers(read(made, shape), value)
+    assert len(found) == len(expected)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 3, 1, 1), (1,), (4,), (2, 3, 4, 4), ()])
+def test_prelu_takes_every_slope_that_broadcasts(shape):
+    slope = np.linspace(-0.5, 0.5, num=int(np.prod(shape))).reshape(shape).astype("float32")
+    assert_as_the_reference(
+        model(helper.make_node("PRelu", ["x", "slope"], ["y"]), weights={"slope": slope})
+    )
+
+
+def test_shape_arithmetic_and_constant_branches_are_folded():
+    def branch(name, node, *constants):
+        made = helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, None)
+        return helper.make_graph([*constants, node], name, [], [made])
+
+    one = numpy_helper.from_array(np.array([1], "int64"), "axes")
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "index"], ["rows"]),
+        helper.make_node("Equal", ["rows", "three"], ["is_three"]),
+        helper.make_node(
+            "If",
+            ["is_three"],
+            ["chosen"],
+            then_branch=branch("yes", helper.make_node("Neg", ["x"], ["yes_y"])),
+            else_branch=branch(
+                "no",
+                helper.make_node("Squeeze", ["x", "axes"], ["no_y"]),
+                helper.make_node("Constant", [], ["axes"], value=one),
+            ),
+        ),
+        helper.make_node("Concat", ["rows", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["chosen", "target"], ["y"]),
+    ]
+    weights = {
+        "index": np.array([1], "int64"),
+        "three": np.array([3], "int64"),
+        "rest": np.array([-1], "int64"),
+    }
+    assert_as_the_reference(model(*nodes, weights=weights))
+
+
+def test_functions_are_written_out():
+    twice = helper.make_function(
+        "mine",
+        "Twice",
+        ["a"],
+        ["b"],
+        [helper.make_node("Add", ["a", "a"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )
+    of_mine = helper.make_node("Twice", ["x"], ["y"], domain="mine")
+    assert_as_the_reference(model(of_mine, functions=[twice], domains=["mine"]))
+    of_onnx = helper.make_node("Softplus", ["x"], ["z"])
+    center = helper.make_node("GroupNormalization", ["z", "s", "b"], ["y"], num_groups=3)
+    weights = {"s": np.ones(3, "float32"), "b": np.zeros(3, "float32")}
+    assert_as_the_reference(model(of_onnx, center, opset=21, weights=weights))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (
+            helper.make_node("StringNormalizer", ["x"], ["y"], name="clean"),
+            r"^net\.onnx: node 'clean' \(StringNormalizer\) is an operator that TVM's importer "
+            r"does not know$",
+        ),
+        (
+            helper.make_node("Foo", ["x"], ["y"], domain="mine"),
+            r"the node that makes 'y' \(mine\.Foo\) is of the domain 'mine', which TVM's importer ",
+        ),
+        (
+            helper.make_node("Relu", ["x"], ["y"], domain="com.microsoft"),
+            r"\(com\.microsoft\.Relu\) is an operator that TVM's importer does not know",
+        ),
+        (
+            helper.make_node("NonZero", ["x"], ["y"], name="where"),
+            r"node 'where' \(NonZero\) gives a result whose shape only values tell, .*\?.*static",
+        ),
+        (
+            helper.make_node("Concat", ["x", "one"], ["y"], name="join", axis=0),
+            r"node 'join' \(Concat\) cannot be read by TVM's importer \(.+\); save the model",
+        ),
+        (
+            helper.make_node("Resize", ["x", "", "scales"], ["y"], name="scale", antialias=1),
+            r"node 'scale' \(Resize\) has the attribute antialias=1, which TVM's importer passes",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_node(node, message):
+    weights = {"one": np.ones(1, "float32"), "scales": np.ones(4, "float32")}
+    made = model(node, opset=18, weights=weights, domains=["mine", "com.microsoft"])
+    said = refused(made)
+    assert re.search(message, said), said
+
+
+@pytest.mark.parametrize("axes", [[1], [1, 2], [-1], [2, 3]])
+def test_reductions_take_axes_as_an_input(axes):
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
+    assert_as_the_reference(model(node, opset=18, weights={"axes": np.array(axes, "int64")}))
+
+
+def test_what_comes_out_wrong_is_refused():
+    norm = helper.make_node(
+        "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "", ""], name="norm", training_mode=1
+    )
+    said = refused(model(norm, weights={"s": np.ones(3, "float32")}))
+    assert "node 'norm' (BatchNormalization) is an operator that TVM's importer gets wrong" in said
+    assert said.endswith("with training_mode=1")
+
+
+def test_outputs_that_are_left_out_are_named():
+    dropped = helper.make_node("Dropout", ["x"], ["z", "mask"], name="drop")
+    used = helper.make_node("Where", ["mask", "x", "z"], ["y"], name="use")
+    assert "node 'use' (Where) takes 'mask', an output of another node that TVM's" in refused(
+        model(dropped, used)
+    )
+    assert "output 'mask' is one that TVM's importer leaves out" in refused(
+        model(dropped, outputs=("z", "mask"))
+    )
+
+
+def test_control_flow_is_named():
+    yes = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["z"])],
+        "yes",
+        [],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["any"], to=TensorProto.BOOL),
+        helper.make_node("If", ["any"], ["y"], name="choose", then_branch=yes, else_branch=yes),
+    ]
+    assert (
+        refused(model(*nodes)) == "net.onnx: node 'choose' (If) takes one of two branches by a "
+        "value that only the run tells"
+    )
+    loop = helper.make_node("Loop", ["n", ""], ["y"], name="again", body=yes)
+    assert "node 'again' (Loop) is a loop" in refused(
+        model(loop, weights={"n": np.array(2, "int64")})
+    )
+
+
+def test_inputs_of_unknown_types_are_named():
+    made = model(helper.make_node("Relu", ["x"], ["y"]))
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    assert "net.onnx: input 'x' cannot be read by TVM's importer" in refused(made)
+
+
+def test_the_importer_is_as_before_afterwards():
+    from tvm.relay.frontend import onnx as frontend
+
+    before = frontend._get_convert_map
+    refused(model(helper.make_node("NonZero", ["x"], ["y"])))
+    assert frontend._get_convert_map is before
+    with pytest.raises(tvm.TVMError):  # TVM prints its diagnostics again
+        relay.transform.InferType()(
+            tvm.IRModule.from_expr(relay.add(relay.const([1.0, 2.0]), relay.const([1.0, 2.0, 3.0])))
+        )
+    assert onnx.__version__

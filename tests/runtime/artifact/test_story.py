@@ -1,0 +1,53 @@
+"""What a file tells of its model comes back, or is refused in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.runtime.artifact.test_footer import IDENTITY
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.artifact.footer import append_footer, read_footer, read_story
+from tvm_ios.runtime.artifact.story import ModelStory
+from tvm_ios.search.baselines import sequential_schedule
+
+GRAPH = OperatorGraph(
+    "net",
+    (
+        Operator(name="a", kind="relu", predecessors=(), workload="one", flops=5),
+        Operator(name="b", kind="add", predecessors=(0,), workload="two"),
+    ),
+)
+STORY = ModelStory(
+    graph=GRAPH,
+    schedule_json=sequential_schedule(GRAPH).to_json(),
+    report="kept sequential",
+    machine={"processor": "some"},
+    versions={"tvm": "0.17"},
+)
+
+
+def test_a_story_comes_back(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(99))
+    append_footer(path, IDENTITY, STORY)
+    assert read_story(path) == STORY
+    assert read_story(path).schedule.graph_name == "net"
+    assert read_footer(path) == IDENTITY
+
+
+def test_a_file_without_one_has_none(tmp_path):
+    path = tmp_path / "file"
+    for content in (b"", bytes(99)):
+        path.write_bytes(content)
+        append_footer(path, IDENTITY)
+        assert read_story(path) is None
+
+
+def test_other_bytes_are_refused():
+    other = replace(STORY, schedule_json=STORY.schedule_json.replace("relu", "tanh")[:-1])
+    for packed in (b"hello", other.to_bytes(), STORY.to_bytes()[:-4]):
+        with pytest.raises(ArtifactError, match="what the file tells of its model cannot be read"):
+            ModelStory.from_bytes(packed)

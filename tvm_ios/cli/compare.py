@@ -1,0 +1,66 @@
+"""``tvm-ios compare``: times two compiled models against each other in one interleaved race."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.driver.run_inputs import run_inputs
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.runtime.artifact.footer import read_footer
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.main import Subparsers
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the verb's options."""
+    parser = subparsers.add_parser(
+        "compare",
+        description="Time two compiled models against each other: in each round one sample of "
+        "both, and the ratio of their times with its interval.",
+    )
+    parser.add_argument("first", type=Path, metavar="A", help="what tvm-ios tune wrote")
+    parser.add_argument("second", type=Path, metavar="B", help="another one, for this machine")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=CompareOptions().rounds,
+        help="rounds that count (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the raw rounds as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Race them and print the ratio; 0 when all is done."""
+    first, second = arguments.first, arguments.second
+    if first.resolve() == second.resolve():
+        raise OptionError(f"{first} and {second} are one file; give two")
+    options = CompareOptions(rounds=arguments.rounds)
+    prepare_process(max(read_footer(first).lanes, read_footer(second).lanes))
+    from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
+
+    with load(first) as one, load(second) as other:
+        for executor in (one, other):
+            executor.run(**run_inputs(executor.plan, executor.input_names, None))
+        names = (str(first), str(second))
+        found = compare(
+            {names[0]: one.time_ns, names[1]: other.time_ns},
+            options=options,
+            ping_pong_ns=max((one, other), key=lambda each: each.plan.lanes).ping_pong_ns,
+        )
+    if arguments.json:
+        print(json.dumps(found.as_record(), indent=1))
+        return 0
+    for name in names:
+        print(f"{name}: median {found.median_ns(name) / 1e6:.4f} ms")
+    print(found.speedup(names[0], over=names[1]).as_text())
+    for note in found.notes:
+        print(f"note: {note}")
+    return 0

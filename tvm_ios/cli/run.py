@@ -1,0 +1,159 @@
+"""``tvm-ios run``: runs a file that ``tune`` or ``export_library`` wrote; times and traces it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.run_times import RunTimes
+from tvm_ios.report.chrome_trace import write_chrome_trace
+from tvm_ios.report.operator_table import (
+    OperatorTime,
+    flops_of_launches,
+    operator_table,
+    operator_times,
+)
+from tvm_ios.runtime.artifact.footer import read_footer, read_story
+from tvm_ios.support.whole_number import require_whole
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.main import Subparsers
+    from tvm_ios.runtime.base.plan_module import PlanModule
+
+__all__ = ["add_parser", "run"]
+
+PROFILED_RUNS = 11
+"""Runs that a profile is the median of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timing:
+    """How often a model runs."""
+
+    repeat: int
+    number: int
+    warmup: int
+
+    def __post_init__(self) -> None:
+        require_whole("--repeat", self.repeat, least=1)
+        require_whole("--number", self.number, least=1)
+        require_whole("--warmup", self.warmup, least=0)
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the verb's options."""
+    parser = subparsers.add_parser(
+        "run",
+        description="Run a compiled model: with inputs from a file or made-up ones, timed, "
+        "profiled and traced. Flags are named as in tvmc.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="what tvm-ios tune wrote")
+    parser.add_argument(
+        "-i", "--inputs", type=Path, metavar="NPZ", help="arrays by input, from numpy.savez"
+    )
+    parser.add_argument(
+        "-o", "--outputs", type=Path, metavar="NPZ", help="where output_0 and so on go"
+    )
+    parser.add_argument(
+        "--fill-mode",
+        choices=[each.value for each in FillMode],
+        default=FillMode.RANDOM.value,
+        help="what inputs hold where no file is given (default: %(default)s)",
+    )
+    parser.add_argument("--print-time", action="store_true", help="print times of runs")
+    parser.add_argument(
+        "--repeat", type=int, default=10, help="samples of the time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--number", type=int, default=1, help="runs in each sample (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--warmup", type=int, default=3, help="runs before the first one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print a row for each operator, longest first"
+    )
+    parser.add_argument(
+        "--trace", type=Path, metavar="JSON", help="write a run for ui.perfetto.dev"
+    )
+    parser.add_argument("--json", action="store_true", help="print times and profile as JSON")
+    parser.add_argument("--lanes", type=int, help="threads (default: what it was made for)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the model and print what was asked for; 0 when all is done."""
+    timing = _Timing(repeat=arguments.repeat, number=arguments.number, warmup=arguments.warmup)
+    identity = read_footer(arguments.file)  # a file that is none is told before TVM is loaded
+    given = None if arguments.inputs is None else read_arrays(arguments.inputs)
+    prepare_process(arguments.lanes or identity.lanes)
+    from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
+
+    with load(arguments.file, lanes=arguments.lanes) as executor:
+        fill = FillMode(arguments.fill_mode)
+        executor.run(**run_inputs(executor.plan, executor.input_names, given, fill))
+        outputs = {
+            f"output_{index}": np.array(executor.get_output(index).numpy())
+            for index in range(executor.get_num_outputs())
+        }
+        if arguments.outputs is not None:
+            write_arrays(arguments.outputs, outputs)
+        told: dict[str, Any] = {
+            "file": str(arguments.file),
+            "outputs": {
+                name: {"dtype": str(array.dtype), "shape": list(array.shape)}
+                for name, array in outputs.items()
+            },
+        }
+        if arguments.print_time or not (arguments.profile or arguments.trace):
+            times = _timed(executor, timing)
+            told["times"] = {"run_ms": times.run_ms, **times.summary()}
+            if not arguments.json:
+                print(times.as_text())
+        if arguments.profile:
+            rows = _profile(executor, arguments.file)
+            told["profile"] = [each.as_record() for each in rows]
+            if not arguments.json:
+                print(operator_table(rows).as_text())
+        if arguments.trace is not None:
+            _trace(executor, arguments.trace, arguments.file.stem)
+    if arguments.json:
+        print(json.dumps(told, indent=1))
+    return 0
+
+
+def _timed(executor: PlanModule, timing: _Timing) -> RunTimes:
+    if timing.warmup:
+        executor.time_ns(timing.warmup)
+    taken = [executor.time_ns(timing.number) for _ in range(timing.repeat)]
+    return RunTimes(
+        run_ms=tuple(ns / timing.number / 1e6 for ns in taken),
+        number=timing.number,
+        warmup=timing.warmup,
+    )
+
+
+def _profile(executor: PlanModule, file: Path) -> tuple[OperatorTime, ...]:
+    story = read_story(file)
+    flops = {}
+    if story is not None:
+        flops = flops_of_launches(executor.plan, story.graph, story.schedule)
+    executor.trace()  # the first one finds cold caches
+    return operator_times(executor.plan, [executor.trace() for _ in range(PROFILED_RUNS)], flops)
+
+
+def _trace(executor: PlanModule, path: Path, name: str) -> None:
+    try:
+        write_chrome_trace(executor.trace(), path, name=name)
+    except OSError as error:
+        raise OptionError(
+            f"cannot write the trace {path}: {error.strerror}; name a file in a folder that is "
+            "there and writable"
+        ) from error

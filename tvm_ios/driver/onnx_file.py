@@ -1,0 +1,230 @@
+"""ONNX models before TVM sees them: read, checked, and every input with a static shape.
+
+Free of TVM, so that open dimensions, missing files and models that are too large are told in less
+than a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
+from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
+from tvm_ios.errors import ModelError
+
+__all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
+
+ONNX_SUFFIX = ".onnx"
+
+MOST_BYTES = 2**31 - 1
+"""Protocol buffers end there, and with them the tools that read ONNX."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnnxFile:
+    """A model in ONNX whose inputs all have static shapes."""
+
+    name: str
+    """The path, or ``the model`` where there is none; messages begin with it."""
+    model: Any
+    """The ``onnx.ModelProto``, its weights in it."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Shape of every input that is no parameter."""
+
+    @classmethod
+    def open(cls, source: Any, given: InputShapes = AS_IN_FILE, *, params: Any = None) -> Self:
+        """Read a model and give all of its inputs static shapes.
+
+        Parameters
+        ----------
+        source
+            A path, or an ``onnx.ModelProto`` whose weights lie in it.
+        given
+            Shapes of inputs that the file leaves open.
+        params
+            None: a model in ONNX holds its own.
+
+        Raises
+        ------
+        ModelError
+            If the file cannot be read or is no valid ONNX, is too large, lacks a file of weights,
+            or the package onnx is missing.
+        OptionError
+            If a dimension stays open, or a shape is given that no input can have.
+        """
+        name = str(source) if isinstance(source, str | Path) else "the model"
+        if params is not None:
+            raise ModelError(f"{name} holds its own parameters; leave out {params}")
+        onnx = _package(name)
+        if isinstance(source, str | Path):
+            model, folder = _parsed(onnx, Path(source)), Path(source).parent
+        else:
+            if not isinstance(source, onnx.ModelProto):
+                raise ModelError(
+                    f"the model is a {type(source).__name__}; give a path or an onnx.ModelProto"
+                )
+            model, folder = onnx.ModelProto(), None
+            model.CopyFrom(source)
+        shapes = static_shapes(name, _inputs(name, model), given)
+        # Opened only now: what is wrong with the shapes is told before gigabytes are read.
+        _load_weights(onnx, name, model, folder)
+        _set_shapes(model, shapes)
+        _check(onnx, name, model)
+        return cls(name=name, model=model, shapes=shapes)
+
+
+def is_onnx_path(path: str | Path) -> bool:
+    """Whether a file is one in ONNX, by its name."""
+    return Path(path).suffix.lower() == ONNX_SUFFIX
+
+
+def is_onnx_model(value: Any) -> bool:
+    """Whether somebody hands in an ``onnx.ModelProto``; onnx is not loaded to see that."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(value, onnx.ModelProto)
+
+
+def _package(name: str) -> Any:
+    try:
+        for module in ("onnx.checker", "onnx.external_data_helper", "onnx.inliner"):
+            importlib.import_module(module)
+        return importlib.import_module("onnx")
+    except ImportError as error:
+        raise ModelError(
+            f"{name} needs the package onnx, which cannot be imported ({error}); run: pip install "
+            "'tvm-ios[onnx]', or save the model as Relay with tvm.ir.save_json"
+        ) from error
+
+
+def _parsed(onnx: Any, path: Path) -> Any:
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise _too_large(str(path), size)
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    try:
+        model = onnx.ModelProto.FromString(content)
+    # Protocol buffers have errors of their own, in a package that only onnx imports.
+    except Exception as error:
+        raise ModelError(f"{path} cannot be read as ONNX: {_line(error)}") from error
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(f"{path} cannot be read as ONNX: it holds no graph")
+    return model
+
+
+def _too_large(name: str, size: int) -> ModelError:
+    return ModelError(
+        f"{name} is a model of {size / 2**30:.1f} GiB, and protocol buffers, which ONNX and TVM's "
+        "importer are made with, hold at most 2 GiB; give a smaller one, or one in float16"
+    )
+
+
+def _inputs(name: str, model: Any) -> tuple[OpenInput, ...]:
+    parameters = {tensor.name for tensor in model.graph.initializer}
+    parameters |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    found = []
+    for value in model.graph.input:
+        if value.name in parameters:
+            continue
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise ModelError(
+                f"{name}: input {value.name!r} is a {(kind or 'value').removesuffix('_type')} and "
+                "no tensor; give a model whose inputs are tensors"
+            )
+        tensor = value.type.tensor_type
+        extents = tuple(
+            # Some write -1 or 0 for an open one, or the name "?", which says nothing of others.
+            dim.dim_value if dim.dim_value > 0 else dim.dim_param.strip("?")
+            for dim in tensor.shape.dim
+        )
+        if not tensor.HasField("shape"):
+            extents = (ANY_RANK,)
+        found.append(OpenInput(name=value.name, extents=extents))
+    return tuple(found)
+
+
+def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None:
+    """Take weights that lie in files of their own into the model."""
+    helper = onnx.external_data_helper
+    apart = [each for each in _tensors(model.graph) if helper.uses_external_data(each)]
+    if not apart:
+        return
+    if folder is None:
+        raise ModelError(
+            f"{name} has weights in other files, such as that of {apart[0].name!r}; give the path "
+            "of the model, beside which they lie"
+        )
+    size = 0
+    for tensor in apart:
+        info = helper.ExternalDataInfo(tensor)
+        path = folder / info.location
+        if not path.is_file():
+            raise ModelError(
+                f"{name} has the weights {tensor.name!r} in {path}, which is not there; put it "
+                "beside the model"
+            )
+        size += info.length or path.stat().st_size
+    if size > MOST_BYTES:
+        raise _too_large(name, size)
+    try:
+        for tensor in apart:
+            helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    # onnx refuses paths that lead elsewhere, links, and files that are too short, each in its way.
+    except Exception as error:
+        raise ModelError(
+            f"{name}: the weights {tensor.name!r} cannot be read: {_line(error)}"
+        ) from error
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Constants of a graph and of the graphs inside it."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            yield from (
+                each for inner in (attribute.g, *attribute.graphs) for each in _tensors(inner)
+            )
+
+
+def _set_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Write the shapes of inputs into a model, and leave out those of outputs, which follow."""
+    for value in model.graph.input:
+        if value.name in shapes:
+            shape = value.type.tensor_type.shape
+            shape.ClearField("dim")
+            shape.SetInParent()  # a scalar has a shape, too
+            for extent in shapes[value.name]:
+                shape.dim.add().dim_value = extent
+    for value in model.graph.output:
+        if value.type.HasField("tensor_type"):
+            rank = len(value.type.tensor_type.shape.dim)
+            value.type.tensor_type.shape.ClearField("dim")
+            value.type.tensor_type.shape.SetInParent()
+            for _ in range(rank):
+                value.type.tensor_type.shape.dim.add()
+
+
+def _check(onnx: Any, name: str, model: Any) -> None:
+    if model.ByteSize() > MOST_BYTES:
+        raise _too_large(name, model.ByteSize())
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{name} is no valid ONNX: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    """The reason alone: what onnx prints of a node's context goes over many lines."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

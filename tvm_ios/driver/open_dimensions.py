@@ -1,0 +1,125 @@
+"""Dimensions that the file of a model leaves open, and what a user gives for them. Free of TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.driver.input_shapes import InputShapes
+from tvm_ios.errors import OptionError
+
+__all__ = ["ANY_RANK", "OpenInput", "static_shapes"]
+
+ANY_RANK = "..."
+"""Stands for the extents of an input whose file does not even say how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInput:
+    """An input of a model that is no parameter."""
+
+    name: str
+    extents: tuple[int | str, ...]
+    """A number, or the name of an open dimension; the empty name where it has none."""
+
+    @property
+    def open_dimensions(self) -> tuple[int, ...]:
+        """Places of the dimensions whose extents the file does not say."""
+        return tuple(i for i, extent in enumerate(self.extents) if isinstance(extent, str))
+
+    def as_text(self) -> str:
+        """The name and the extents, as ``--input-shapes`` takes them."""
+        return f"{self.name}:{_text(self.extents)}"
+
+
+def static_shapes(
+    model: str, inputs: Sequence[OpenInput], given: InputShapes
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each input, from the file and what was given.
+
+    Dimensions of one name have one extent, so that one of them says it for all.
+
+    Raises
+    ------
+    OptionError
+        If a dimension stays open, or a shape is given that no input can have; the message begins
+        with the model's name.
+    """
+    named = _named_extents(model, inputs, given)
+    filled = []
+    for each in inputs:
+        extents: tuple[int | str, ...] = each.extents
+        if each.name in given.shapes:
+            extents = given.shapes[each.name]
+        elif given.batch_size is not None and extents[:1] == ("",):
+            extents = (given.batch_size, *extents[1:])
+        extents = tuple(named.get(e, e) if isinstance(e, str) else e for e in extents)
+        filled.append(OpenInput(name=each.name, extents=extents))
+    if any(each.open_dimensions for each in filled):
+        raise _open_error(model, [each for each in filled if each.open_dimensions])
+    return {each.name: tuple(map(int, each.extents)) for each in filled}
+
+
+def _named_extents(model: str, inputs: Sequence[OpenInput], given: InputShapes) -> dict[str, int]:
+    """Extents of open dimensions by name, as shapes of inputs and the batch size give them."""
+    known = {each.name: each for each in inputs}
+    named: dict[str, int] = {}
+    for name, shape in given.shapes.items():
+        if name not in known:
+            raise OptionError(f"{model} has no input {name!r}; its inputs are {_listed(inputs)}")
+        for symbol, extent in _fitted(model, known[name], shape):
+            if named.setdefault(symbol, extent) != extent:
+                raise OptionError(
+                    f"{model}: dimension {symbol!r} is {named[symbol]} in one input and {extent} "
+                    f"in {name!r}; give both the same extent"
+                )
+    if given.batch_size is None:
+        return named
+    firsts = [str(each.extents[0]) for each in inputs if 0 in each.open_dimensions]
+    if not firsts:
+        raise OptionError(
+            f"{model} leaves no first dimension open, so there is no batch size to give; its "
+            f"inputs are {_listed(inputs)}"
+        )
+    of_batch = {first: given.batch_size for first in firsts if first not in ("", ANY_RANK)}
+    return of_batch | named
+
+
+def _fitted(model: str, value: OpenInput, shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    """Names of open dimensions with the extents that a shape gives them."""
+    if value.extents == (ANY_RANK,):
+        return
+    pairs = list(zip(value.extents, shape, strict=False))
+    if len(shape) != len(value.extents) or any(
+        isinstance(extent, int) and extent != said for extent, said in pairs
+    ):
+        raise OptionError(
+            f"{model}: input {value.name!r} cannot have the shape {_text(shape)}; the file says "
+            f"{_text(value.extents)}"
+        )
+    for extent, said in pairs:
+        if isinstance(extent, str) and extent:
+            yield extent, said
+
+
+def _open_error(model: str, inputs: Sequence[OpenInput]) -> OptionError:
+    open_ones = [
+        f"dimension {place} of {each.name!r}" + (f" ({symbol})" if symbol else "")
+        for each in inputs
+        for place in each.open_dimensions
+        for symbol in (each.extents[place],)
+    ]
+    batch = "" if any(each.open_dimensions != (0,) for each in inputs) else "--batch-size N, or "
+    shapes = " ".join(each.as_text() for each in inputs)
+    return OptionError(
+        f"{model} leaves open {', '.join(open_ones)}; give {batch}--input-shapes {shapes!r} with "
+        "a number in place of every name (in Python: batch_size, shapes)"
+    )
+
+
+def _listed(inputs: Sequence[OpenInput]) -> str:
+    return " ".join(each.as_text() for each in inputs) or "none"
+
+
+def _text(extents: Sequence[int | str]) -> str:
+    return f"[{','.join(str(extent) or '?' for extent in extents)}]"

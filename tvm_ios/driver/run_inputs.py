@@ -1,0 +1,117 @@
+"""Values for the inputs of a model that runs: from a file, or made up. Free of TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import OptionError
+from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.plan import ExecutionPlan, Tensor
+from tvm_ios.runtime.base.sample_inputs import sample_inputs
+
+__all__ = ["FillMode", "read_arrays", "run_inputs", "write_arrays"]
+
+
+class FillMode(Enum):
+    """What made-up inputs hold, by the names that tvmc has."""
+
+    RANDOM = "random"
+    """Standard normal; zeros where integers are expected, which are often places in a table."""
+    ONES = "ones"
+    ZEROS = "zeros"
+
+
+def run_inputs(
+    plan: ExecutionPlan,
+    names: Sequence[str],
+    given: Mapping[str, np.ndarray] | None,
+    fill: FillMode = FillMode.RANDOM,
+) -> dict[str, np.ndarray]:
+    """A value for each input.
+
+    Parameters
+    ----------
+    plan
+        Of the model.
+    names
+        Inputs that are no parameters.
+    given
+        All of them, by name; None makes them up.
+    fill
+        What made-up ones hold.
+
+    Raises
+    ------
+    OptionError
+        If one is missing, unknown, or of another shape or data type; the message lists what the
+        model takes.
+    """
+    tensors = {entry.name: plan.tensors[entry.tensor] for entry in plan.inputs}
+    wanted = {name: tensors[name] for name in names}
+    if given is not None:
+        _require_fit(wanted, given)
+        return {name: given[name] for name in names}
+    if fill is FillMode.RANDOM:
+        return sample_inputs(plan, set(tensors) - set(names))
+    value = 1 if fill is FillMode.ONES else 0
+    return {
+        name: np.full(tensor.shape, value, numpy_dtype(tensor.dtype))
+        for name, tensor in wanted.items()
+    }
+
+
+def _require_fit(wanted: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
+    for name in (*given, *wanted):
+        if name not in wanted:
+            reason = f"there is no input {name!r}"
+        elif name not in given:
+            reason = f"input {name!r} is missing"
+        elif given[name].shape != wanted[name].shape:
+            reason = f"input {name!r} has the shape {list(given[name].shape)}"
+        elif given[name].dtype != numpy_dtype(wanted[name].dtype):
+            reason = f"input {name!r} is {given[name].dtype}"
+        else:
+            continue
+        takes = ", ".join(f"{n}: {t.dtype} {list(t.shape)}" for n, t in wanted.items())
+        raise OptionError(f"{reason}; the model takes {takes or 'no inputs'}")
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name.
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be read, or is none of ``numpy.savez``.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise OptionError(
+            f"cannot read the inputs {path}: {error}; give a file that numpy.savez wrote"
+        ) from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name, into a file of exactly this name.
+
+    Raises
+    ------
+    OptionError
+        If it cannot be written.
+    """
+    named: dict[str, Any] = dict(arrays)
+    try:
+        with path.open("wb") as file:
+            np.savez(file, **named)
+    except OSError as error:
+        raise OptionError(
+            f"cannot write the outputs {path}: {error.strerror}; name a file in a folder that is "
+            "there and writable"
+        ) from error

@@ -1,0 +1,1 @@
+"""ONNX into Relay by TVM's importer, with what it gets wrong mended or refused by name."""

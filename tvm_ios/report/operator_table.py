@@ -1,0 +1,122 @@
+"""Where the time of a run goes: a row for each launch, from traced runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.plan.plan import ExecutionPlan, Launch
+from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.report.table import Table
+
+__all__ = ["OperatorTime", "flops_of_launches", "operator_table", "operator_times"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorTime:
+    """One launch of a plan, over several traced runs."""
+
+    operator: str
+    stage: int
+    lane: int
+    """The one that most often ran it."""
+    time_us: float
+    """Median; lanes overlap, so that these may add up to more than a run takes."""
+    share: float
+    """Part of the sum over all launches."""
+    gflops: float | None
+    """Billions of operations a second; None where the operations are not known."""
+    computed_by: str
+    """``TVM kernel``, or the library."""
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields as JSON takes them."""
+        return asdict(self)
+
+
+def operator_times(
+    plan: ExecutionPlan,
+    traces: Sequence[Sequence[TraceEvent]],
+    flops: Mapping[str, int],
+) -> tuple[OperatorTime, ...]:
+    """Rows of all launches that traces have, the longest first.
+
+    Parameters
+    ----------
+    plan
+        What was traced.
+    traces
+        Runs, at least one.
+    flops
+        Operations of launches by name, for those that are known.
+    """
+    launches = {launch.operator: launch for launch in plan.launches}
+    events: dict[str, list[TraceEvent]] = {}
+    for trace in traces:
+        for event in trace:
+            events.setdefault(event.operator, []).append(event)
+    medians = {
+        name: statistics.median(each.end_ns - each.start_ns for each in found)
+        for name, found in events.items()
+    }
+    whole = sum(medians.values()) or 1
+    return tuple(
+        OperatorTime(
+            operator=name,
+            stage=events[name][0].stage,
+            lane=statistics.mode(each.lane for each in events[name]),
+            time_us=ns / 1e3,
+            share=ns / whole,
+            gflops=flops[name] / ns if flops.get(name) and ns else None,
+            computed_by=_who(launches.get(name)),
+        )
+        for name, ns in sorted(medians.items(), key=lambda item: -item[1])
+    )
+
+
+def flops_of_launches(
+    plan: ExecutionPlan, graph: OperatorGraph, schedule: InterOpSchedule
+) -> dict[str, int]:
+    """Operations of launches by name; a merged convolution has those of all that it computes."""
+    single = {operator.name: operator.flops for operator in graph.operators}
+    launched = {launch.operator for launch in plan.launches}
+    flops = {name: count for name, count in single.items() if name in launched}
+    for group in plan.groups:
+        stage = schedule.stages[group.stage]
+        fresh = [
+            name
+            for name in (plan.launches[each].operator for each in group.launches)
+            if name not in single
+        ]
+        if stage.is_merge and fresh:
+            flops[fresh[0]] = sum(graph.operators[each].flops for each in stage.operators)
+    return flops
+
+
+def operator_table(times: Sequence[OperatorTime]) -> Table:
+    """The rows as a table."""
+    return Table(
+        header=("operator", "stage", "lane", "time us", "share", "GFLOPS", "computed by"),
+        rows=tuple(
+            (
+                each.operator,
+                str(each.stage),
+                str(each.lane),
+                f"{each.time_us:.1f}",
+                f"{each.share:.1%}",
+                "" if each.gflops is None else f"{each.gflops:.2f}",
+                each.computed_by,
+            )
+            for each in times
+        ),
+    )
+
+
+def _who(launch: Launch | None) -> str:
+    if launch is None or launch.call is None:
+        return "TVM kernel"
+    return launch.call.library.title

@@ -1,0 +1,69 @@
+"""The story of an exported model: what was scheduled, why, where and with what. No TVM here.
+
+It lies in the file's footer, so that anybody can read it, on any machine, without running the file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
+from tvm_ios.support.json_nouns import noun_from, to_json
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+
+__all__ = ["ModelStory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStory:
+    """What is told of a model beside its code."""
+
+    graph: OperatorGraph
+    """The operators that were scheduled."""
+    schedule_json: str
+    """The schedule, as :meth:`~tvm_ios.core.schedule.InterOpSchedule.to_json` gives it."""
+    report: str
+    """The report of ``tune``; empty where the schedule was given."""
+    machine: Mapping[str, str]
+    """Facts of the machine that compiled it."""
+    versions: Mapping[str, str]
+    """Versions of what compiled it."""
+
+    @property
+    def schedule(self) -> InterOpSchedule:
+        """The schedule that was compiled."""
+        return InterOpSchedule.from_json(self.schedule_json)
+
+    def to_bytes(self) -> bytes:
+        """Packed; :meth:`from_bytes` reads it back."""
+        return zlib.compress(to_json(ModelStory, self).encode())
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> Self:
+        """Read what :meth:`to_bytes` gave.
+
+        Raises
+        ------
+        ArtifactError
+            If it is something else, or of another version.
+        """
+        try:
+            text = zlib.decompress(packed).decode()
+            story = noun_from(cls, parse_json(text, "the story"), whole=True)
+            story.schedule.require_graph(story.graph)
+        except (
+            zlib.error,
+            UnicodeDecodeError,
+            UnreadableValueError,
+            GraphError,
+            ScheduleError,
+        ) as error:
+            raise ArtifactError(
+                f"what the file tells of its model cannot be read: {error}; export it again"
+            ) from error
+        return story
