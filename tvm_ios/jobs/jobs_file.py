@@ -23,6 +23,7 @@ from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.tracker import TrackerAddress
 from tvm_ios.jobs.tune_work import TuneWork
 
 __all__ = ["ExecutorName", "JobsFile", "SchedulerTable", "read_jobs_file"]
@@ -127,6 +128,8 @@ def _device(table: Mapping[str, Any]) -> Device:
             'of kind "rpc" has both, such as "127.0.0.1:9190" and "board-7", and others have none'
         )
     address = f"{tracker}:{key}" if tracker else ""
+    if address:
+        TrackerAddress.of(address)
     return Device(kind=kind, address=address, **known)
 
 
