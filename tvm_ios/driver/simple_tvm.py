@@ -29,6 +29,7 @@ from tvm_ios.driver.tune_to_level import LevelRequest
 from tvm_ios.errors import OptionError
 from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.support.progress import PhaseClock, ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
@@ -359,4 +360,7 @@ class SimpleTVM:
 
 
 def _empty_context() -> BenchmarkContext:
-    return BenchmarkContext(machine=dict(machine_facts()), versions=dict(version_facts()))
+    facts = dict(machine_facts())
+    # A job may be on one leased core right now; its model is tuned and timed on more.
+    facts["cores"] = str(gate_around(OpenGate(most_cores=int(facts["cores"]))).most_cores)
+    return BenchmarkContext(machine=facts, versions=dict(version_facts()))

@@ -75,7 +75,7 @@ class TuneWork:
             with gate.stage(StageNeed.to_profile(1, "find the device")):
                 if not self._has_device():
                     raise DeviceLostError(f"device {spec.device!r} has gone")
-        with gate.stage(StageNeed.to_prepare(1, "load")):
+        with gate.stage(StageNeed.to_prepare(1, "load")), gated_by(gate):
             # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
             os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
             require_relay_tvm()

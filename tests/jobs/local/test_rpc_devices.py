@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 
 import pytest
-import tvm
 
 from tests.jobs.local.runs import CORES, processes_of
-from tests.tuning.autotvm.test_backend import measured
+from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
-from tvm_ios.jobs.core.job_state import JobSpec, JobState
+from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.tune_work import TuneWork
 from tvm_ios.support.stage_gate import StageKind
 
 pytestmark = pytest.mark.slow
-CONFIG = {
-    "tuning": {"backend": "autotvm", "trials": 2, "repeat": 1, "min_repeat_ms": 1},
-    "search": {"max_group_size": 1},
-    "build": {"pad_channels": False},
-    "compare": {"rounds": 6},
-}
 
 
 @pytest.fixture
@@ -32,12 +22,7 @@ def order(fork, tmp_path, monkeypatch):
     """A small network for the device with key ``board``."""
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
-    mod, params = fork
-    model, values = tmp_path / "net.json", tmp_path / "net.params"
-    model.write_text(tvm.ir.save_json(mod))
-    values.write_bytes(tvm.runtime.save_param_dict(params))
-    work = TuneWork(config=CONFIG, params=str(values), lanes=1, rpc_key="board")
-    return JobOrder(spec=JobSpec(name="job", model=str(model), device="board"), work=work)
+    return tuned_order(fork, tmp_path, device="board", rpc_key="board")
 
 
 def machine_with(tracker):
@@ -87,10 +72,7 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
 
     with start_rpc_server("board") as first:
         run_daemon(lambda run: act(run, first), machine=machine_with(first))
-    log = tmp_path / "cache" / "autotvm.log"
-    candidates = measured(log)
-    assert len(candidates) == len(set(candidates)) == 6
-    assert not any(json.loads(line)["result"][1] for line in log.read_text().splitlines())
+    assert_all_measured_once(tmp_path / "cache" / "autotvm.log")
     assert not processes_of(folder)
 
 

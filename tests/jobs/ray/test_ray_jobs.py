@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.jobs.local.runs import CORES, LONG_S, Run, mock_order
-from tvm_ios.jobs.core.events import NodeJoined, NodeLost
+from tvm_ios.jobs.core.events import NodeLost
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
@@ -79,12 +79,10 @@ def test_jobs_run_on_all_nodes_and_a_node_that_goes_loses_none_of_them(run_on, r
         ray_cluster.remove(gone)
         lost = await run.until(lambda event: isinstance(event, NodeLost))
         assert lost == NodeLost(gone)
-        await asyncio.to_thread(ray_cluster.add, gone, CORES[0] if gone == "a" else CORES[-1])
+        ray_cluster.add(gone, CORES[0] if gone == "a" else CORES[-1])
         await run.daemon.all_ended()
         assert {run.status(name).state for name in names} == {JobState.DONE}
         assert sum(run.status(name).attempt for name in names) == 6  # two had to move
-        joined = [event.node for event in run.events if isinstance(event, NodeJoined)]
-        assert joined in ([], [gone])
 
     run_on(act)
     for name in names:

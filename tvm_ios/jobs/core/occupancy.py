@@ -109,10 +109,10 @@ class Occupancy:
         """Why a stage would not fit even if nobody else were there; empty: it would."""
         if need.least_cores > len(self._cores):
             return f"needs {need.least_cores} cores and the machine has {len(self._cores)}"
+        if need.kind.measures and not self._devices:
+            return "needs a device and the machine has none"
         if need.kind.measures and not any(map(wish.takes, self._devices.values())):
-            return (
-                f"needs {wish.as_text()} and the machine has {', '.join(self._devices) or 'none'}"
-            )
+            return f"needs {wish.as_text()} and the machine has {', '.join(self._devices)}"
         return ""
 
     # ---- Looking for room ----
