@@ -61,7 +61,6 @@ BUGS = {
     "nobody waits for re-pins": (Occupancy, "is_ready", lambda *_: True),
     "a lost device is granted": (Occupancy, "lose", lambda self, name: self._lost.add(name)),
     "too many workers": (JobTable, "free_workers", property(lambda _: 1)),
-    "shared cores stay shared": (Occupancy, "unshare", lambda *_: iter(())),
 }
 
 

@@ -158,9 +158,8 @@ def test_builders_and_runners_that_are_killed_cost_a_second_try_and_no_record(
     async def kill_below(run, kind, seen):
         """Kill the latest worker that a stage has started; TVM starts tracker and server first."""
         process = await run.until_stage("job", kind)
-        while len(new := [w for w in popen_workers(process) if w not in seen]) < 1 + 2 * len(
-            killed
-        ):
+        least = 1 + 2 * len(killed)
+        while len(new := [w for w in popen_workers(process) if w not in seen]) < least:
             assert run.status("job").stage.startswith(kind.value)
             await asyncio.sleep(0.005)
         os.kill(new[-1], signal.SIGKILL)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.jobs.local.runs import CORES, LONG_S, Run, mock_order
-from tvm_ios.jobs.core.events import NodeLost
+from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
@@ -88,3 +88,37 @@ def test_jobs_run_on_all_nodes_and_a_node_that_goes_loses_none_of_them(run_on, r
     for name in names:
         assert measured_batches(folder.jobs / name) == (2, 6, 10)
     assert not left_on(folder, "a", "b")
+
+
+def test_a_real_job_moves_with_its_records_when_its_node_goes(
+    run_on, ray_cluster, folder, fork, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    log = tmp_path / "cache" / "autotvm.log"
+
+    async def act(run):
+        run.daemon.submit([tuned_order(fork, tmp_path)])
+        await run.until(lambda event: isinstance(event, ProgressTold))
+        await run.until_in("job", StageKind.PROFILE)
+        gone = run.status("job").device
+        ray_cluster.remove(gone)
+        await run.daemon.all_ended()
+        assert run.status("job").state is JobState.DONE, run.status("job").reason
+        assert run.status("job").attempt == 2
+        ray_cluster.add(gone, CORES[0] if gone == "a" else CORES[-1])
+
+    run_on(act)
+    assert_all_measured_once(log)
+    assert (folder.jobs / "job" / "run").exists()
+    assert not left_on(folder, "a", "b")
+
+
+def test_what_a_file_asks_for_and_the_cluster_lacks_is_named(run_on, ray_cluster):
+    missing = Device(name="far", kind=DeviceKind.CORE, core=CORES[0], node="elsewhere")
+    with pytest.raises(JobError, match="no node elsewhere; start one: ray start"):
+        run_on(None, devices=(missing,))
+    other = next(core for core in CORES if core != CORES[0])
+    misplaced = Device(name="here", kind=DeviceKind.CORE, core=other, node="a")
+    with pytest.raises(JobError, match=f"device 'here' lies on core {other}, and the cores are"):
+        run_on(None, devices=(misplaced,))
