@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from tests.jobs.local.runs import CORES, LONG_S, Run, mock_order
+from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
+from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.limits import Limits
-from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.jobs_file import ExecutorName, JobsFile, SchedulerTable
 from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon, sole_daemon
 from tvm_ios.jobs.mock_work import measured_batches
