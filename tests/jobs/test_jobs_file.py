@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib import import_module
 
 import pytest
 
@@ -200,3 +202,10 @@ def test_what_it_cannot_say_is_told_in_one_line(tmp_path, text, told):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(JobError, match=r"cannot read the jobs in .*jobs.toml.*docs/jobs.md"):
         read_jobs_file(tmp_path / "jobs.toml")
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "tvm_ios.jobs.ray.connection", raising=False)
+    with pytest.raises(JobError, match=r'executor = "ray" needs Ray.*pip install tvm-ios\[ray\]'):
+        import_module("tvm_ios.jobs.ray.connection")

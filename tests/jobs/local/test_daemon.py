@@ -215,7 +215,9 @@ def start_daemon(folder, project_root):
     return start
 
 
-@pytest.mark.parametrize(("kind", "place"), zip(COMPUTING, range(4, 8), strict=True), ids=str)
+@pytest.mark.parametrize(
+    ("kind", "place"), [(kind, 4 + at) for at, kind in enumerate(COMPUTING)], ids=str
+)
 def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind, place):
     daemon = start_daemon(f"{kind.value}_s")
     while len(stage_begins(folder.jobs / "a")) <= place:
