@@ -9,7 +9,8 @@
     ├── OptionError           an option has a value nobody can honour
     ├── SearchError           the search cannot go on
     ├── CostError             a stage cannot be priced
-    │   └── DatabaseError     a profile database cannot be read or written
+    │   ├── DatabaseError     a profile database cannot be read or written
+    │   └── LostSessionError  a device went away while stages were measured on it
     ├── PlanError             an execution plan breaks a rule
     ├── ExecutionError        an operator failed while a plan ran
     ├── ArtifactError         an exported file is unreadable or made for something else
@@ -18,6 +19,7 @@
     ├── RecordError           a log of tuning records cannot be read or written
     ├── TuningError           a tuner, a worker or a tracker is missing or fails
     │   └── DeviceLostError   a device no longer answers; its batch is measured on another
+    │       └── LostSessionError
     └── JobError              a job, a device or a core cannot be scheduled
         └── UnknownJobError   nobody submitted a job of this name
 
@@ -35,6 +37,7 @@ __all__ = [
     "GraphError",
     "HostError",
     "JobError",
+    "LostSessionError",
     "ModelError",
     "OptionError",
     "PlanError",
@@ -110,6 +113,10 @@ class TuningError(TvmIosError):
 
 class DeviceLostError(TuningError):
     """A device no longer answers; its batch is measured on another."""
+
+
+class LostSessionError(CostError, DeviceLostError):
+    """A device went away while stages were measured on it; prices so far are kept."""
 
 
 class JobError(TvmIosError):

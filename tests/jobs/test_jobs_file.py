@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib import import_module
 
 import pytest
 
@@ -123,6 +125,34 @@ kind = "gpu"
 """
 
 
+BOARDS = "".join(
+    f"[[device]]\nname = '{name}'\nkind = 'rpc'\nrpc_tracker = 'h:1'\nrpc_key = '{name}'\n"
+    for name in "xy"
+)
+RAY = "[scheduler]\nexecutor = 'ray'\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"), [("", DeviceKind.CORE), ("llvm", DeviceKind.CORE), ("cuda", DeviceKind.GPU)]
+)
+def test_a_job_without_a_device_takes_any_that_fits_its_target(tmp_path, target, kind):
+    chosen = f"target = '{target}'\n" if target else ""
+    (order,) = read(tmp_path, f"{DEVICES}\n{BOARDS}{JOB}{chosen}").orders
+    assert (order.spec.device, order.spec.kind) == ("", kind)
+
+
+def test_devices_of_nodes_are_kept_for_these(tmp_path):
+    device = "[[device]]\nname = 'x'\nnode = 'far'\ncore = 4096\n"
+    file = read(tmp_path, f"{RAY}ray_address = 'head:6379'\n{device}{JOB}lanes = 64\n")
+    assert file.scheduler.executor is ExecutorName.RAY
+    assert file.scheduler.ray_address == "head:6379"
+    assert file.machine.devices == ()
+    assert file.devices == (Device(name="x", kind=DeviceKind.CORE, core=4096, node="far"),)
+    assert file.orders[0].spec.device == "x"
+    (order,) = read(tmp_path, f"{RAY}{JOB}device = 'whatever joins'\n").orders
+    assert order.spec.device == "whatever joins"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -131,7 +161,10 @@ kind = "gpu"
         ("job = 3", r"job is no list of tables; begin each with \[\[job\]\]"),
         ("[[job]", "cannot read the jobs in"),
         (JOB + "[scheduler]\npolicy = 'best'", "policy is 'best'; choose from .*\"slack\""),
-        (JOB + "[scheduler]\nexecutor = 'moon'", "executor is 'moon'; choose from \"local\""),
+        (
+            JOB + "[scheduler]\nexecutor = 'moon'",
+            'executor is \'moon\'; choose from "local", "ray"',
+        ),
         (JOB + "[scheduler]\nmax_actve = 2", "no key 'max_actve', did you mean 'max_active'"),
         (JOB + "[scheduler]\nmax_active = 0", "max_active is 0"),
         (JOB + "[scheduler]\nmax_active = '2'", "max_active is '2'; give a whole number"),
@@ -151,7 +184,21 @@ kind = "gpu"
         (JOB + "[[device]]\nname = 'x'\nkind = 'core'", "device 'x' is a core: say which"),
         (JOB + "[[device]]\nname = 'x'\ncore = 4096", "device 'x' lies on core 4096"),
         (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", 'a device of kind "rpc" has both'),
-        (DEVICES + JOB, "job 'squeezenet': it is tuned for one device; name one of a, b"),
+        (BOARDS + JOB, r"job 'squeezenet': no device fits its target, .*; there are x \(rpc\), y"),
+        (JOB + "target = 'cuda'", "no device fits its target 'cuda'; there are cpu0 .core.: name"),
+        (
+            JOB + "[[device]]\nname = 'x'\ncore = 0\nnode = 'n'",
+            "device 'x': node is 'n'; with exec",
+        ),
+        (
+            RAY + JOB + "[[device]]\nname = 'x'",
+            "device 'x': node is ''; with executor = \"ray\" each",
+        ),
+        (JOB + "[scheduler]\nray_address = 'h:1'", "ray_address is 'h:1'; say executor = \"ray\""),
+        (
+            JOB + "[[device]]\nname='x'\nkind='rpc'\nrpc_tracker='host'\nrpc_key='k'",
+            "'host:k'; give HOST:PORT",
+        ),
     ],
 )
 def test_what_it_cannot_say_is_told_in_one_line(tmp_path, text, told):
@@ -165,3 +212,10 @@ def test_what_it_cannot_say_is_told_in_one_line(tmp_path, text, told):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(JobError, match=r"cannot read the jobs in .*jobs.toml.*docs/jobs.md"):
         read_jobs_file(tmp_path / "jobs.toml")
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "tvm_ios.jobs.ray.connection", raising=False)
+    with pytest.raises(JobError, match=r'executor = "ray" needs Ray.*pip install tvm-ios\[ray\]'):
+        import_module("tvm_ios.jobs.ray.connection")

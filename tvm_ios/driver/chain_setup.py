@@ -70,8 +70,13 @@ class ChainSetup:
         """The latency of a model, taken in a stage of its own where a gate is around the call."""
         remote = self.options.device.is_remote
         cores = 1 if remote else self.device().cores_for(self.lanes or default_lanes())
-        with self._gate.stage(StageNeed.to_profile(cores, "evaluate")):
-            return evaluate(runner, self.options.compare)
+        with self._gate.stage(StageNeed.to_profile(cores, "evaluate")) as granted:
+            latency = evaluate(runner, self.options.compare)
+        if not granted.device:
+            return latency
+        leased = ", ".join(map(str, granted.cores)) or "none"
+        note = f"leased for it: device {granted.device}, cores {leased}"
+        return replace(latency, notes=(*latency.notes, note))
 
     def tune_to_level(
         self, request: LevelRequest, door: OpenDoor, budget: TimeBudget

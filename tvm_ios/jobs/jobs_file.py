@@ -14,33 +14,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from tvm_ios.driver.config import TuneConfig, known_value, require_known
+from tvm_ios.driver.config import TuneConfig, require_known
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.device_tables import chosen_device, kind_for, read_devices, usual_device
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.table_values import checked, member, rows_of, table_of
 from tvm_ios.jobs.tune_work import TuneWork
 
 __all__ = ["ExecutorName", "JobsFile", "SchedulerTable", "read_jobs_file", "read_orders"]
 
-MemberT = TypeVar("MemberT", bound=Enum)
 _CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
-_DEVICE_KEYS: Mapping[str, Any] = {
-    "name": str,
-    "kind": str,
-    "core": int,
-    "rpc_tracker": str,
-    "rpc_key": str,
-    "escorted": bool,
-}
 _SCHEDULER_KEYS: Mapping[str, Any] = {
     "policy": str,
     "executor": str,
+    "ray_address": str,
     "max_active": int,
     "max_wait_s": float,
     "max_start_wait_s": float,
@@ -64,6 +58,8 @@ class ExecutorName(Enum):
 
     LOCAL = "local"
     """On the machine of the daemon."""
+    RAY = "ray"
+    """On the nodes of a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +69,9 @@ class SchedulerTable:
     policy: PolicyName = PolicyName.SLACK
     executor: ExecutorName = ExecutorName.LOCAL
     limits: Limits = field(default_factory=Limits)
+    """With Ray, those of each node."""
+    ray_address: str = ""
+    """``HOST:PORT`` of a Ray cluster; empty: that of ``RAY_ADDRESS``, or of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,10 @@ class JobsFile:
 
     scheduler: SchedulerTable
     machine: Machine
+    """The daemon's own; without devices where workers run elsewhere."""
     orders: tuple[JobOrder, ...]
+    devices: tuple[Device, ...] = ()
+    """Those on nodes of a cluster."""
 
 
 def read_jobs_file(path: Path) -> JobsFile:
@@ -97,13 +99,22 @@ def read_jobs_file(path: Path) -> JobsFile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
     try:
-        scheduler = _scheduler(_table(tables.get("scheduler", {}), "scheduler"))
-        devices = [_device(each) for each in _rows(tables.get("device", []), "device")]
-        machine = _machine(devices)
-        orders = read_orders(tables, machine, path.parent)
+        scheduler = _scheduler(table_of(tables.get("scheduler", {}), "scheduler"))
+        remote = scheduler.executor is ExecutorName.RAY
+        given = rows_of(tables.get("device", []), "device")
+        devices = read_devices(given, on_nodes=remote)
+        cores = tuple(sorted(os.sched_getaffinity(0)))
+        here = () if remote else devices or (usual_device(cores),)
+        machine = Machine(cores=cores, devices=here)
+        if remote:
+            orders = _orders(tables, devices, path.parent, sys.maxsize, on_nodes=True)
+        else:
+            orders = read_orders(tables, machine, path.parent)
     except (JobError, OptionError) as error:
         raise JobError(f"{path}: {error}") from error
-    return JobsFile(scheduler=scheduler, machine=machine, orders=orders)
+    return JobsFile(
+        scheduler=scheduler, machine=machine, orders=orders, devices=devices if remote else ()
+    )
 
 
 def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tuple[JobOrder, ...]:
@@ -123,44 +134,44 @@ def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tu
     JobError, OptionError
         A key or a value is unfit; the message names thing and value.
     """
+    return _orders(tables, machine.devices, folder, len(machine.cores), on_nodes=False)
+
+
+def _orders(
+    tables: Mapping[str, Any],
+    devices: Sequence[Device],
+    folder: Path,
+    cores: int,
+    *,
+    on_nodes: bool,
+) -> tuple[JobOrder, ...]:
     require_known(tables, ("scheduler", "device", "job"), "")
-    orders = [_order(row, machine, folder) for row in _rows(tables.get("job", []), "job")]
+    rows = rows_of(tables.get("job", []), "job")
+    orders = [_order(row, devices, folder, cores, on_nodes=on_nodes) for row in rows]
     _require_jobs([order.spec.name for order in orders])
     return tuple(orders)
 
 
 def _scheduler(table: Mapping[str, Any]) -> SchedulerTable:
-    known = _checked(table, _SCHEDULER_KEYS, "[scheduler] ")
-    policy = _member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")
-    executor = _member(ExecutorName, known.pop("executor", "local"), "[scheduler] executor")
-    return SchedulerTable(policy=policy, executor=executor, limits=Limits(**known))
+    known = checked(table, _SCHEDULER_KEYS, "[scheduler] ")
+    policy = member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")
+    executor = member(ExecutorName, known.pop("executor", "local"), "[scheduler] executor")
+    address = known.pop("ray_address", "")
+    if address and executor is not ExecutorName.RAY:
+        raise JobError(f'[scheduler] ray_address is {address!r}; say executor = "ray" as well')
+    return SchedulerTable(
+        policy=policy, executor=executor, limits=Limits(**known), ray_address=address
+    )
 
 
-def _device(table: Mapping[str, Any]) -> Device:
-    name = table.get("name")
-    if not isinstance(name, str) or not name:
-        raise JobError(f'a [[device]] has the name {name!r}; give name = "cpu0"')
-    where = f"device {name!r}: "
-    known = _checked(table, _DEVICE_KEYS, where)
-    kind = _member(DeviceKind, known.pop("kind", "core"), f"{where}kind")
-    tracker, key = known.pop("rpc_tracker", ""), known.pop("rpc_key", "")
-    if bool(tracker and key) != (kind is DeviceKind.RPC) or bool(tracker) != bool(key):
-        raise JobError(
-            f"{where}kind is {kind.value!r}, rpc_tracker {tracker!r} and rpc_key {key!r}; a device "
-            'of kind "rpc" has both, such as "127.0.0.1:9190" and "board-7", and others have none'
-        )
-    address = f"{tracker}:{key}" if tracker else ""
-    return Device(kind=kind, address=address, **known)
-
-
-def _machine(devices: Sequence[Device]) -> Machine:
-    cores = tuple(sorted(os.sched_getaffinity(0)))
-    # The last core: interrupts and the daemon mostly live on the first.
-    usual = Device(name="cpu0", kind=DeviceKind.CORE, core=cores[-1])
-    return Machine(cores=cores, devices=tuple(devices) or (usual,))
-
-
-def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder:
+def _order(
+    table: Mapping[str, Any],
+    devices: Sequence[Device],
+    folder: Path,
+    cores: int,
+    *,
+    on_nodes: bool,
+) -> JobOrder:
     model = table.get("model")
     if not isinstance(model, str) or not model:
         raise JobError(
@@ -170,16 +181,17 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
     where = f"job {name!r}: "
     inline = {key: value for key, value in table.items() if key not in _JOB_KEYS}
     require_known(inline, _CONFIG_KEYS, where)
-    known = _checked({key: table[key] for key in table if key in _JOB_KEYS}, _JOB_KEYS, where)
+    known = checked({key: table[key] for key in table if key in _JOB_KEYS}, _JOB_KEYS, where)
     config = _config(known.get("config"), inline, folder, where)
-    device = _chosen(known.get("device", ""), machine, where)
+    wanted, target = known.get("device", ""), known.get("target", "")
+    device = chosen_device(wanted, target, devices, where, on_nodes=on_nodes)
     sla_ms = known.get("sla_ms")
     if sla_ms is not None and not 0 < sla_ms < float("inf"):
         raise JobError(f"{where}sla_ms is {sla_ms!r}; give milliseconds above 0")
     lanes, kind = known.get("lanes"), device.kind if device is not None else DeviceKind.CORE
-    most = len(machine.cores) if kind is DeviceKind.CORE else sys.maxsize
+    most = cores if kind is DeviceKind.CORE else sys.maxsize
     if lanes is not None and not 1 <= lanes <= most:
-        raise JobError(f"{where}lanes is {lanes}; give 1 to {len(machine.cores)}, the cores here")
+        raise JobError(f"{where}lanes is {lanes}; give 1 to {cores}, the cores here")
     tracker, _, key = device.address.rpartition(":") if device is not None else ("", "", "")
     params = known.get("params", "")
     shapes, batch_size = known.get("input_shapes", ""), known.get("batch_size")
@@ -189,7 +201,8 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
             name=name,
             model=_model(model, folder),
             config=known.get("config", ""),
-            device=device.name if device is not None else "",
+            device=device.name if device is not None else wanted,
+            kind=None if device is not None or wanted else kind_for(target),
             trials=_trials(config),
             sla_ms=sla_ms,
         ),
@@ -198,7 +211,7 @@ def _order(table: Mapping[str, Any], machine: Machine, folder: Path) -> JobOrder
             params=str(folder / params) if params else "",
             input_shapes=shapes,
             batch_size=batch_size,
-            target=known.get("target", "cuda" if kind is DeviceKind.GPU else ""),
+            target=target or ("cuda" if kind is DeviceKind.GPU else ""),
             lanes=lanes,
             rpc_tracker=tracker,
             rpc_key=key,
@@ -233,23 +246,6 @@ def _require_shapes(shapes: str, batch_size: int | None, where: str) -> None:
         raise JobError(f"{where}{error}") from error
 
 
-def _chosen(name: str, machine: Machine, where: str) -> Device | None:
-    """The device that a job must have; None: any."""
-    by_name = {device.name: device for device in machine.devices}
-    if name:
-        if name not in by_name:
-            raise JobError(f"{where}there is no device {name!r}; there are {', '.join(by_name)}")
-        return by_name[name]
-    if len(by_name) == 1:
-        return machine.devices[0]
-    if any(device.kind is not DeviceKind.CORE for device in machine.devices):
-        raise JobError(
-            f"{where}it is tuned for one device; name one of {', '.join(by_name)}: "
-            f'device = "{machine.devices[0].name}"'
-        )
-    return None
-
-
 def _model(name: str, folder: Path) -> str:
     """A network's name, or the path of a file."""
     if not Path(name).suffix:
@@ -273,34 +269,6 @@ def _found(name: str, folder: Path) -> Path:
     """A file beside the one that names it, else one in the present folder."""
     beside = folder / name
     return (beside if beside.exists() else Path(name)).resolve()
-
-
-def _checked(table: Mapping[str, Any], hints: Mapping[str, Any], where: str) -> dict[str, Any]:
-    require_known(table, tuple(hints), where)
-    try:
-        return {key: known_value(key, value, hints[key]) for key, value in table.items()}
-    except OptionError as error:
-        raise JobError(f"{where}{error}") from error
-
-
-def _member(kind: type[MemberT], value: Any, where: str) -> MemberT:
-    for member in kind:
-        if member.value == value:
-            return member
-    names = ", ".join(f'"{member.value}"' for member in kind)
-    raise JobError(f"{where} is {value!r}; choose from {names}")
-
-
-def _table(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise JobError(f"{name} is {value!r}; make it a table, [{name}]")
-    return value
-
-
-def _rows(value: Any, name: str) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise JobError(f"{name} is no list of tables; begin each with [[{name}]]")
-    return value
 
 
 def _require_jobs(names: Sequence[str]) -> None:

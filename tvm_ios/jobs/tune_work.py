@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,12 +13,18 @@ from typing import Any
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.run_folder import runs_directory
+from tvm_ios.errors import DeviceLostError, JobError, TuningError
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.tracker import TrackerAddress
 from tvm_ios.jobs.work import JobGate
 from tvm_ios.support.stage_gate import StageNeed, gated_by
 
 __all__ = ["TuneWork", "link_run"]
+
+_LOSSES = 8
+"""Times that one worker takes its device to be lost outside of batches of candidates. A network may
+crash a device's server each time, so there is an end to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +53,34 @@ class TuneWork:
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Tune, save the run, and link it as ``run`` into the job's folder.
 
-        With a service level, no more is done than it needs.
+        With a service level, no more is done than it needs. Where the device goes away while the
+        network is priced or raced there, all of it begins again when the device is back: what was
+        measured lies in logs and databases.
         """
+        for _ in range(_LOSSES):
+            try:
+                self._run(spec, gate, folder)
+            except TuningError as error:
+                if not isinstance(error, DeviceLostError) and self._has_device():
+                    raise
+                print(f"tvm-ios: {error}", file=sys.stderr)
+            else:
+                return
+        raise JobError(
+            f"its device was lost {_LOSSES} times while networks ran on it; see whether one of "
+            "them brings it down, and run the jobs again: what was measured is kept"
+        )
+
+    def _run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         config = self._config()
         elsewhere = config.options.device.is_remote or self.target.startswith("cuda")
         lanes = self.lanes if elsewhere else self.lanes or gate.most_cores
-        with gate.stage(StageNeed.to_prepare(1, "load")):
+        if self.rpc_tracker:
+            # One that is lost now is waited for: nothing later would.
+            with gate.stage(StageNeed.to_profile(1, "find the device")):
+                if not self._has_device():
+                    raise DeviceLostError(f"device {spec.device!r} has gone")
+        with gate.stage(StageNeed.to_prepare(1, "load")), gated_by(gate):
             # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
             os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
             require_relay_tvm()
@@ -74,6 +104,13 @@ class TuneWork:
         gate.tell(replace(gate.told, best_ms=found.median_ms, stage="done"))
         link_run(folder, runs_directory() / chain.run_id)
         print(chain.report().as_text())
+
+    def _has_device(self) -> bool:
+        """Whether its tracker has the device; always so of one that is here."""
+        if not self.rpc_tracker:
+            return True
+        address = TrackerAddress.of(f"{self.rpc_tracker}:{self.rpc_key}")
+        return asyncio.run(address.is_listed())
 
     def _config(self) -> TuneConfig:
         config = TuneConfig.of_tables(self.config)

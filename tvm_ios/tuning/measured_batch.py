@@ -116,10 +116,9 @@ def device_answers(address: DeviceAddress) -> bool:
 
     Asked by a process of its own: TVM waits without end for a machine that has lost power.
     """
-    host = f"[{address.host}]" if ":" in address.host else address.host
     worker = PopenWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        require_tracker(f"{host}:{address.port}", address.key)
+        require_tracker(address.tracker, address.key)
         worker.send(_open_session, (address.host, address.port, address.key), timeout=ANSWER_S)
         worker.recv()
     except (TuningError, TimeoutError, ChildProcessError, RuntimeError, TVMError):

@@ -11,13 +11,12 @@ import tempfile
 from pathlib import Path
 
 import tvm
-from tvm.rpc import base
 
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
-from tvm_ios.runtime.rpc.address import DeviceAddress, ask_tracker, server_command
+from tvm_ios.runtime.rpc.address import ANSWER_S, DeviceAddress, server_command, tracker_keys
 from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.tuning.device_options import DeviceOptions
 
@@ -29,10 +28,8 @@ __all__ = [
     "require_tracker",
 ]
 
-TIMEOUT_S = 5.0
-"""Limit of one answer. A tracker answers in a millisecond; somebody else's server may never do."""
-SERVER = "server:"
-"""Prefix of a server's key where a tracker lists its servers."""
+TIMEOUT_S = ANSWER_S
+"""Limit of one answer of a tracker that is asked whether it has a device."""
 
 
 def parse_tracker(text: str) -> tuple[str, int]:
@@ -81,7 +78,7 @@ def require_tracker(text: str, key: str) -> int:
     """
     host, port = parse_tracker(text)
     try:
-        servers = _servers(host, port)
+        keys = tracker_keys(host, port, timeout_s=TIMEOUT_S)
     except OSError as error:
         raise TuningError(
             f"no RPC tracker answers at host {host!r}, port {port} (key {key!r}): {_why(error)}; "
@@ -92,7 +89,6 @@ def require_tracker(text: str, key: str) -> int:
             f"what listens at host {host!r}, port {port} (key {key!r}) is no RPC tracker: "
             f"{error}; {_commands(host, port, key)}"
         ) from error
-    keys = [server.removeprefix(SERVER) for server in servers if server.startswith(SERVER)]
     if key in keys:
         return keys.count(key)
     others = f"only {', '.join(sorted(set(keys)))}" if keys else "and none of another"
@@ -137,14 +133,6 @@ def requested_device(options: DeviceOptions, *, here: MeasuringDevice) -> Measur
     return find_device(
         options.rpc_tracker, options.rpc_key or "", cross_compiler=options.cross_compiler
     )
-
-
-def _servers(host: str, port: int) -> list[str]:
-    """The keys of all servers, as the tracker lists them."""
-    code, summary = ask_tracker(host, port, (base.TrackerCode.SUMMARY,), timeout_s=TIMEOUT_S)
-    if code != base.TrackerCode.SUCCESS:
-        raise ValueError(f"asked for a summary, it answers with code {code}")
-    return [str(server.get("key", "")) for server in summary["server_info"]]
 
 
 def _why(error: OSError) -> str:

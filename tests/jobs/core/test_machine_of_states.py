@@ -205,6 +205,7 @@ class Jobs(RuleBasedStateMachine):
         if lease.need.kind.measures:
             device = devices[lease.device]
             assert worker.spec.device in ("", lease.device)
+            assert worker.spec.device or worker.spec.kind in (None, device.kind)
             assert lease.device not in self.lost
             assert all(other.lease.device != lease.device for other in others)
             assert lease.address == device.address
@@ -241,7 +242,7 @@ class Jobs(RuleBasedStateMachine):
             has = self.scheduler._leases.of(old.spec.name)  # it may wait for others to leave
             if not old.asking or has or self.now < old.asked_s + OLD_S:
                 continue
-            devices = [d for d in self.machine.devices if old.spec.device in ("", d.name)]
+            devices = list(filter(old.spec.wish.takes, self.machine.devices))
             for command in commands:
                 if not isinstance(command, GrantLease):
                     continue
@@ -276,9 +277,13 @@ class Jobs(RuleBasedStateMachine):
         self.submit(data, trials)
 
     def submit(self, data, trials):
-        pins = ["", *(device.name for device in self.machine.devices)]
+        devices = self.machine.devices
+        pins, kinds = ["", *(d.name for d in devices)], [None, *{d.kind: None for d in devices}]
         spec = JobSpec(
-            name=f"job{len(self.workers)}", device=data.draw(st.sampled_from(pins)), trials=trials
+            name=f"job{len(self.workers)}",
+            device=data.draw(st.sampled_from(pins)),
+            kind=data.draw(st.sampled_from(kinds)),
+            trials=trials,
         )
         self.workers[spec.name] = Worker(spec)
         self.say(JobSubmitted(spec))

@@ -4,13 +4,14 @@ import pytest
 
 from tvm_ios.jobs.core.job_state import Remaining
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
-from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish, Machine
 from tvm_ios.jobs.core.view import Candidate, View
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 
 
 def candidate(job, kind=StageKind.PROFILE, *, left=1.0, asked=0.0, device=""):
     return Candidate(
+        wish=DeviceWish(),
         job=job,
         number=ord(job),
         device=device,

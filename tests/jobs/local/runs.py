@@ -54,11 +54,16 @@ class Run:
 
     async def until_stage(self, job, kind):
         """Wait until a job computes in a stage of a kind; its process."""
+        await self.until_in(job, kind)
+        return self.process(job)
+
+    async def until_in(self, job, kind):
+        """Wait until a job computes in a stage of a kind, be it on another machine."""
         deadline = time.monotonic() + LONG_S
         while time.monotonic() < deadline:
             status = self.status(job)
             if status.cores and status.stage.split()[0] == kind.value:
-                return self.process(job)
+                return
             await asyncio.sleep(0.005)
         pytest.fail(f"{job} never came to {kind}: {self.daemon.status()}")
 
@@ -68,7 +73,7 @@ class Run:
 
     def process(self, job):
         """Process id of a job's worker."""
-        return self.daemon._agent._workers[job].process.pid
+        return self.daemon._workers._workers[job].process.pid
 
     def released(self, job):
         return [e for e in self.events if isinstance(e, StageReleased) and e.job == job]

@@ -18,7 +18,7 @@ from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.mock_work import MockWork, measured_batches
+from tvm_ios.jobs.mock_work import MockWork, measured_batches, stage_begins
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.simulation.mock_job import MockStage
 from tvm_ios.jobs.store import JobStore
@@ -192,7 +192,8 @@ from tvm_ios.jobs.state_folder import StateFolder
 async def main(folder):
     daemon = Daemon(Scheduler(MACHINE, policy_named(PolicyName.SLACK)), folder)
     daemon.resume()
-    daemon.submit([mock_order(name, 3, burns=True, build_s=0.4) for name in ("a", "b")])
+    slow = {sys.argv[2]: 0.6}
+    daemon.submit([mock_order(name, 3, burns=True, **slow) for name in ("a", "b")])
     await daemon.all_ended()
     await daemon.close()
 
@@ -202,11 +203,36 @@ with sole_daemon(folder):
 """
 
 
-def test_nothing_outlives_a_killed_daemon_and_nothing_is_lost(folder, project_root):
-    def start():
+@pytest.fixture
+def start_daemon(folder, project_root):
+    """Starts a daemon in a process of its own; stages of one kind are slow."""
+
+    def start(slow):
         environment = {**os.environ, "PYTHONPATH": str(project_root)}
-        command = [sys.executable, "-c", DAEMON, str(folder.path)]
+        command = [sys.executable, "-c", DAEMON, str(folder.path), slow]
         return subprocess.Popen(command, cwd=project_root, env=environment)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), [(kind, 4 + at) for at, kind in enumerate(COMPUTING)], ids=str
+)
+def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind, place):
+    daemon = start_daemon(f"{kind.value}_s")
+    while len(stage_begins(folder.jobs / "a")) <= place:
+        assert daemon.poll() is None
+    daemon.kill()
+    daemon.wait()
+    assert start_daemon(f"{kind.value}_s").wait(LONG_S) == 0
+    assert measured_batches(folder.jobs / "a") == (2, 6, 10)
+    assert set(measured_batches(folder.jobs / "b")) == {2, 6, 10}
+    assert not processes_of(folder)
+
+
+def test_nothing_outlives_a_killed_daemon_and_nothing_is_lost(folder, start_daemon):
+    def start():
+        return start_daemon("build_s")
 
     measured = 0
     for wanted in (1, 3):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +16,11 @@ import pytest
 import tvm
 
 import tvm_ios
-from tests.jobs.local.runs import LONG_S, processes_of
+from tests.jobs.local.runs import CORES, LONG_S, processes_of
+from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
 from tvm_ios.cli.main import main
 from tvm_ios.driver.run_folder import RunFolder
+from tvm_ios.host.pinning import descendants
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore
@@ -87,6 +91,8 @@ def test_two_networks_are_tuned_on_one_core(folder, network, tmp_path, capsys):
         run = RunFolder.find((folder.jobs / name / "run").resolve().name)
         reports[name] = run.report()
         assert reports[name].latency.median_ms == jobs[name].progress.best_ms
+        assert reports[name].latency.notes[-1] == f"leased for it: device cpu0, cores {CORES[-1]}"
+        assert reports[name].context.machine["cores"] == str(len(CORES))
         tvm_ios.load(run.library, lanes=1)
     assert jobs["whole"].progress.trials > jobs["soon"].progress.trials
     assert reports["soon"].service_level.is_met
@@ -131,4 +137,47 @@ def test_a_tuner_that_is_killed_goes_on_from_its_log(folder, network, tmp_path, 
     candidates = [json.dumps((each["input"], each["config"]["entity"])) for each in records]
     assert len(candidates) == len(set(candidates)), "a candidate in the log was measured again"
     assert len(candidates) == job.progress.trials
+    assert not processes_of(folder)
+
+
+def popen_workers(process):
+    """TVM's workers below a process, those that build and those that measure, oldest first."""
+    found = []
+    for child in descendants(process):
+        with suppress(OSError):
+            if b"popen_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return sorted(found)
+
+
+def test_builders_and_runners_that_are_killed_cost_a_second_try_and_no_record(
+    run_daemon, folder, fork, tmp_path
+):
+    killed = []
+
+    async def kill_below(run, kind, seen):
+        """Kill the latest worker that a stage has started; TVM starts tracker and server first."""
+        process = await run.until_stage("job", kind)
+        least = 1 + 2 * len(killed)
+        while len(new := [w for w in popen_workers(process) if w not in seen]) < least:
+            assert run.status("job").stage.startswith(kind.value)
+            await asyncio.sleep(0.005)
+        os.kill(new[-1], signal.SIGKILL)
+        killed.append(new[-1])
+        return popen_workers(process)
+
+    async def act(run):
+        run.daemon.submit([tuned_order(fork, tmp_path)])
+        builders = await kill_below(run, StageKind.BUILD, ())
+        while run.status("job").stage.startswith(StageKind.BUILD.value):
+            builders = popen_workers(run.process("job"))
+            await asyncio.sleep(0.005)
+        await kill_below(run, StageKind.PROFILE, builders)
+        await run.daemon.all_ended()
+        assert run.status("job").state is JobState.DONE, run.status("job").reason
+        assert run.status("job").attempt == 1
+
+    run_daemon(act)
+    assert len(killed) == 2
+    assert_all_measured_once(folder.path.parent / "autotvm.log")
     assert not processes_of(folder)

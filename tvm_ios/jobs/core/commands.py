@@ -27,6 +27,8 @@ class StartWorker:
     job: str
     attempt: int
     """1 for its first worker."""
+    node: str = ""
+    """The node that it is started on; empty where there is one machine only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.support.stage_gate import JobProgress, StageNeed
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "JobCancelled",
     "JobEnded",
     "JobSubmitted",
+    "NodeJoined",
+    "NodeLost",
     "ProgressTold",
     "RePinned",
     "StageReleased",
@@ -100,6 +103,21 @@ class DeviceBack:
     device: str
 
 
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node of a cluster is there, be it for the first time or again; it has no worker yet."""
+
+    node: str
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node is gone, with all workers on it; nothing of them computes any more."""
+
+    node: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RePinned:
     """All processes of a stage are on the cores of `RePinLease` with this serial, or later."""
@@ -125,5 +143,7 @@ Event = (
     | DeviceLost
     | DeviceBack
     | RePinned
+    | NodeJoined
+    | NodeLost
     | Tick
 )

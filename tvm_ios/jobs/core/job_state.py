@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tvm_ios.jobs.core.resources import DeviceKind, DeviceWish
 from tvm_ios.support.stage_gate import JobProgress, StageKind, StageNeed
 
 __all__ = ["Job", "JobSpec", "JobState", "Remaining"]
@@ -42,7 +43,7 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A model to tune, as it was submitted. Only name and device bind the scheduler."""
+    """A model to tune, as it was submitted. Only name, device and kind bind the scheduler."""
 
     name: str
     model: str = ""
@@ -51,6 +52,8 @@ class JobSpec:
     """Path of the options of its tuning."""
     device: str = ""
     """The device that it is tuned for; empty: any, and each batch may run on another one."""
+    kind: DeviceKind | None = None
+    """The kind of device that will do where none is named; None: every kind."""
     trials: int | None = None
     """Candidates it will measure, before it says so itself; None: like other jobs."""
     batch: int = 64
@@ -59,6 +62,11 @@ class JobSpec:
     """What all of it is thought to take, from an earlier run; None: nobody knows."""
     sla_ms: float | None = None
     """The latency that is asked for, in milliseconds; the scheduler only shows it."""
+
+    @property
+    def wish(self) -> DeviceWish:
+        """The devices that will do."""
+        return DeviceWish(self.device, self.kind)
 
 
 @dataclass(slots=True, kw_only=True)

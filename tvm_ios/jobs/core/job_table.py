@@ -122,6 +122,7 @@ class JobTable:
             job=job.spec.name,
             number=job.number,
             device=job.spec.device,
+            wish=job.spec.wish,
             need=need,
             asked_s=asked_s,
             left=self.estimates.remaining(job.spec),

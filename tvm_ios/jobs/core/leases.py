@@ -21,7 +21,7 @@ __all__ = ["Leases"]
 class Leases:
     """Who waits, who has what, and the commands that follow. A job has one lease at most."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, epoch: int = 0) -> None:
         self.occupancy = Occupancy(machine)
         self.requests = Requests()
         self.running: Counter[StageKind] = Counter()
@@ -29,7 +29,7 @@ class Leases:
         self._leases: dict[str, Holding] = {}
         self._pending: dict[str, Holding] = {}
         self._barred = Barred()
-        self._epoch = 0
+        self._epoch = epoch
 
     def of(self, job: str) -> Holding | None:
         """What a job has, or gets once others have left."""
@@ -69,7 +69,7 @@ class Leases:
         for candidate in self.requests.too_old(now, max_wait_s):
             commands += self.grant(candidate, now)
             if self.requests.get(candidate.job) is candidate:
-                self.occupancy.claim(candidate.need, candidate.device, self._barred)
+                self.occupancy.claim(candidate.need, candidate.wish, self._barred)
         return commands
 
     def grant(self, asked: Candidate, now: float, most_cores: int | None = None) -> list[Command]:
@@ -79,7 +79,7 @@ class Leases:
         """
         need, name, address = asked.need, "", ""
         if need.kind.measures:
-            found = self.occupancy.room_for_profile(need, asked.device, self._barred)
+            found = self.occupancy.room_for_profile(need, asked.wish, self._barred)
             if found is None:
                 return []
             device, cores = found

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tvm_ios.jobs.core.resources import Device, Lease, Machine
+from tvm_ios.jobs.core.resources import Device, DeviceWish, Lease, Machine
 from tvm_ios.support.stage_gate import StageNeed
 
 __all__ = ["Barred", "Holding", "Occupancy"]
@@ -105,12 +105,14 @@ class Occupancy:
         """Whether it was lost and has not come back."""
         return device in self._lost
 
-    def never_fits(self, need: StageNeed) -> str:
+    def never_fits(self, need: StageNeed, wish: DeviceWish) -> str:
         """Why a stage would not fit even if nobody else were there; empty: it would."""
         if need.least_cores > len(self._cores):
             return f"needs {need.least_cores} cores and the machine has {len(self._cores)}"
         if need.kind.measures and not self._devices:
             return "needs a device and the machine has none"
+        if need.kind.measures and not any(map(wish.takes, self._devices.values())):
+            return f"needs {wish.as_text()} and the machine has {', '.join(self._devices)}"
         return ""
 
     # ---- Looking for room ----
@@ -127,14 +129,14 @@ class Occupancy:
         return tuple(found) if len(found) >= need.least_cores else None
 
     def room_for_profile(
-        self, need: StageNeed, pin: str, barred: Barred
+        self, need: StageNeed, wish: DeviceWish, barred: Barred
     ) -> tuple[Device, tuple[int, ...]] | None:
         """A free device with cores for a profile; where one drives nobody away, that one."""
-        pinned = self._free_devices.get(pin)
-        devices = self._free_devices.values() if not pin else (pinned,) if pinned else ()
+        named = self._free_devices.get(wish.name)
+        devices = self._free_devices.values() if not wish.name else (named,) if named else ()
         second = None
         for device in devices:
-            if device.name in barred.devices:
+            if device.name in barred.devices or not wish.takes(device):
                 continue
             cores = self._cores_for(device, need, barred)
             if cores is None:
@@ -173,14 +175,14 @@ class Occupancy:
             return None
         return tuple(chosen)
 
-    def claim(self, need: StageNeed, pin: str, barred: Barred) -> None:
+    def claim(self, need: StageNeed, wish: DeviceWish, barred: Barred) -> None:
         """Keep all that a request could use which does not fit yet."""
         if not need.kind.measures:
             barred.cores.update(self._cores)
             return
-        devices = [self._devices[pin]] if pin else list(self._devices.values())
+        devices = [device for device in self._devices.values() if wish.takes(device)]
         barred.devices.update(device.name for device in devices)
-        if pin in self._lost:
+        if wish.name in self._lost:
             # Whatever it gets, it is not the cores that it waits for.
             return
         for device in devices:

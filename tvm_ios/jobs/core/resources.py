@@ -12,7 +12,7 @@ from enum import Enum
 from tvm_ios.errors import JobError
 from tvm_ios.support.stage_gate import GrantedStage, StageNeed
 
-__all__ = ["Device", "DeviceKind", "Lease", "Machine"]
+__all__ = ["Device", "DeviceKind", "DeviceWish", "Lease", "Machine"]
 
 
 class DeviceKind(Enum):
@@ -39,6 +39,30 @@ class Device:
     escorted: bool = True
     """Whether its profiles take a core of ours; a farm of boards with hosts of its own takes none.
     """
+    node: str = ""
+    """The node of a cluster that it belongs to; empty where there is one machine only."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWish:
+    """The devices that will do for a profile."""
+
+    name: str = ""
+    """The only one; empty: any of the kind."""
+    kind: DeviceKind | None = None
+    """None: every kind."""
+
+    def takes(self, device: Device) -> bool:
+        """Whether a device will do."""
+        if self.name:
+            return device.name == self.name
+        return self.kind is None or device.kind is self.kind
+
+    def as_text(self) -> str:
+        """The devices in words."""
+        if self.name:
+            return f"device {self.name}"
+        return "any device" if self.kind is None else f"any device of kind {self.kind.value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

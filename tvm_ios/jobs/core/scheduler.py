@@ -39,7 +39,8 @@ _DEATHS = 2
 class Scheduler:
     """Jobs, their stages, and the machine they share.
 
-    An event takes constant time, but for the policy, which looks at the jobs that wait.
+    An event takes constant time, but for the policy, which looks at the jobs that wait. Epochs of
+    leases begin after ``epoch``.
     """
 
     def __init__(
@@ -48,13 +49,14 @@ class Scheduler:
         policy: Policy,
         limits: Limits | None = None,
         estimates: Estimates | None = None,
+        epoch: int = 0,
     ) -> None:
         self.machine = machine
         self._policy = policy
         self._limits = limits or Limits()
         estimates = estimates or Estimates(cores=len(machine.cores))
         self._jobs = JobTable(machine, self._limits.max_active, estimates)
-        self._leases = Leases(machine)
+        self._leases = Leases(machine, epoch)
         self._now = 0.0
         self._fault = ""
         self._commands: list[Command] = []
@@ -69,6 +71,8 @@ class Scheduler:
             events.DeviceLost: self._lost,
             events.DeviceBack: self._back,
             events.RePinned: self._repinned,
+            events.NodeJoined: self._refuse_node,
+            events.NodeLost: self._refuse_node,
             events.Tick: self._ticked,
         }
 
@@ -120,6 +124,11 @@ class Scheduler:
         """Whether no job waits or runs."""
         return not self._jobs.waiting and not self._jobs.live
 
+    @property
+    def free_workers(self) -> int:
+        """Jobs that could be submitted now and have a worker at once, if the policy agrees."""
+        return self._jobs.free_workers - len(self._jobs.waiting)
+
     def snapshot(self, now: float) -> tuple[JobStatus, ...]:
         """How all jobs stand, in the order of submission."""
         return tuple(
@@ -154,7 +163,7 @@ class Scheduler:
         if self._leases.of(event.job) or self._leases.requests.get(event.job):
             self._stop(job, JobState.FAILED, f"asked for stage {need.kind.value} inside another")
             return
-        obstacle = self._leases.occupancy.never_fits(need)
+        obstacle = self._leases.occupancy.never_fits(need, job.spec.wish)
         if obstacle:
             self._stop(job, JobState.FAILED, f"stage {need.kind.value} {obstacle}")
             return
@@ -230,6 +239,9 @@ class Scheduler:
 
     def _ticked(self, _event: events.Tick) -> None:
         """Only time has passed."""
+
+    def _refuse_node(self, event: events.NodeJoined | events.NodeLost) -> None:
+        raise JobError(f"{event}: a scheduler has one machine; nodes are those of a `Cluster`")
 
     # ---- What follows for a job ----
 

@@ -101,7 +101,8 @@ def _obstacle(
     if not asked.need.kind.measures:
         return wanted
     if not asked.device:
-        return f"any device with {wanted}" if cores > 1 else "any device"
+        any_device = asked.wish.as_text()
+        return f"{any_device} with {wanted}" if cores > 1 else any_device
     holder = occupancy.holder(asked.device)
     if occupancy.is_lost(asked.device):
         return f"device {asked.device}, which is lost"

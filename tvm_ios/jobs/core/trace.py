@@ -103,6 +103,8 @@ class Trace:
             self._open[command.job] = replace(span, places=places)
         elif isinstance(command, JobChanged):
             self.states.setdefault(command.job, {})[command.state] = now
+            if command.state is JobState.WAITING:
+                self._close(command.job, now, finished=False)  # its node was lost
 
     def _close(self, job: str, now: float, *, finished: bool) -> None:
         span = self._open.pop(job, None)

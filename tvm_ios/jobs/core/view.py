@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tvm_ios.jobs.core.job_state import Remaining
-from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.resources import DeviceWish, Machine
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 
 __all__ = ["Candidate", "Policy", "Proposal", "View"]
@@ -21,12 +21,14 @@ class Candidate:
     number: int
     """Its place in the order of submission."""
     device: str
-    """The only device that will do; empty: any."""
+    """The only device that will do; empty: more than one will."""
     need: StageNeed
     """Of one that waits for its worker: what a worker begins with."""
     asked_s: float
     left: Remaining
     """What is left of the whole job, by estimates."""
+    wish: DeviceWish
+    """The devices that will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ class LocalAgent:
         self._orders: dict[str, JobOrder] = {}
         self._workers: dict[str, _Worker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lost = LostDevices(machine, say)
+        self._lost = LostDevices(machine.devices, say)
         self._obey: Mapping[type, Callable[[Any], None]] = {
             StartWorker: self._start,
             StopWorker: self._stop,
@@ -109,7 +109,7 @@ class LocalAgent:
     async def close(self) -> None:
         """End all workers. Nothing is told of it."""
         self._say = lambda _: None
-        self._lost.close()
+        await self._lost.close()
         for worker in tuple(self._workers.values()):
             self._stop(StopWorker(worker.job))
         while self._tasks:

@@ -1,4 +1,4 @@
-"""The daemon: a scheduler, its clock, the agent that obeys it, and the file that forgets nothing.
+"""The daemon: who decides, a clock, the workers that obey, and the file that forgets nothing.
 
 All lives in one event loop. An event is written down, handled, and its commands obeyed before the
 next one comes.
@@ -20,9 +20,9 @@ from tvm_ios.jobs.core.commands import JobChanged, ReportPolicy, StartWorker
 from tvm_ios.jobs.core.events import Event, JobCancelled, JobSubmitted, ProgressTold, Tick
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Machine
-from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.core.trace import Span, Trace
+from tvm_ios.jobs.executor import JobCore, MakeWorkers, Workers
 from tvm_ios.jobs.local.agent import LocalAgent
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import StateFolder
@@ -38,24 +38,32 @@ Listener = Callable[[Event], None]
 
 
 class Daemon:
-    """Jobs of one folder, run by one scheduler on this machine. Make it in a running event loop.
+    """Jobs of one folder, run by one scheduler. Make it in a running event loop.
 
     Parameters
     ----------
-    scheduler
-        A new one.
+    core
+        Who decides: a new scheduler, or a new cluster of them.
     folder
         Where the state lies, of which this is the only daemon: see `sole_daemon`.
     listener
         Told each event after it was handled.
+    workers
+        Makes those who compute; they are processes of this machine where it is omitted.
     """
 
     def __init__(
-        self, scheduler: Scheduler, folder: StateFolder, listener: Listener | None = None
+        self,
+        core: JobCore,
+        folder: StateFolder,
+        listener: Listener | None = None,
+        *,
+        workers: MakeWorkers | None = None,
     ) -> None:
-        self._scheduler = scheduler
+        self._core = core
         self._store = JobStore(folder.database)
-        self._agent = LocalAgent(scheduler.machine, folder.jobs, self.say)
+        make = workers or (lambda say: LocalAgent(core.machine, folder.jobs, say))
+        self._workers: Workers = make(self.say)
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._since_1970 = time.time() - self._loop.time()
@@ -70,7 +78,7 @@ class Daemon:
     @property
     def machine(self) -> Machine:
         """What the jobs share."""
-        return self._scheduler.machine
+        return self._core.machine
 
     # ---- Requests ----
 
@@ -94,17 +102,17 @@ class Daemon:
             the jobs is taken then.
         """
         fresh = [order for order in orders if self._is_new(order)]
-        names = [each.name for each in self.machine.devices]
+        devices = self.machine.devices
+        names = ", ".join(f"{each.name} ({each.kind.value})" for each in devices) or "no device"
         for order in fresh:
-            device = order.spec.device
-            if device and device not in names:
+            spec = order.spec
+            if not any(map(spec.wish.takes, devices)):
                 raise JobError(
-                    f"job {order.spec.name!r}: there is no device {device!r}; the daemon has "
-                    f"{', '.join(names)}"
+                    f"job {spec.name!r} needs {spec.wish.as_text()}; the daemon has {names}"
                 )
         for order in fresh:
             self._store.submit(order, time.time())
-            self._agent.accept(order)
+            self._workers.accept(order)
             self._earlier.pop(order.spec.name, None)
             self._handle(JobSubmitted(order.spec))
         return tuple(order.spec.name for order in fresh)
@@ -122,7 +130,7 @@ class Daemon:
 
     def status(self) -> tuple[JobStatus, ...]:
         """How all jobs stand: those of earlier daemons first."""
-        present = self._scheduler.snapshot(self._loop.time())
+        present = self._core.snapshot(self._loop.time())
         return (*(job.status() for job in self._earlier.values()), *present)
 
     def spans(self) -> tuple[Span, ...]:
@@ -138,7 +146,7 @@ class Daemon:
         JobError
             If the daemon cannot go on, as where its disk is full.
         """
-        if self._scheduler.all_ended:
+        if self._core.all_ended:
             self._ended.set()  # nothing was submitted
         ended = asyncio.ensure_future(self._ended.wait())
         try:
@@ -156,7 +164,7 @@ class Daemon:
         """End all workers; what is not done goes on with the next daemon."""
         if self._timer is not None:
             self._timer.cancel()
-        await self._agent.close()
+        await self._workers.close()
         self._store.close()
         self._fault.cancel()
 
@@ -175,7 +183,7 @@ class Daemon:
         if isinstance(event, ProgressTold):
             self._store.tell(event.job, event.progress)
         now = self._loop.time()
-        commands = self._scheduler.handle(event, now)
+        commands = self._core.handle(event, now)
         self._trace.add(event, commands, now)
         for command in commands:
             if isinstance(command, JobChanged):
@@ -186,12 +194,12 @@ class Daemon:
                 self._store.count_attempt(command.job)
             elif isinstance(command, ReportPolicy):
                 print(f"tvm-ios: the policy is at fault: {command.error}", file=sys.stderr)
-            self._agent.obey(command)
+            self._workers.obey(command)
         ended = self._trace.ended[self._kept :]
         self._store.add_spans(map(self._dated, ended))
         self._kept += len(ended)
         self._wind()
-        if self._scheduler.all_ended:
+        if self._core.all_ended:
             self._ended.set()
         else:
             self._ended.clear()
@@ -202,12 +210,12 @@ class Daemon:
         """Have time told when the scheduler wants to know it."""
         if self._timer is not None:
             self._timer.cancel()
-        wake = self._scheduler.wake_at
+        wake = self._core.wake_at
         self._timer = None if wake is None else self._loop.call_at(wake, self.say, Tick())
 
     def _accept(self, job: StoredJob) -> None:
         name = job.order.spec.name
-        self._agent.accept(job.order)
+        self._workers.accept(job.order)
         self._handle(JobSubmitted(job.order.spec))
         if job.progress.trials:
             self._handle(ProgressTold(name, job.progress))

@@ -1,17 +1,23 @@
-"""Devices that jobs found lost: told of, and asked again until they answer."""
+"""Devices behind RPC trackers: told of when they go, be it while nobody uses them, and come back.
+
+A tracker forgets a device with its server, so a look at it each second costs nothing and finds a
+killed server within two. A board without power stays in its list: jobs find that out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, Event
-from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.core.resources import Device, DeviceKind
+from tvm_ios.jobs.tracker import TrackerAddress
 
 __all__ = ["LostDevices"]
 
-_AGAIN_S = 2.0
+_LOOK_S = 1.0
 _ASK = (
     "import sys\n"
     "from tvm_ios.tuning.measured_batch import device_answers, granted_address\n"
@@ -21,33 +27,64 @@ _ASK = (
 
 
 class LostDevices:
-    """Devices of RPC trackers that did not answer a job; others cannot be lost."""
+    """Devices of RPC trackers that have gone; others cannot be lost.
 
-    def __init__(self, machine: Machine, say: Callable[[Event], None]) -> None:
-        self._devices = {each.name: each for each in machine.devices if each.kind is DeviceKind.RPC}
+    Parameters
+    ----------
+    devices
+        All that there are.
+    say
+        Told `DeviceLost` and `DeviceBack`, by turns for each.
+    """
+
+    def __init__(self, devices: Iterable[Device], say: Callable[[Event], None]) -> None:
+        self._devices = {each.name: each for each in devices if each.kind is DeviceKind.RPC}
         self._say = say
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._watch = asyncio.ensure_future(self._look()) if self._devices else None
 
     def add(self, name: str) -> None:
         """Tell that a device is lost, and that it is back as soon as it answers."""
         device = self._devices.get(name)
         if device is None or name in self._asking:
             return
-        self._say(DeviceLost(name))
+        command = TrackerAddress.of(device.address).command
+        print(f"tvm-ios: device {name} is lost; {command} brings it back", file=sys.stderr)
         self._asking[name] = asyncio.ensure_future(self._ask(device))
+        self._say(DeviceLost(name))
 
-    def close(self) -> None:
-        """Ask no more."""
-        for task in self._asking.values():
+    async def close(self) -> None:
+        """Look and ask no more; nobody who asks is left."""
+        tasks = [*self._asking.values(), *((self._watch,) if self._watch else ())]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            for device in self._devices.values():
+                if device.name in self._asking:
+                    continue
+                if not await TrackerAddress.of(device.address).is_listed():
+                    self.add(device.name)
+            await asyncio.sleep(_LOOK_S)
 
     async def _ask(self, device: Device) -> None:
-        answers = False
-        while not answers:
-            await asyncio.sleep(_AGAIN_S)
-            asker = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _ASK, device.address, stderr=asyncio.subprocess.DEVNULL
-            )
-            answers = await asker.wait() == 0
+        address = TrackerAddress.of(device.address)
+        while not (await address.is_listed() and await _answers(device)):
+            await asyncio.sleep(_LOOK_S)
         del self._asking[device.name]
+        print(f"tvm-ios: device {device.name} is back", file=sys.stderr)
         self._say(DeviceBack(device.name))
+
+
+async def _answers(device: Device) -> bool:
+    """Whether the device gives a session, and not only a name in a list."""
+    asker = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _ASK, device.address, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        return await asker.wait() == 0
+    finally:
+        with suppress(ProcessLookupError):
+            asker.kill()  # its worker sees the end of its pipe

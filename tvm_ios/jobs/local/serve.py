@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 
 from tvm_ios.jobs.core.policies import policy_named
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
-from tvm_ios.jobs.jobs_file import JobsFile
+from tvm_ios.jobs.executor import JobCore, MakeWorkers
+from tvm_ios.jobs.jobs_file import ExecutorName, JobsFile
 from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.local.live_table import LiveTable
 from tvm_ios.jobs.local.unix_socket import listening
@@ -64,8 +71,20 @@ def run_daemon(
 async def _main(
     file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None], door: Door
 ) -> tuple[JobStatus, ...]:
-    scheduler = Scheduler(file.machine, policy_named(file.scheduler.policy), file.scheduler.limits)
-    daemon = Daemon(scheduler, folder)
+    async with _EXECUTORS[file.scheduler.executor](file, folder) as (core, workers):
+        daemon = Daemon(core, folder, workers=workers)
+        return await _run(daemon, file, folder, stays=stays, tell=tell, door=door)
+
+
+async def _run(
+    daemon: Daemon,
+    file: JobsFile,
+    folder: StateFolder,
+    *,
+    stays: bool,
+    tell: Callable[[str], None],
+    door: Door,
+) -> tuple[JobStatus, ...]:
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
     terminated = False
@@ -100,6 +119,31 @@ async def _main(
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         await daemon.close()
+
+
+@asynccontextmanager
+async def _local(
+    file: JobsFile, _folder: StateFolder
+) -> AsyncIterator[tuple[JobCore, MakeWorkers | None]]:
+    policy = policy_named(file.scheduler.policy)
+    yield Scheduler(file.machine, policy, file.scheduler.limits), None
+
+
+def _ray(
+    file: JobsFile, folder: StateFolder
+) -> AbstractAsyncContextManager[tuple[JobCore, MakeWorkers | None]]:
+    from tvm_ios.jobs.ray.open_cluster import ray_executor  # noqa: PLC0415 - it imports Ray
+
+    return ray_executor(file, folder)
+
+
+_EXECUTORS: Mapping[
+    ExecutorName,
+    Callable[
+        [JobsFile, StateFolder],
+        AbstractAsyncContextManager[tuple[JobCore, MakeWorkers | None]],
+    ],
+] = {ExecutorName.LOCAL: _local, ExecutorName.RAY: _ray}
 
 
 @contextmanager

@@ -7,11 +7,12 @@ connection stands, be the other machine without power.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import stat
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,26 @@ import tvm
 from tvm import rpc
 from tvm.rpc import base
 
-from tvm_ios.errors import CostError
+from tvm_ios.errors import CostError, LostSessionError
 
-__all__ = ["DeviceAddress", "ask_tracker", "connect_device", "last_line", "server_command"]
+__all__ = [
+    "DeviceAddress",
+    "ask_tracker",
+    "connect_device",
+    "last_line",
+    "server_command",
+    "tracker_keys",
+]
 
 WAIT_LIMIT_S = 60.0
 """Time to wait for a device that others use."""
 RETRY_S = 0.2
+LOOK_S = 2.0
+"""Time between two looks whether the device that is waited for is still there."""
+ANSWER_S = 5.0
+"""Limit of a tracker's answer, which takes a millisecond; another program's may never come."""
+SERVER = "server:"
+"""Prefix of a server's key where a tracker lists its servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +62,12 @@ class DeviceAddress:
         )
 
     @property
+    def tracker(self) -> str:
+        """The tracker as ``HOST:PORT``, an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
     def commands(self) -> str:
         """What starts a server, and what shows who uses it."""
         return (
@@ -62,7 +82,33 @@ def server_command(host: str, port: int, key: str) -> str:
     return f"python -m tvm.exec.rpc_server --tracker {bracketed}:{port} --key {key}"
 
 
-def ask_tracker(host: str, port: int, request: Sequence[Any], *, timeout_s: float) -> list[Any]:
+def tracker_keys(host: str, port: int, *, timeout_s: float = ANSWER_S) -> list[str]:
+    """The keys of all devices of a tracker, busy ones included, one for each server.
+
+    ``timeout_s`` is that of :func:`ask_tracker`.
+
+    Raises
+    ------
+    OSError
+        If nobody listens there, or no answer comes in time.
+    ValueError, LookupError, TypeError, AttributeError, struct.error
+        If what listens there is no tracker.
+    """
+    code, summary = ask_tracker(host, port, (base.TrackerCode.SUMMARY,), timeout_s=timeout_s)
+    if code != base.TrackerCode.SUCCESS:
+        raise ValueError(f"asked for a summary, it answers with code {code}")
+    servers = [str(server.get("key", "")) for server in summary["server_info"]]
+    return [server.removeprefix(SERVER) for server in servers if server.startswith(SERVER)]
+
+
+def ask_tracker(
+    host: str,
+    port: int,
+    request: Sequence[Any],
+    *,
+    timeout_s: float,
+    look: Callable[[], None] = lambda: None,
+) -> list[Any]:
     """The answer of a tracker to one request, in JSON; its first item is a ``TrackerCode``.
 
     Parameters
@@ -71,6 +117,8 @@ def ask_tracker(host: str, port: int, request: Sequence[Any], *, timeout_s: floa
         A ``TrackerCode`` and its arguments.
     timeout_s
         For each step: to connect, to greet, to answer.
+    look
+        Called every two seconds until the answer begins; what it raises ends the waiting.
 
     Raises
     ------
@@ -86,6 +134,12 @@ def ask_tracker(host: str, port: int, request: Sequence[Any], *, timeout_s: floa
         if greeting != magic:
             raise ValueError(f"its first four bytes are {greeting.hex()}, not {magic.hex()}")
         base.sendjson(connection, list(request))
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > LOOK_S:
+            if select.select([connection], [], [], min(left, LOOK_S))[0]:
+                break
+            look()
+        connection.settimeout(max(deadline - time.monotonic(), RETRY_S))
         answer: list[Any] = base.recvjson(connection)
         return answer
 
@@ -95,8 +149,10 @@ def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
 
     Raises
     ------
+    LostSessionError
+        If the tracker does not answer, or has the device no more.
     CostError
-        If the tracker does not answer, or gives no device within a minute.
+        If the device is not free within a minute.
     """
     deadline = time.monotonic() + WAIT_LIMIT_S
     while True:
@@ -126,13 +182,20 @@ def _request(address: DeviceAddress, wait_s: float) -> tuple[str, int, str]:
     try:
         request = (base.TrackerCode.REQUEST, address.key, "", 1)
         timeout_s = max(RETRY_S, wait_s)
-        code, answer = ask_tracker(address.host, address.port, request, timeout_s=timeout_s)
+        code, answer = ask_tracker(
+            address.host,
+            address.port,
+            request,
+            timeout_s=timeout_s,
+            look=lambda: _require_key(address),
+        )
     except TimeoutError as error:
         raise CostError(
             f"{address.as_text()} was not free for {WAIT_LIMIT_S:g} s; {address.commands}"
         ) from error
     except (OSError, ValueError) as error:
-        raise CostError(
+        kind = LostSessionError if isinstance(error, OSError) else CostError
+        raise kind(
             f"the RPC tracker at host {address.host!r}, port {address.port} (key {address.key!r}) "
             f"does not answer: {getattr(error, 'strerror', None) or error}; prices so far are "
             "kept, start it again: "
@@ -142,6 +205,14 @@ def _request(address: DeviceAddress, wait_s: float) -> tuple[str, int, str]:
         raise CostError(f"{address.as_text()} was refused: {answer}; {address.commands}")
     host, port, key = answer
     return host, port, key
+
+
+def _require_key(address: DeviceAddress) -> None:
+    """Refuse to wait for a device that its tracker has no more."""
+    if address.key not in tracker_keys(address.host, address.port):
+        raise LostSessionError(
+            f"{address.as_text()} has gone while it was waited for; {address.commands}"
+        )
 
 
 def _sockets() -> set[tuple[int, int]]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import tvm
 
-from tvm_ios.errors import CostError, HostError
+from tvm_ios.errors import CostError, HostError, LostSessionError
 from tvm_ios.runtime.base.native_runtime import compile_remote_lanes
 from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 
@@ -188,8 +188,8 @@ class RemoteConnection:
             self._broken = "a call was interrupted"
             raise
 
-    def _lost(self) -> CostError:
-        return CostError(
+    def _lost(self) -> LostSessionError:
+        return LostSessionError(
             f"{self.address.as_text()} was lost: {self._broken}; prices so far are kept, and the "
             f"same call goes on from there once it is back: {self.address.commands}"
         )

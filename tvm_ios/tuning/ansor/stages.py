@@ -34,6 +34,7 @@ from tvm_ios.tuning.measured_batch import (
 )
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import require_device
+from tvm_ios.tuning.watched_device import watched_device
 
 __all__ = ["AnsorStages", "StagedModel"]
 
@@ -161,7 +162,10 @@ class AnsorStages:
         device = granted_address(address)
         where = device.key, device.host, device.port, 1, 1
         try:
-            with limited_workers(2 * self.options.run_timeout_s(gpu=self.gpu) + ANSWER_S):
+            with (
+                limited_workers(2 * self.options.run_timeout_s(gpu=self.gpu) + ANSWER_S) as pools,
+                watched_device(device, lambda: tuple(pools)),
+            ):
                 return measure.rpc_runner_run([one], [code], *where, *how)[0]
         except AssertionError:  # TVM takes every end of a worker for a timeout
             return MeasureResult(

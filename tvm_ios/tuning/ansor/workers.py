@@ -32,18 +32,22 @@ def kept_workers() -> Iterator[None]:
 
 
 @contextmanager
-def limited_workers(limit_s: float) -> Iterator[None]:
+def limited_workers(limit_s: float) -> Iterator[list[PopenPoolExecutor]]:
     """Inside, what TVM gives a pool of workers without a limit of time has this one.
+
+    Yields a list that each such pool is added to.
 
     TVM's runner for RPC asks a tracker for a device, and would wait without end for a lost one.
     """
     pools = measure.PopenPoolExecutor
+    made: list[PopenPoolExecutor] = []
 
     def limited(workers: int, timeout: float = limit_s, *initial: object) -> PopenPoolExecutor:
-        return pools(workers, timeout, *initial)
+        made.append(pools(workers, timeout, *initial))
+        return made[-1]
 
     measure.PopenPoolExecutor = limited
     try:
-        yield
+        yield made
     finally:
         measure.PopenPoolExecutor = pools

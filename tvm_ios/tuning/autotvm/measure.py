@@ -21,6 +21,7 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.measured_batch import device_answers, granted_address
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import parse_tracker, require_device, require_tracker
+from tvm_ios.tuning.watched_device import watched_device
 
 __all__ = ["Measuring", "died", "in_tuning"]
 
@@ -127,8 +128,11 @@ class Measuring:
         if not granted.address:
             yield from self._runner.run(inputs, built)
             return
+        address = granted_address(granted.address)
         for one, code in zip(inputs, built, strict=True):
-            yield from self._runner.run([one], [code])
+            with watched_device(address, lambda: (self._runner.executor,)):
+                results = self._runner.run([one], [code])
+            yield from results
 
     def lost(self, granted: GrantedStage) -> bool:
         """Whether the device is gone.

@@ -1,0 +1,37 @@
+"""A real job of AutoTVM, as small as it gets: six candidates for a network of two convolutions."""
+
+from __future__ import annotations
+
+import json
+
+import tvm
+
+from tests.tuning.autotvm.test_backend import measured
+from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.tune_work import TuneWork
+
+CONFIG = {
+    "tuning": {"backend": "autotvm", "trials": 2, "repeat": 1, "min_repeat_ms": 1},
+    "search": {"max_group_size": 1},
+    "build": {"pad_channels": False},
+    "compare": {"rounds": 6},
+}
+CANDIDATES = 6
+
+
+def tuned_order(network, folder, *, device="", **work):
+    """The job, its model in files of a folder."""
+    mod, params = network
+    model, values = folder / "net.json", folder / "net.params"
+    model.write_text(tvm.ir.save_json(mod))
+    values.write_bytes(tvm.runtime.save_param_dict(params))
+    spec = JobSpec(name="job", model=str(model), device=device)
+    return JobOrder(spec=spec, work=TuneWork(config=CONFIG, params=str(values), lanes=1, **work))
+
+
+def assert_all_measured_once(log):
+    """Each candidate is in the log once, and none failed."""
+    candidates = measured(log)
+    assert len(candidates) == len(set(candidates)) == CANDIDATES
+    assert not any(json.loads(line)["result"][1] for line in log.read_text().splitlines())

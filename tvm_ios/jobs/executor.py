@@ -1,0 +1,58 @@
+"""The seam between a daemon and whoever computes: who decides, and who has the workers.
+
+The local executor is a :class:`~tvm_ios.jobs.core.scheduler.Scheduler` and an agent of this
+machine; the one of Ray is a :class:`~tvm_ios.jobs.core.cluster.Cluster` and an agent on each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tvm_ios.jobs.core.commands import Command
+from tvm_ios.jobs.core.events import Event
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.order import JobOrder
+
+__all__ = ["JobCore", "MakeWorkers", "Workers"]
+
+
+class JobCore(Protocol):
+    """Whoever decides, and does nothing else."""
+
+    @property
+    def machine(self) -> Machine:
+        """All that the jobs share."""
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to say `Tick`, if nothing else has happened."""
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no job waits or runs."""
+
+    def handle(self, event: Event, now: float) -> tuple[Command, ...]:
+        """Take note of an event, and say what to do now."""
+
+    def snapshot(self, now: float) -> tuple[JobStatus, ...]:
+        """How all jobs stand, in the order of submission."""
+
+
+class Workers(Protocol):
+    """Whoever has the workers: told what to do, it says what happens."""
+
+    def accept(self, order: JobOrder) -> None:
+        """Take over what `StartWorker` of this name will be about."""
+
+    def obey(self, command: Command) -> None:
+        """Begin to do what is decided; commands for others are passed over."""
+
+    async def close(self) -> None:
+        """End all workers. Nothing is told of it."""
+
+
+MakeWorkers = Callable[[Callable[[Event], None]], Workers]
+"""Makes workers in a running event loop. What it is given is to be told each event there, but never
+from inside `obey`."""

@@ -1,0 +1,196 @@
+"""The workers of a Ray cluster: lines to and from the agents of its nodes, and who is there.
+
+Ray says which nodes there are and when an agent has died. What a node's agent is told is sent in
+order, one call after the other, since Ray promises no order among calls of one actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from tvm_ios.errors import JobError
+from tvm_ios.jobs.core.commands import (
+    Command,
+    GrantLease,
+    RePinLease,
+    RevokeLease,
+    StartWorker,
+    StopWorker,
+)
+from tvm_ios.jobs.core.events import Event, NodeJoined, NodeLost
+from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.ray.connection import Hiring, Node
+from tvm_ios.jobs.ray.node_agent import FromNode, TakeOrder, ToNode
+from tvm_ios.support.json_nouns import from_json, to_json
+
+__all__ = ["RayWorkers"]
+
+_LOOK_S = 1.0
+_GONE_S = 2.0
+"""Time after an agent's death until nothing of its workers is left: its guard looks twice a second.
+A job that begins elsewhere before would write the same records twice."""
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """A node, and what it is to be told."""
+
+    node: Node
+    todo: asyncio.Queue[ToNode] = field(default_factory=asyncio.Queue)
+
+
+class RayWorkers:
+    """Workers on all nodes that jobs may use.
+
+    Parameters
+    ----------
+    hiring
+        Starts agents on nodes that join.
+    nodes
+        Those that have agents.
+    say
+        Told each event, in the event loop that this lives in.
+    """
+
+    def __init__(self, hiring: Hiring, nodes: Iterable[Node], say: Callable[[Event], None]) -> None:
+        self._hiring = hiring
+        self._say = say
+        self._orders: dict[str, JobOrder] = {}
+        self._places: dict[str, _Line] = {}
+        """Where the worker of each job is."""
+        self._lines: dict[str, _Line] = {}
+        """Nodes with an agent, by Ray's ids."""
+        self._refused: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._obey: Mapping[type, Callable[[Any], None]] = {
+            StartWorker: self._start,
+            StopWorker: lambda command: self._send(command.job, command),
+            RevokeLease: lambda command: self._send(command.job, command),
+            GrantLease: self._grant,
+            RePinLease: self._repin,
+        }
+        for node in nodes:
+            self._tend(node)
+        self._spawn(self._look())
+
+    def accept(self, order: JobOrder) -> None:
+        """Take over what `StartWorker` of this name will be about."""
+        self._orders[order.spec.name] = order
+
+    def obey(self, command: Command) -> None:
+        """Send a command to the node that it is about; those for others are passed over."""
+        obey = self._obey.get(type(command))
+        if obey is not None:
+            obey(command)
+
+    async def close(self) -> None:
+        """End all workers and agents."""
+        self._say = lambda _: None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        agents = [line.node.agent for line in self._lines.values()]
+        await asyncio.gather(*(agent.close.remote() for agent in agents), return_exceptions=True)
+        for agent in agents:
+            ray.kill(agent)
+
+    # ---- Commands ----
+
+    def _start(self, command: StartWorker) -> None:
+        lines = (line for line in self._lines.values() if line.node.name == command.node)
+        line = next(lines, None)
+        if line is None:
+            return  # it has gone, which is about to be told
+        self._places[command.job] = line
+        self._send(command.job, TakeOrder(self._orders[command.job]))
+        self._send(command.job, command)
+
+    def _grant(self, command: GrantLease) -> None:
+        lease = command.lease
+        line = self._places.get(lease.job)
+        if line is not None:
+            own = replace(lease, cores=line.node.own_cores(lease.cores))
+            line.todo.put_nowait(GrantLease(own))
+
+    def _repin(self, command: RePinLease) -> None:
+        line = self._places.get(command.job)
+        if line is not None:
+            line.todo.put_nowait(replace(command, cores=line.node.own_cores(command.cores)))
+
+    def _send(self, job: str, command: ToNode) -> None:
+        line = self._places.get(job)
+        if line is not None:
+            line.todo.put_nowait(command)
+
+    # ---- Nodes ----
+
+    async def _look(self) -> None:
+        """Start agents on nodes that have joined."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            with suppress(RayError):
+                there = await asyncio.to_thread(self._hiring.nodes)
+                known = {*self._lines, *self._refused}
+                names = {line.node.name for line in self._lines.values()}
+                for node_id, name in there.items():
+                    # One of a name that is there already is the same one's next life.
+                    if node_id not in known and name not in names:
+                        await self._join(node_id, name)
+
+    async def _join(self, node_id: str, name: str) -> None:
+        try:
+            node = await self._hiring.hire(node_id, name)
+        except JobError as error:
+            self._refused.add(node_id)
+            print(f"tvm-ios: node {name} is of no use: {error}", file=sys.stderr)
+            return
+        print(f"tvm-ios: node {name} has joined", file=sys.stderr)
+        self._tend(node)
+        self._say(NodeJoined(name, node.machine))
+
+    def _tend(self, node: Node) -> None:
+        line = self._lines[node.id] = _Line(node)
+        self._spawn(self._live(line))
+
+    async def _live(self, line: _Line) -> None:
+        """From an agent's beginning until its workers are gone with it."""
+        halves = [asyncio.ensure_future(each) for each in (self._tell(line), self._hear(line))]
+        try:
+            await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for half in halves:
+                half.cancel()
+            ends = await asyncio.gather(*halves, return_exceptions=True)
+        why = next(type(end).__name__ for end in ends if isinstance(end, Exception))
+        print(f"tvm-ios: node {line.node.name} is lost ({why})", file=sys.stderr)
+        ray.kill(line.node.agent)
+        await asyncio.sleep(_GONE_S)
+        self._places = {job: at for job, at in self._places.items() if at is not line}
+        del self._lines[line.node.id]
+        self._say(NodeLost(line.node.name))
+
+    async def _tell(self, line: _Line) -> None:
+        while True:
+            commands = [await line.todo.get()]
+            while not line.todo.empty():
+                commands.append(line.todo.get_nowait())
+            await line.node.agent.obey.remote([to_json(ToNode, each) for each in commands])
+
+    async def _hear(self, line: _Line) -> None:
+        while True:
+            said: Sequence[str] = await line.node.agent.said.remote()
+            for event in said:
+                self._say(from_json(FromNode, event, "an event"))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
