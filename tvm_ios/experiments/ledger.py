@@ -77,7 +77,7 @@ def run_missing(
         for number, cell in enumerate(cells, start=1):
             result = read(cell)
             is_new = result is None or again(result)
-            if is_new:
+            if result is None or is_new:
                 listener(CellStep(number=number, cells=len(cells), cell=cell, result=None))
                 result = run(cell)
                 write(cell, result)

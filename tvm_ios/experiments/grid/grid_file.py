@@ -232,9 +232,10 @@ def _check(cell: Cell) -> None:
             )
     if "lanes" in cell.parameters:
         require_whole("[grid] lanes", cell.parameters["lanes"], least=1)
-    InputShapes.parse(
-        str(cell.parameters.get("input_shapes", "")), cell.parameters.get("batch_size")
-    )
+    batch_size = cell.parameters.get("batch_size")
+    if batch_size is not None:
+        batch_size = require_whole("[grid] batch_size", batch_size, least=1)
+    InputShapes.parse(str(cell.parameters.get("input_shapes", "")), batch_size)
     for name in ("model", "target"):
         value = cell.parameters.get(name, "")
         if not isinstance(value, str):

@@ -9,7 +9,7 @@ from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network
 from tvm_ios.experiments.papers.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.split_choice import settle_splits
+from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 
@@ -23,7 +23,7 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
         for r, s in LIMITS:
             for lazy in (True, False):
                 prices = KernelPrices(network.prices.runner)  # nothing is known before
-                settle_splits(prices)
+                settle_ways(prices)
                 options = SearchOptions(max_group_size=r, max_num_groups=s)
                 found = search_ios(
                     prices.graph, prices, options.completed(measured=True), lazy=lazy

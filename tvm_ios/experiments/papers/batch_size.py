@@ -134,9 +134,11 @@ class BatchSize:
                 series=(
                     Series(
                         name="sequential",
-                        values=rates([b and b.sequential_ms for b in v100]),
+                        values=rates([None if b is None else b.sequential_ms for b in v100]),
                     ),
-                    Series(name="IOS", values=rates([b and b.ios_ms for b in v100])),
+                    Series(
+                        name="IOS", values=rates([None if b is None else b.ios_ms for b in v100])
+                    ),
                     Series(name="sequential", values=told[0], published=True),
                     Series(name="TensorRT", values=told[1], published=True),
                     Series(name="IOS", values=told[2], published=True),
@@ -153,7 +155,8 @@ class BatchSize:
                         Series(
                             name=device,
                             values=tuple(
-                                (b := found.get((device, batch))) and b.speedup for batch in places
+                                None if (b := found.get((device, batch))) is None else b.speedup
+                                for batch in places
                             ),
                         )
                         for device in devices

@@ -126,7 +126,7 @@ class Counts:
 
         def powers(endings: str, what: str) -> tuple[float | None, ...]:
             blocks = (found.get((network, endings)) for network in PAPER_NETWORKS)
-            return tuple(b and math.log10(getattr(b, what)) for b in blocks)
+            return tuple(None if b is None else math.log10(getattr(b, what)) for b in blocks)
 
         told = {
             what: tuple(math.log10(float(getattr(PUBLISHED[n], what))) for n in PAPER_NETWORKS)

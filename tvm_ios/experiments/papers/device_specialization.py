@@ -167,7 +167,7 @@ def _rows(cell: SpecializationCell, found: Transferred) -> list[tuple[str, ...]]
     where = f"{cell.runs_on}, {cell.run.size if cell.run else 'model'}"
     own_ms = found.ms[found.found_for.index(cell.runs_on)]
     own_told = PUBLISHED_MS.get((cell.runs_on, cell.runs_on))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, ms in zip(found.found_for, found.ms, strict=True):
         told = PUBLISHED_MS.get((cell.runs_on, name))
         rows.append(

@@ -233,7 +233,7 @@ def _modelled(cell: PruningCell) -> PrunedNetwork:
 
 def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
     where = f"{cell.network}, {cell.device}, {cell.run.size if cell.run else 'model'}"
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for search in found.searches:
         limits = (search.max_group_size, search.max_num_groups)
         told = PUBLISHED.get(cell.network, {}).get(limits) if cell.device == "V100" else None

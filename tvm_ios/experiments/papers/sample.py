@@ -121,7 +121,7 @@ class Sample:
             Series(
                 name=name,
                 values=tuple(
-                    each.found and each.found.schedules[place].over_sequential for each in here
+                    each.found.schedules[place].over_sequential for each in here if each.found
                 ),
             )
             for place, name in enumerate(SAMPLED)
@@ -167,7 +167,7 @@ def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:
     system = SYSTEMS[cell.device]
     part = sample_part()
     model = system.model(part)
-    found = []
+    found: list[SampledSchedule] = []
     for name in SAMPLED:
         schedule = system.schedule(part, model, name)
         stage_ns = model.price(part.graph, schedule.stages)
@@ -189,7 +189,7 @@ def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:
 
 def _rows(cell: SampleCell, found: SampledNetwork) -> list[tuple[str, ...]]:
     where = f"{cell.device}, {'measured' if cell.run else 'model'}"
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for schedule in found.schedules:
         told_ms = PUBLISHED_MS.get(schedule.name)
         told_us = PUBLISHED_STAGES_US.get(schedule.name, ())

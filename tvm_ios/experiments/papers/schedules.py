@@ -193,7 +193,7 @@ def _modelled(cell: SchedulesCell) -> FoundSchedules:
 
 def _rows(cell: SchedulesCell, found: FoundSchedules) -> list[tuple[str, ...]]:
     where = f"{cell.network}, {cell.device}, {cell.run.size if cell.run else 'model'}"
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in found.ms:
         told = published_speedup(cell.network, name) if name in NAMES else None
         place = NAMES.index(name) if name in NAMES else None
@@ -220,7 +220,7 @@ def _means(
     outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules]],
 ) -> list[tuple[str, ...]]:
     """Geometric means by device, and of the model's errors; how many orders are right."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for device in (CPU, *SYSTEMS):
         here = [e for e in outcomes if e.cell.device == device and e.found is not None]
         if not here:

@@ -158,4 +158,5 @@ def _is_function(name: str, opset: int) -> bool:
         schema = onnx.defs.get_schema(name, opset)
     except onnx.defs.SchemaError:
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    written: Any = schema  # its type stubs lack these
+    return bool(written.has_function or written.has_context_dependent_function)

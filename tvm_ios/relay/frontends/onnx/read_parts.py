@@ -68,10 +68,9 @@ class ReadInputs(onnx_input):  # type: ignore[misc]
     """Inputs by place; None where a node leaves one out, or has no more."""
 
     def __init__(self, inputs: Iterable[Any]) -> None:
-        super().__init__(inputs)
-        self.unread = {
-            place for place, value in enumerate(list.__iter__(self)) if value is not None
-        }
+        values = list(inputs)
+        super().__init__(values)
+        self.unread = {place for place, value in enumerate(values) if value is not None}
 
     def __getitem__(self, place: SupportsIndex | slice) -> Any:
         if isinstance(place, slice):
