@@ -242,7 +242,7 @@ class Jobs(RuleBasedStateMachine):
         worker.acknowledge.append(command)
 
     def check_age(self):
-        """What a request that is too old could use is taken by nobody younger, and only kept for it.
+        """What a request that is too old could use is taken by nobody younger; no more is kept.
 
         A lease is taken when the scheduler decides so, and granted when others have left its cores.
         What is promised stays promised, if a request grows too old, or comes back from a device
