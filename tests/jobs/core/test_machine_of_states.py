@@ -149,6 +149,8 @@ class Jobs(RuleBasedStateMachine):
         self.now = 0.0
         self.journal = []
         self.epochs = [0]
+        self.newest = 0  # epoch of what was taken, be it granted or not
+        self.grown = set()  # cores that stages were given back
         self.blamed = []
         for _ in range(4):
             self.submit(data, 640)
@@ -158,9 +160,10 @@ class Jobs(RuleBasedStateMachine):
     def say(self, event):
         commands = self.scheduler.handle(event, self.now)
         self.journal.append((self.now, event, commands))
+        self.grown = set()
         for command in commands:
             self.obey(command)
-        self.check_age(commands)
+        self.check_age()
 
     def obey(self, command):
         if isinstance(command, JobChanged):
@@ -231,30 +234,53 @@ class Jobs(RuleBasedStateMachine):
         for other in self.workers.values():
             if other.lease and other.lease.need.kind.measures:
                 assert not set(command.cores) & set(other.cores), "moved onto a profile"
+        if len(command.cores) > len(worker.cores):
+            self.grown |= {*command.cores} - {*worker.cores}
         worker.left |= {*worker.cores} - {*command.cores}
         worker.left -= {*command.cores}
         worker.cores = command.cores
         worker.acknowledge.append(command)
 
-    def check_age(self, commands):
-        """Nobody younger got what a request that is too old could have used."""
-        for old in self.workers.values():
-            has = self.scheduler._leases.of(old.spec.name)  # it may wait for others to leave
-            if not old.asking or has or self.now < old.asked_s + OLD_S:
+    def check_age(self):
+        """What a request that is too old could use is taken by nobody younger; no more is kept.
+
+        A lease is taken when the scheduler decides so, and granted when others have left its cores.
+        What is promised stays promised, if a request grows too old, or comes back from a device
+        that was lost, in between.
+        """
+        holdings = {name: self.scheduler._leases.of(name) for name in self.workers}
+        taken = [has.lease for has in holdings.values() if has and has.lease.epoch > self.newest]
+        self.newest = max((self.newest, *(lease.epoch for lease in taken)))
+        free = {core for cores in self.scheduler._leases.occupancy._free.values() for core in cores}
+        for old in sorted(self.workers.values(), key=lambda worker: worker.asked_s):
+            if not old.asking or holdings[old.spec.name] or self.now < old.asked_s + OLD_S:
                 continue
-            devices = list(filter(old.spec.wish.takes, self.machine.devices))
-            for command in commands:
-                if not isinstance(command, GrantLease):
-                    continue
-                lease, younger = command.lease, self.workers[command.lease.job]
-                if younger.asked_s <= old.asked_s:
-                    continue
-                if not old.need.kind.measures:
-                    assert not lease.cores, "a younger request got a core"
-                elif old.spec.device not in self.lost:
-                    assert lease.device not in {d.name for d in devices}
-                    cores = {d.core for d in devices if d.escorted}
+            devices, cores = self.of_use(old)
+            if not old.need.kind.measures:
+                assert len(free) < old.need.least_cores, "cores are kept for nobody"
+            free -= cores
+            assert not cores & self.grown, "a stage grows over what is kept"
+            for lease in taken:
+                if self.workers[lease.job].asked_s > old.asked_s:
+                    assert lease.device not in devices, "a younger request got its device"
                     assert not cores & set(lease.cores), "a younger request got its core"
+
+    def of_use(self, old):
+        """Devices and cores that a request waits for."""
+        everywhere = set(self.machine.cores)
+        if not old.need.kind.measures:
+            return set(), everywhere
+        devices = [
+            device
+            for device in self.machine.devices
+            if old.spec.wish.takes(device) and device.name not in self.lost
+        ]
+        cores = set()
+        for device in devices:
+            if device.escorted:
+                anywhere = device.core is None or old.need.least_cores > 1
+                cores |= everywhere if anywhere else {device.core}
+        return {device.name for device in devices}, cores
 
     def some(self, data, test):
         names = sorted(name for name, worker in self.workers.items() if test(worker))
@@ -441,10 +467,59 @@ class Jobs(RuleBasedStateMachine):
             assert twin.handle(event, now) == commands
 
 
+# A longer look, with other examples each time: pytest --hypothesis-profile=search -m slow THIS FILE
+MANY = max(1500, settings.default.max_examples)
+
 TestJobs = Jobs.TestCase
 TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.slow(60)
 class TestManyJobs(Jobs.TestCase):
-    settings = settings(max_examples=1500, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=MANY, stateful_step_count=60, deadline=None)
+
+
+class Drawn:
+    """What Hypothesis drew once."""
+
+    def __init__(self, *values):
+        self.values = iter(values)
+
+    def draw(self, _strategy):
+        return next(self.values)
+
+
+@pytest.fixture
+def board_promised():
+    """Job 3 has been promised the near board, and job 1, older, waits for a core."""
+    jobs = Jobs()
+    jobs.begin("boards", PolicyName.FIFO, 4, Drawn(*4 * ["", None]))
+    builds = (1, StageKind.BUILD, 3, 1, StageKind.BUILD, 0)
+    jobs.all_ask(Drawn(*builds, *2 * [1, StageKind.PROFILE, 0]))
+    return jobs
+
+
+def test_a_promise_older_than_the_age_of_a_request_is_kept(board_promised):
+    jobs = board_promised
+    jobs.release_and_ask(Drawn("job2", 1, StageKind.BUILD, 0))
+    jobs.time_passes(OLD_S)
+    jobs.acknowledge(Drawn("job0"))
+    assert jobs.workers["job3"].lease.device == "near"
+    jobs.teardown()
+
+
+def test_a_promise_older_than_a_batch_that_came_back_is_kept(board_promised):
+    jobs = board_promised
+    jobs.acknowledge(Drawn("job0"))
+    jobs.lose(Drawn("near"))
+    jobs.find_again(Drawn("near"))
+    jobs.time_passes(2 * OLD_S)
+    jobs.release(Drawn("job3"))
+    jobs.die(Drawn("job0"), "")
+    jobs.lose(Drawn("far"))
+    jobs.all_ask(Drawn(2, StageKind.PROFILE, 0))
+    jobs.release(Drawn("job2"))
+    jobs.acknowledge(Drawn("job1"))
+    assert jobs.workers["job0"].lease.device == "near"
+    assert jobs.workers["job2"].asking
+    jobs.teardown()

@@ -25,7 +25,8 @@ LOOK = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-_take, _give_back, _released = Occupancy.take, Leases.give_back, Scheduler._released
+_take, _claim = Occupancy.take, Occupancy.claim
+_give_back, _released = Leases.give_back, Scheduler._released
 
 
 def keep_the_device_free(occupancy, holding, now):
@@ -34,6 +35,11 @@ def keep_the_device_free(occupancy, holding, now):
     if device:
         occupancy._free_devices[device] = occupancy._devices[device]
     return driven
+
+
+def keep_all_cores(occupancy, need, wish, barred):
+    _claim(occupancy, need, wish, barred)
+    barred.cores.update(occupancy._cores)
 
 
 def forget_a_release(leases, job, now):
@@ -57,6 +63,8 @@ BUGS = {
     "two profiles on a device": (Occupancy, "take", keep_the_device_free),
     "a release is forgotten": (Leases, "give_back", forget_a_release),
     "nobody grows too old": (Requests, "too_old", lambda *_: ()),
+    "nothing is kept for who is too old": (Occupancy, "claim", lambda *_: None),
+    "cores are kept for lost devices": (Occupancy, "claim", keep_all_cores),
     "a late release counts": (Scheduler, "_released", ignore_the_epoch),
     "nobody waits for re-pins": (Occupancy, "is_ready", lambda *_: True),
     "a lost device is granted": (Occupancy, "lose", lambda self, name: self._lost.add(name)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tvm_ios.errors import JobError
@@ -175,6 +177,57 @@ def test_the_oldest_request_goes_first_whatever_the_policy_says():
     assert granted(driver.say(Tick(), later=29)) == [("a", (1,))]
     assert driver.say(Tick(), later=60) == ()
     assert granted(driver.say(StageReleased(job="a", epoch=1))) == [("b", (1,))]
+
+
+def test_what_is_promised_before_a_request_grows_too_old_stays_promised():
+    driver = Driver(jobs=4, max_wait_s=30.0)
+    driver.ask("a", BUILD)
+    assert driver.ask("b", SEARCH) == ()
+    assert moves(driver.ask("c", PROFILE)) == [("a", (0,))]
+    assert driver.say(Tick(), later=30) == ()
+    assert granted(driver.say(RePinned(job="a", epoch=1, serial=1))) == [("c", (1,))]
+    # From then on it is the first to get a core.
+    assert driver.ask("d", PROFILE) == ()
+    assert granted(driver.say(StageReleased(job="c", epoch=2))) == [("b", (1,))]
+
+
+def test_a_batch_that_comes_back_older_than_a_promise_is_next():
+    machine = Machine(cores=(0, 1), devices=(board("far", escorted=False), CPU0))
+    driver = Driver(machine, jobs=4, max_wait_s=30.0)
+    driver.ask("a", PROFILE)
+    driver.ask("b", PROFILE)
+    assert driver.status("a").device == "far"
+    driver.say(DeviceLost("far"))
+    driver.say(StageReleased(job="b", epoch=2))
+    driver.ask("b", BUILD, later=30)
+    assert moves(driver.ask("c", PROFILE)) == [("b", (0,))]
+    # Only now it is known that the batch has to be measured elsewhere.
+    assert driver.say(StageReleased(job="a", epoch=1, finished=False)) == ()
+    assert granted(driver.say(RePinned(job="b", epoch=3, serial=1))) == [("c", (1,))]
+    assert driver.ask("d", PROFILE) == ()
+    commands = driver.say(StageReleased(job="c", epoch=4))
+    assert granted(commands) == [("a", (1,))]
+
+
+def test_no_stage_gets_back_what_is_kept_for_who_is_too_old():
+    driver = Driver(max_wait_s=30.0)
+    driver.ask("a", BUILD)
+    driver.ask("b", PROFILE)
+    driver.say(RePinned(job="a", epoch=1, serial=1))
+    assert driver.ask("c", replace(BUILD, least_cores=2)) == ()
+    assert driver.say(StageReleased(job="b", epoch=2), later=40) == ()
+    assert granted(driver.say(StageReleased(job="a", epoch=1))) == [("c", (0, 1))]
+
+
+@pytest.mark.parametrize("device", [CPU0, Device(name="gpu0", kind=DeviceKind.GPU)])
+@pytest.mark.parametrize("pin", ["", "its name"])
+def test_no_core_is_kept_for_who_waits_for_lost_devices(device, pin):
+    machine = Machine(cores=(0, 1), devices=(device,))
+    driver = Driver(machine, jobs=2, device=pin and device.name, max_wait_s=30.0)
+    driver.say(DeviceLost(device.name))
+    assert driver.ask("a", PROFILE) == ()
+    assert driver.say(Tick(), later=30) == ()
+    assert granted(driver.ask("b", BUILD)) == [("b", (0, 1))]
 
 
 def test_a_policy_that_fails_is_reported_once_and_jobs_go_on():

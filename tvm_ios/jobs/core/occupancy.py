@@ -176,19 +176,20 @@ class Occupancy:
         return tuple(chosen)
 
     def claim(self, need: StageNeed, wish: DeviceWish, barred: Barred) -> None:
-        """Keep all that a request could use which does not fit yet."""
+        """Keep all that a request could use which does not fit yet.
+
+        For a lost device no core is kept: what a profile waits for there is not the cores.
+        """
         if not need.kind.measures:
             barred.cores.update(self._cores)
             return
-        devices = [device for device in self._devices.values() if wish.takes(device)]
-        barred.devices.update(device.name for device in devices)
-        if wish.name in self._lost:
-            # Whatever it gets, it is not the cores that it waits for.
-            return
-        for device in devices:
-            if device.escorted and (device.core is None or need.least_cores > 1):
+        for device in filter(wish.takes, self._devices.values()):
+            barred.devices.add(device.name)
+            if device.name in self._lost or not device.escorted:
+                continue
+            if device.core is None or need.least_cores > 1:
                 barred.cores.update(self._cores)
-            elif device.escorted and device.core is not None:
+            else:
                 barred.cores.add(device.core)
 
     # ---- Taking and giving back ----
