@@ -178,14 +178,14 @@ def _require_gpu(arguments: argparse.Namespace) -> None:
 
 def _prices(part: RecordedPart, arguments: argparse.Namespace) -> _Prices:
     """The recorded cost, or the model of the GPU or CPU that was asked for."""
+    if arguments.cpu is None and arguments.gpu is None:
+        return part.cost_model
     works = [
         recorded_work(row, operator.convolution)
         for row, operator in zip(part.works, part.graph.operators, strict=True)
     ]
     if arguments.cpu is not None:
         return AnalyticalCpuCost(CPU.of_cores(arguments.cpu), works=works)
-    if arguments.gpu is None:
-        return part.cost_model
     return AnalyticalGpuCost(
         GPU.by_name(arguments.gpu),
         launching=Launching(arguments.launching or Launching.GRAPH),

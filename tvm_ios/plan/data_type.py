@@ -47,10 +47,15 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     ExecutionError
         If NumPy has none, as for ``bfloat16`` and ``float8``.
     """
+    refusal = ExecutionError(
+        f"NumPy has no data type {dtype!r}, so no values of it can be made or read; give a "
+        "tvm.nd.NDArray of that type, or cast inside the model"
+    )
     try:
-        return np.dtype(named_as_arrays(dtype))
+        found = np.dtype(named_as_arrays(dtype))
     except TypeError as error:
-        raise ExecutionError(
-            f"NumPy has no data type {dtype!r}, so no values of it can be made or read; give a "
-            "tvm.nd.NDArray of that type, or cast inside the model"
-        ) from error
+        raise refusal from error
+    # Other packages add types of theirs when they are imported; arrays of TVM do not know those.
+    if found.isbuiltin != 1:
+        raise refusal
+    return found

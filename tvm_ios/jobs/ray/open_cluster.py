@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+
+from ray.exceptions import RayError
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.cluster import Cluster
@@ -13,7 +15,7 @@ from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.executor import JobCore, MakeWorkers
 from tvm_ios.jobs.jobs_file import JobsFile
-from tvm_ios.jobs.ray.connection import Hiring, connected
+from tvm_ios.jobs.ray.connection import Hiring, Node, connected
 from tvm_ios.jobs.ray.workers import RayWorkers
 from tvm_ios.jobs.state_folder import StateFolder
 
@@ -40,7 +42,7 @@ async def ray_executor(
 
     with connected(file.scheduler.ray_address):
         hiring = Hiring(file.devices, folder)
-        nodes = [await hiring.hire(*each) for each in hiring.nodes().items()]
+        nodes = await _hired(hiring)
         if not nodes:
             wanted = ", ".join(sorted({device.node for device in file.devices}))
             raise JobError(
@@ -51,3 +53,12 @@ async def ray_executor(
         for node in nodes:
             cluster.handle(NodeJoined(node.name, node.machine), 0.0)
         yield cluster, lambda say: RayWorkers(hiring, nodes, say)
+
+
+async def _hired(hiring: Hiring) -> list[Node]:
+    """An agent on each node; none on those that have gone and that Ray still takes to be there."""
+    found = []
+    for node_id, name in hiring.nodes().items():
+        with suppress(RayError):
+            found.append(await hiring.hire(node_id, name))
+    return found
