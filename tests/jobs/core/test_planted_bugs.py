@@ -16,7 +16,7 @@ from tvm_ios.jobs.core.requests import Requests
 from tvm_ios.jobs.core.scheduler import Scheduler
 
 LOOK = settings(
-    max_examples=400,
+    max_examples=4000,  # it stops at the first that fails
     stateful_step_count=50,
     deadline=None,
     derandomize=True,
