@@ -9,10 +9,9 @@ import torch
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.errors import ModelError
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 
 __all__ = ["CompiledPart"]
-
-_ALIGNMENT = 64
 
 
 class CompiledPart(torch.nn.Module):
@@ -55,26 +54,24 @@ class CompiledPart(torch.nn.Module):
             for place, number in self._inputs:
                 self._give(number, tensors[place])
             outputs = [torch.empty(shape, dtype=kind) for shape, kind in self._outputs]
-            lent = [
-                each.view(torch.uint8) if each.dtype == torch.bool else each for each in outputs
-            ]
-            for number, (each, (_, kind)) in enumerate(zip(lent, self._outputs, strict=True)):
-                if kind != torch.bool:
+            # TVM 0.17 does not read booleans of DLPack: those are copied.
+            copied = [number for number, each in enumerate(outputs) if each.dtype == torch.bool]
+            for number, each in enumerate(outputs):
+                if number not in copied:
                     self._executor.set_output_zero_copy(number, each)
             self._executor.run()
-            for number, (each, (_, kind)) in enumerate(zip(outputs, self._outputs, strict=True)):
-                if kind == torch.bool:
-                    each.copy_(torch.from_numpy(self._executor.get_output(number).numpy()))
+            for number in copied:
+                values = self._executor.get_output(number).numpy()
+                outputs[number].copy_(torch.from_numpy(values))
         return outputs[0] if self._single else tuple(outputs)
 
     def _give(self, number: int, tensor: torch.Tensor) -> None:
         """Let an input lie where torch has it, or in a copy where no kernel could read it."""
         tensor = tensor.detach().contiguous()
         if tensor.dtype == torch.bool:
-            # TVM 0.17 does not read booleans of DLPack.
             self._executor.set_input(number, tensor.numpy())
             return
-        if tensor.data_ptr() % _ALIGNMENT:
+        if tensor.data_ptr() % ALIGNMENT_BYTES:
             tensor = tensor.clone()
         self._executor.set_input_zero_copy(number, tensor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -134,6 +135,18 @@ def test_zero_copy_inputs_and_outputs(pair, built):
     ours.run()
     for out, expected in zip(outs, built.expected, strict=True):
         np.testing.assert_array_equal(out.numpy(), expected)
+
+
+def test_arrays_that_are_replaced_are_let_go(pair, built):
+    ours, _ = pair
+    data, out = tvm.nd.array(built.input), tvm.nd.empty(built.expected[0].shape)
+    held = [sys.getrefcount(array) for array in (data, out)]
+    ours.set_input_zero_copy("data", data)
+    ours.set_output_zero_copy(0, out)
+    ours.run()
+    ours.set_input_zero_copy("data", tvm.nd.array(built.input))
+    ours.set_output_zero_copy(0, tvm.nd.empty(built.expected[0].shape))
+    assert [sys.getrefcount(array) for array in (data, out)] == held
 
 
 @pytest.mark.parametrize(

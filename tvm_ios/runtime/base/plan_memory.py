@@ -34,7 +34,6 @@ class PlanMemory:
         self.generation = 0
         """Counts the arrays that were replaced: with another one, addresses differ."""
         self._arena, base = self._allocate_arena()
-        self._replaced: list[tvm.nd.NDArray] = []  # a debug program may still name their bytes
         self._arrays: dict[int, tvm.nd.NDArray] = {}
         for entry in plan.inputs:
             tensor = plan.tensors[entry.tensor]
@@ -65,6 +64,11 @@ class PlanMemory:
         wanted = self.plan.tensors[tensor]
         return tvm.nd.empty(wanted.shape, wanted.dtype, self.device)
 
+    @property
+    def arrays(self) -> tuple[tvm.nd.NDArray, ...]:
+        """The arrays of inputs, parameters and outputs that are in use now."""
+        return tuple(self._arrays.values())
+
     def array(self, tensor: int) -> tvm.nd.NDArray:
         """The array of an input or output; it shares its bytes with this memory."""
         wanted = self.plan.tensors[tensor]
@@ -93,7 +97,6 @@ class PlanMemory:
                 f"must lie on {self.device} at a multiple of {ALIGNMENT_BYTES}, as tvm.nd.empty "
                 "gives it"
             )
-        self._replaced.append(self._arrays[wanted.buffer])
         self._arrays[wanted.buffer] = array
         self.table.place(wanted.buffer, _address(array))
         self.generation += 1

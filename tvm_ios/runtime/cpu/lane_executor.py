@@ -72,6 +72,7 @@ class LaneExecutor:
         barriers = options is not None and options.barriers
         self._order = _with_barriers(plan) if barriers else dependency_order(plan)
         self._poison = poison_data(plan, memory.table) if poison else None
+        self._poisoned = memory.arrays if poison else ()  # it names their bytes for good
         self._program = self._make_program(None)
 
     @property

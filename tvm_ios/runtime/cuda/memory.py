@@ -51,7 +51,6 @@ class CudaMemory(PlanMemory):
         """Let an input or output lie in the caller's array from now on."""
         self._require_held()
         super().replace(tensor, array)
-        self._replaced.clear()  # or each zero-copy run would keep the array of the one before
 
     def fill_arena(self, data: np.ndarray) -> None:
         """Overwrite the memory of all intermediate tensors with uint8 of the arena's size."""
@@ -65,7 +64,6 @@ class CudaMemory(PlanMemory):
         """Let go of all arrays; those handed out live on."""
         self._arena = None
         self._arrays.clear()
-        self._replaced.clear()
 
     def _require_held(self) -> None:
         if self._arena is None:
