@@ -101,6 +101,7 @@ def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
         raise ModelError(f"the model cannot be traced: {_first_line(error)}") from error
     graph = found.graph
     torch._C._jit_pass_inline(graph)  # noqa: SLF001 - torch gives no other way
+    _without_idle_dropouts(graph)
     # Without this, who reads a tensor that was changed in place afterwards would get the old one.
     torch._C._jit_pass_remove_mutation(graph)  # noqa: SLF001
     return found
@@ -174,6 +175,16 @@ def input_names(trace: Any, count: int) -> list[str]:
     numbered = [each.debugName() for each in trace.graph.inputs()][-count:] if count else []
     plain = [name.split(".")[0] for name in numbered]
     return plain if len(set(plain)) == count else numbered
+
+
+def _without_idle_dropouts(graph: Any) -> None:
+    """Leave out dropouts that do nothing, also those that would write in place in training."""
+    for node in list(graph.nodes()):
+        place = _TRAINING.get(node.kind().removesuffix("_"))
+        is_dropout = "dropout" in node.kind() and place is not None
+        if is_dropout and not list(node.inputs())[place].toIValue():
+            node.output().replaceAllUsesWith(next(node.inputs()))
+            node.destroy()
 
 
 @cache
