@@ -32,7 +32,6 @@ def outputs(mod, params, x):
         "inception_v3",
         "densenet121",
         "efficientnet_b0",
-        pytest.param("vit_b_16", marks=pytest.mark.slow(90)),
     ],
 )
 def test_networks_of_torchvision_give_what_torch_gives(name):
