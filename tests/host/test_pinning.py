@@ -15,7 +15,7 @@ from tvm_ios.host.pinning import descendants, pin_tree
 
 USABLE = sorted(os.sched_getaffinity(0))
 TREE = """
-import subprocess, sys, threading, time
+import os, subprocess, sys, threading, time
 depth, code = int(sys.argv[1]), sys.argv[2]
 for _ in range(3):
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
@@ -27,7 +27,7 @@ if depth:
             threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
             time.sleep(0.002)
     threading.Thread(target=more, daemon=True).start()
-print("ready", flush=True)
+os.write(1, b"ready\\n")  # in one piece: print makes two where Python does not buffer
 time.sleep(600)
 """
 PROCESSES = 7
@@ -39,13 +39,15 @@ def tree():
     root = subprocess.Popen(
         [sys.executable, "-c", TREE, "2", TREE], stdout=subprocess.PIPE, text=True
     )
-    for _ in range(PROCESSES):
-        assert root.stdout.readline() == "ready\n"
-    yield root.pid
-    for process in descendants(root.pid):
-        os.kill(process, 9)
-    root.wait()
-    root.stdout.close()
+    try:
+        for _ in range(PROCESSES):
+            assert root.stdout.readline() == "ready\n"
+        yield root.pid
+    finally:
+        for process in descendants(root.pid):
+            os.kill(process, 9)
+        root.wait()
+        root.stdout.close()
 
 
 def cores_of(root):
