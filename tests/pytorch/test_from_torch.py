@@ -32,6 +32,7 @@ def outputs(mod, params, x):
         "inception_v3",
         "densenet121",
         "efficientnet_b0",
+        "vit_b_16",
     ],
 )
 def test_networks_of_torchvision_give_what_torch_gives(name):

@@ -23,6 +23,7 @@ from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.pipeline import UNSHARER, Optimized, optimize
+from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 
 __all__ = ["PreparedModule", "converted_model", "prepare"]
@@ -96,6 +97,7 @@ def prepare(
     if conversion.changes:
         typed, arrays = convert(typed, arrays, chosen, conversion), {}
         notes.append(f"the model was converted: {conversion.as_text()}")
+    typed = multiply_rows_at_once(typed)
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
     fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink)

@@ -180,9 +180,9 @@ def input_names(trace: Any, count: int) -> list[str]:
 def _without_idle_dropouts(graph: Any) -> None:
     """Leave out dropouts that do nothing, also those that would write in place in training."""
     for node in list(graph.nodes()):
-        place = _TRAINING.get(node.kind().removesuffix("_"))
-        is_dropout = "dropout" in node.kind() and place is not None
-        if is_dropout and not list(node.inputs())[place].toIValue():
+        is_dropout = "dropout" in node.kind()
+        place = _TRAINING.get(node.kind().removesuffix("_")) if is_dropout else None
+        if place is not None and not list(node.inputs())[place].toIValue():
             node.output().replaceAllUsesWith(next(node.inputs()))
             node.destroy()
 

@@ -1,0 +1,85 @@
+"""Batched products with one matrix for the whole batch become one product of all rows.
+
+PyTorch's ``linear`` on sequences comes from TVM's importer as a batched product with its weights
+repeated for every entry of the batch: for an image of 197 patches, 197 copies of them. TVM folds
+those into constants, which is gigabytes a layer, and a kernel would read each of them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
+
+__all__ = ["multiply_rows_at_once"]
+
+PRODUCT = "nn.batch_matmul"
+REPEATING = ("broadcast_to", "expand_dims", "repeat", "reshape", "squeeze")
+"""Operators that give copies of a matrix where its two dimensions stay the last ones."""
+
+
+def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with ``nn.dense`` for each product whose right side is copies of one matrix.
+
+    Sums are taken over the same products, so only the order of additions may differ.
+
+    Parameters
+    ----------
+    module
+        A typed module. Left as it is where no such product is in its ``main``.
+    """
+    main = module["main"]
+    matrices = {
+        each: matrix
+        for each in graph_order(main.body)
+        if is_call_of(each, PRODUCT) and (matrix := _only_matrix(each)) is not None
+    }
+    if not matrices:
+        return module
+
+    known: dict[relay.Expr, relay.Expr] = {}
+
+    def multiply(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if call not in matrices:
+            return copy_call(call, arguments)
+        matrix = known[matrices[call]]
+        *_, depth = _shape(call.args[0])
+        rows = relay.reshape(arguments[0], (-1, depth))
+        weights = matrix if call.attrs.transpose_b else relay.transpose(matrix, (1, 0))
+        product = relay.nn.dense(rows, weights, out_dtype=call.attrs.out_dtype or None)
+        return relay.reshape(product, _shape(call))
+
+    changed = tvm.IRModule(module.functions, module.type_definitions)
+    changed["main"] = relay.Function(main.params, rebuild(main.body, known, multiply))
+    return relay.transform.InferType()(changed)
+
+
+def _only_matrix(product: relay.Call) -> relay.Expr | None:
+    """The matrix that all of the batch is multiplied with, or None where there are several."""
+    left, right = product.args
+    if product.attrs.transpose_a or len(_shape(left)) != 3 or _shape(left)[0] != _shape(product)[0]:
+        return None
+    copies, *sides = _shape(right)
+    while len(_shape(right)) > 2:
+        if not is_call_of(right, *REPEATING) or prod(_shape(right.args[0])) == 0:
+            return None
+        right = right.args[0]
+        if _shape(right)[-2:] != tuple(sides):
+            return None
+    if _shape(right) != tuple(sides):
+        return None
+    return right if copies > 1 or _is_stored(right) else None
+
+
+def _is_stored(matrix: relay.Expr) -> bool:
+    """Whether a matrix is not computed in every run, so that it is laid out once."""
+    while is_call_of(matrix, "transpose"):
+        matrix = matrix.args[0]
+    return isinstance(matrix, (relay.Var, relay.Constant))
+
+
+def _shape(expression: relay.Expr) -> tuple[int, ...]:
+    return tuple(map(int, expression.checked_type.shape))
