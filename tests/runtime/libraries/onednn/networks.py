@@ -119,6 +119,11 @@ def gelu(value: relay.Expr, dtype: str) -> relay.Expr:
     return value * (constant(0.5, dtype) + bent * constant(0.5, dtype))
 
 
+def gelu_of_halves(value: relay.Expr, dtype: str) -> relay.Expr:
+    gate = relay.erf(value * constant(0.5**0.5, dtype)) + constant(1.0, dtype)
+    return value * constant(0.5, dtype) * gate
+
+
 def scaled(value: relay.Expr, dtype: str) -> relay.Expr:
     scale = variable("s", (1, 64, 1, 1), dtype)
     return relay.nn.relu(value) * scale - constant(1.5, dtype)

@@ -82,6 +82,11 @@ STEPS = {
         (StepKind.LINEAR, StepKind.CLIP),
     ),
     "gelu": (n.gelu, (StepKind.GELU,)),
+    "gelu of halves": (n.gelu_of_halves, (StepKind.GELU,)),
+    "scaled swish": (
+        lambda y, d: relay.sigmoid(y) * (y * n.constant(3.0, d)),
+        (StepKind.SWISH, StepKind.LINEAR),
+    ),
     "scale": (n.scaled, (StepKind.RELU, StepKind.MULTIPLY, StepKind.LINEAR)),
 }
 

@@ -60,30 +60,39 @@ class _Reader:
         return [n for n, call in enumerate(self.function.calls) if value in call.operands]
 
     def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
-        """A value times a function of itself."""
-        ends = [n for n in self._readers(value) if self.function.calls[n].operator == "multiply"]
-        for end in reversed(ends):
-            left, right = self.function.calls[end].operands
-            gate = right if left == value else left
-            chain = self._chain(value, gate)
-            steps = () if chain is None else read_gate(chain)
-            if steps:
-                return steps, self.function.result_of(end)
+        """A value, perhaps scaled, times a function of the value."""
+        for own, factor in self._scaled(value):
+            ends = [n for n in self._readers(own) if self.function.calls[n].operator == "multiply"]
+            for end in reversed(ends):
+                left, right = self.function.calls[end].operands
+                gate = right if left == own else left
+                for chain in self._chains(value, gate):
+                    if steps := read_gate(chain):
+                        return (*steps, factor), self.function.result_of(end)
         return None
 
-    def _chain(self, value: int, end: int) -> list[Step] | None:
-        """The steps from a value to another one, each read by the next one only."""
-        chain: list[Step] = []
-        while value != end:
-            readers = [n for n in self._readers(value) if self.function.result_of(n) <= end]
-            found = self._single(value, readers[:1])
-            if found is None:
-                return None
-            step, value = found
-            if len(self._readers(value)) != 1:
-                return None
-            chain.append(step)
-        return chain
+    def _scaled(self, value: int) -> list[tuple[int, Step]]:
+        """The value as it is, and its products with a number."""
+        found = [(value, Step(kind=StepKind.LINEAR, alpha=1.0))]
+        for reader in self._readers(value):
+            step = self._linear(self.function.calls[reader], value)
+            if step is not None and step.beta == 0:
+                found.append((self.function.result_of(reader), step))
+        return found
+
+    def _chains(self, value: int, end: int) -> list[list[Step]]:
+        """The ways from a value to another one, whose steps are read by the next one only."""
+        chains = []
+        for reader in self._readers(value):
+            chain: list[Step] = []
+            place, readers = value, [reader]
+            while place != end and (found := self._single(place, readers)) is not None:
+                step, place = found
+                chain.append(step)
+                readers = self._readers(place)
+            if chain and place == end and len(readers) == 1:
+                chains.append(chain)
+        return chains
 
     def _single(self, value: int, readers: list[int]) -> tuple[Step, int] | None:
         if len(readers) != 1:
