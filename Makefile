@@ -5,8 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 INPUTS := requirements/lock.txt pyproject.toml tvm_ios/install/requirements.txt \
-          tvm_ios/install/wheel.txt tvm_ios/install/finder.py tvm_ios/install/hook.py \
-          tvm_ios/install/native/libcuda_stub.c
+          tvm_ios/install/wheel.txt tvm_ios/install/finder.py tvm_ios/install/quick_import.py \
+          tvm_ios/install/hook.py tvm_ios/install/native/libcuda_stub.c
 # The interpreter that .venv is made with: PYTHON=python3.12 make test
 PYTHON ?= python3
 # More for pip to install, such as -r FILE.

@@ -12,12 +12,13 @@ ADD_SITE = "import site, sys; site.addsitedir(sys.argv[1]); import importlib.uti
 
 
 def test_writing_twice_changes_nothing_the_second_time(tmp_path):
-    assert len(write_hook(tmp_path)) == 3
+    assert len(write_hook(tmp_path)) == 4
     assert hook_is_installed(tmp_path)
     assert write_hook(tmp_path) == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "_tvm_ios_finder.py",
         "_tvm_ios_native",
+        "_tvm_ios_quick_import.py",
         "tvm_ios_finder.pth",
     ]
 

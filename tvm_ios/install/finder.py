@@ -106,6 +106,11 @@ def install() -> None:
 def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
     from importlib.machinery import SourceFileLoader
 
+    try:
+        from _tvm_ios_quick_import import quick_import  # type: ignore[import-not-found]
+    except ImportError:
+        from contextlib import nullcontext as quick_import
+
     class WheelLoader(SourceFileLoader):
         """Loads the wheel's TVM: its shared libraries first, then the package."""
 
@@ -118,7 +123,8 @@ def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
             leaked = os.environ.get("TVM_LIBRARY_PATH")
             os.environ["TVM_LIBRARY_PATH"] = os.path.join(root, "build")
             try:
-                super().exec_module(module)
+                with quick_import(site_packages):
+                    super().exec_module(module)
             finally:
                 if leaked is None:
                     del os.environ["TVM_LIBRARY_PATH"]

@@ -1,8 +1,9 @@
 """Writes the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
 
-Three things land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
-(one line that imports it at interpreter start) and ``_tvm_ios_native/libcuda_stub.so``. The
-stand-in has no name by which a loader could take it for the driver: only the hook loads it, by
+Four things land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
+(one line that imports it at interpreter start), ``_tvm_ios_quick_import.py`` (a copy of
+``quick_import.py``, which the finder imports with TVM) and ``_tvm_ios_native/libcuda_stub.so``.
+The stand-in has no name by which a loader could take it for the driver: only the hook loads it, by
 full path, and only where no driver answers.
 """
 
@@ -25,7 +26,10 @@ PTH_LINE = (
     f'import sys; exec("try:\\n import {MODULE_NAME} as f\\n f.install()\\n'
     'except ImportError:\\n pass")\n'
 )
-_FINDER = Path(__file__).with_name("finder.py")
+_COPIES = {
+    "_tvm_ios_quick_import.py": Path(__file__).with_name("quick_import.py"),
+    f"{MODULE_NAME}.py": Path(__file__).with_name("finder.py"),
+}
 _STUB = Path(__file__).with_name("native") / "libcuda_stub.c"
 
 
@@ -41,23 +45,23 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
         If there is no C compiler or ``site_packages`` cannot be written.
     """
     stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
-    contents = {
-        site_packages / STUB_FILE: stub.read_bytes(),
-        site_packages / f"{MODULE_NAME}.py": _FINDER.read_bytes(),
-        site_packages / PTH_NAME: PTH_LINE.encode(),
-    }
-    return tuple(path for path, content in contents.items() if _replace(path, content))
+    contents = {STUB_FILE: stub.read_bytes(), **_texts()}
+    return tuple(
+        site_packages / name
+        for name, content in contents.items()
+        if _replace(site_packages / name, content)
+    )
 
 
 def hook_is_installed(site_packages: Path) -> bool:
     """Whether ``site_packages`` holds the hook of this version of tvm-ios."""
-    module = site_packages / f"{MODULE_NAME}.py"
-    pth = site_packages / PTH_NAME
-    return (
-        _content(module) == _FINDER.read_bytes()
-        and _content(pth) == PTH_LINE.encode()
-        and (site_packages / STUB_FILE).is_file()
-    )
+    same = all(_content(site_packages / name) == content for name, content in _texts().items())
+    return same and (site_packages / STUB_FILE).is_file()
+
+
+def _texts() -> dict[str, bytes]:
+    copies = {name: source.read_bytes() for name, source in _COPIES.items()}
+    return {**copies, PTH_NAME: PTH_LINE.encode()}
 
 
 def _content(path: Path) -> bytes | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import ExecutionError, PlanError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["dtype_bytes", "named_as_arrays", "numpy_dtype"]
 
@@ -47,6 +48,8 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     ExecutionError
         If NumPy has none, as for ``bfloat16`` and ``float8``.
     """
+    import numpy as np  # noqa: PLC0415 - verbs that only read plans do without
+
     refusal = ExecutionError(
         f"NumPy has no data type {dtype!r}, so no values of it can be made or read; give a "
         "tvm.nd.NDArray of that type, or cast inside the model"
