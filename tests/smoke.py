@@ -83,6 +83,7 @@ def main() -> None:
     mod, params = network()
     image = np.random.default_rng(1).standard_normal((1, 8, 14, 14)).astype("float32")
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["TVM_IOS_CACHE_DIR"] = folder  # as on a machine that has compiled nothing yet
         file = Path(folder) / "branches.so"
         model = tvm_ios.tune(mod, params, time_budget=20)
         print(model.report().as_text())
