@@ -39,9 +39,7 @@ def network() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     return tvm.IRModule.from_expr(joined), params
 
 
-def by_stock_tvm(
-    mod: tvm.IRModule, params: dict[str, np.ndarray], image: np.ndarray
-) -> np.ndarray:
+def by_stock_tvm(mod: tvm.IRModule, params: dict[str, np.ndarray], image: np.ndarray) -> np.ndarray:
     """What plain TVM computes, one operator after another."""
     with tvm.transform.PassContext(opt_level=3):
         built = relay.build(mod, host_target(), params=params)
@@ -91,9 +89,7 @@ def main() -> None:
         with tvm_ios.load(file) as executor:
             executor.run(image=image)
             wanted = executor.get_output(0).numpy()
-        np.testing.assert_allclose(
-            wanted, by_stock_tvm(mod, params, image), rtol=1e-4, atol=1e-4
-        )
+        np.testing.assert_allclose(wanted, by_stock_tvm(mod, params, image), rtol=1e-4, atol=1e-4)
         print(said(COMMAND, "run", file, "--print-time"), end="")
         check_in_c(file, image, wanted)
     print(f"smoke: tvm-ios in {home.parent} tunes, exports, loads and runs, in Python and in C")

@@ -1,4 +1,4 @@
-"""The wheel has all that the package reads beside its modules, and the source distribution makes it."""
+"""The wheel and the source distribution have all that the package reads beside its modules."""
 
 from __future__ import annotations
 
