@@ -30,13 +30,16 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 python_maximum_signature_line_length = 80
 add_module_names = False
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 
+highlight_language = "none"
 html_theme = "furo"
 html_title = "tvm-ios"
 html_additional_pages = {"index": "redirect.html"}
