@@ -14,7 +14,7 @@ LOCK ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-torch check bench setup
+.PHONY: help demo test test-all test-torch check bench docs wheel setup
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,22 @@ check: $(READY) ## lint, format, types and the quick tests
 
 bench: $(READY) ## measure all networks into benchmarks/results
 	$(PY) -m tvm_ios bench
+
+docs: ## build the documentation into out/docs, in an environment of its own
+	$(MAKE) VENV=.venv-docs LOCK='-r requirements/docs.txt' setup
+	.venv-docs/bin/python -m sphinx -q -W --keep-going -b html -c docs . out/docs
+	@echo 'out/docs/index.html'
+
+wheel: ## build sdist and wheel into dist, and try the wheel in a fresh environment
+	rm -rf dist
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/wheel.txt
+	.venv-wheel/bin/python -m build --outdir dist
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo dist/*.whl)[tvm]"
+	.venv-wheel/bin/tvm-ios install-tvm
+	.venv-wheel/bin/tvm-ios doctor
+	.venv-wheel/bin/python -P tests/smoke.py
 
 setup: $(READY) ## only set up the environment
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.documents import DOCUMENTS, README, code_blocks
 from tests.impatience import IMPATIENT
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.problem import parse_problem
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-)
-DOCUMENTS = sorted([README, *README.parent.glob("docs/**/*.md"), README.parent / "CHANGELOG.md"])
+EXAMPLES = code_blocks(README, "python")
 
 
 def test_there_are_a_tune_a_pass_context_and_a_chain_example():
@@ -59,8 +55,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_documented_formats_are_read():
-    text = (README.parent / "docs" / "schedules.md").read_text(encoding="utf-8")
-    schedule, problem = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    schedule, problem = code_blocks(README.parent / "docs" / "schedules.md", "json")
     assert InterOpSchedule.from_json(schedule).to_json() == json.dumps(
         json.loads(schedule), indent=1
     )

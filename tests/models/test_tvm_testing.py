@@ -69,3 +69,17 @@ def test_sizes_that_tvm_has_another_network_for_are_refused():
         resnet3d_18(image_size=32)
     with pytest.raises(OptionError, match="features 0"):
         dcgan(features=0)
+
+
+@pytest.mark.slow
+def test_networks_need_no_pytest_and_those_of_tvm_say_that_they_do(run_python, project_root):
+    script = (
+        "import sys\nsys.modules['pytest'] = None\n"
+        "from tvm_ios.errors import ModelError\nfrom tvm_ios.models import dcgan, nasnet_small\n"
+        "nasnet_small()\n"
+        "try:\n    dcgan()\nexcept ModelError as error:\n    print(error)\n"
+    )
+    done = run_python("-c", script, PYTHONPATH=str(project_root))
+    assert done.returncode == 0, done.stderr
+    assert "tvm.relay.testing" in done.stdout
+    assert done.stdout.endswith("run: pip install pytest\n")

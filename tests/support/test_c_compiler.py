@@ -85,3 +85,13 @@ def test_a_native_source_is_a_library_and_an_object_of_one_digest(tmp_path):
     assert source.library is source.library
     assert source.as_object().suffix == ".o"
     assert source.digest == source_digest(path)
+
+
+def test_compiling_says_where_it_keeps_what_and_only_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
+        compile_shared(tmp_path / f"{name}.c")
+    (line,) = caplog.messages
+    assert line.startswith("tvm-ios: compiling its C code with ")
+    assert line.endswith(f", once; kept in {tmp_path / 'cache' / 'native'}")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import tvm
 from tvm import relay
-from tvm.relay.testing import dcgan as tvm_dcgan
-from tvm.relay.testing import resnet_3d as tvm_resnet_3d
 
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models.builder import KEEPS_SIGNAL
 from tvm_ios.models.weights import Network, Weights, named
 
@@ -46,12 +46,14 @@ def dcgan(*, batch_size: int = 1, features: int = 128, seed: int = 0) -> Network
     ------
     OptionError
         If there is no image or no channel.
+    ModelError
+        If pytest, which TVM's collection imports, is not installed.
     """
     if min(batch_size, features) < 1:
         raise OptionError(
             f"dcgan: batch_size is {batch_size} and features {features}; both must be at least 1"
         )
-    return _seeded(tvm_dcgan.get_net(batch_size, ngf=features), seed)
+    return _seeded(_of_tvm("dcgan").get_net(batch_size, ngf=features), seed)
 
 
 def resnet3d_18(
@@ -82,6 +84,8 @@ def resnet3d_18(
     ------
     OptionError
         If there is no clip or no frame, or the image is smaller than 33.
+    ModelError
+        If pytest, which TVM's collection imports, is not installed.
     """
     if min(batch_size, frames) < 1 or image_size < _SMALLEST_IMAGE:
         raise OptionError(
@@ -90,8 +94,19 @@ def resnet3d_18(
         )
     shape = (3, frames, image_size, image_size)
     return _seeded(
-        tvm_resnet_3d.get_net(batch_size, 1000, num_layers=_LAYERS, image_shape=shape), seed
+        _of_tvm("resnet_3d").get_net(batch_size, 1000, num_layers=_LAYERS, image_shape=shape), seed
     )
+
+
+def _of_tvm(name: str) -> Any:
+    """A module of TVM's collection, imported by who asks for it: TVM's own tests need pytest."""
+    try:
+        return import_module(f"tvm.relay.testing.{name}")
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"TVM's collection of networks, tvm.relay.testing, cannot be imported ({error}); "
+            "run: pip install pytest"
+        ) from error
 
 
 def _seeded(function: relay.Function, seed: int) -> Network:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -33,6 +34,8 @@ __all__ = [
     "source_digest",
     "sources_of",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
             "set TVM_IOS_CACHE_DIR to a folder you can write"
         ) from error
     os.close(handle)
+    _say_once(command[0], directory)
     try:
         whole = [*command, "-o", temporary, "-lpthread"]
         done = subprocess.run(whole, capture_output=True, text=True, check=False)
@@ -183,3 +187,9 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
         os.replace(temporary, product)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+@cache
+def _say_once(compiler: str, directory: Path) -> None:
+    """Say, once a process, why its first call waits; a warning is seen where nobody set up logs."""
+    _LOG.warning("tvm-ios: compiling its C code with %s, once; kept in %s", compiler, directory)
