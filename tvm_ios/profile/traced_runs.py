@@ -24,4 +24,4 @@ def traced_runs(model: CompiledModel, session: MeasuringSession) -> TracedRuns:
         (executor,) = executors.values()
         executor.trace(WARM_UP)
         traces = [executor.trace(2) for _ in range(TRACES)]
-    return TracedRuns.of(traces, num_stages=len(model.schedule.stages))
+    return TracedRuns.of(traces, model.schedule)

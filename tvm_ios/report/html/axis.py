@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["Axis", "Tick"]
 
-_STEPS = (1, 2, 5, 10)
+_STEPS = (1, 2, 2.5, 5, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Axis:
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(each * power for each in _STEPS if each * power >= rough * (1 - 1e-9))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        digits = max(0, -math.floor(math.log10(step) + 1e-9))
+        digits = next(d for d in range(20) if math.isclose(round(step, d), step, rel_tol=1e-6))
         return tuple(
             Tick(at=self.at(number * step), text=f"{number * step:.{digits}f}{unit}")
             for number in range(first, last + 1)

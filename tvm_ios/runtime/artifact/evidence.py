@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Self
 
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
 
@@ -32,23 +33,25 @@ class TracedRuns:
 
     runs: int = 0
     stage_ns: tuple[int | None, ...] = ()
-    """Median time of each stage from its first launch to its last one's end, in nanoseconds; None
-    for a stage that launches nothing."""
+    """Median time of each stage in nanoseconds, None for one that launches nothing: how much later
+    its last launch ends than all of the stages before, since it may begin before they do. These add
+    up to a run. Those of a list, which has an order only, are times of launches, and overlap."""
     timeline: tuple[TraceEvent, ...] = ()
     """Launches of the run of median length."""
 
     @classmethod
-    def of(cls, traces: Sequence[Sequence[TraceEvent]], *, num_stages: int) -> Self:
-        """Summarise runs of one model; those without a launch do not count."""
+    def of(cls, traces: Sequence[Sequence[TraceEvent]], schedule: InterOpSchedule) -> Self:
+        """Summarise runs of one schedule; those without a launch do not count."""
         whole = sorted((each for each in traces if each), key=_length_ns)
         if not whole:
             return cls()
-        spans = [_stage_spans(trace) for trace in whole]
+        times = _spans if schedule.home_lanes else _steps
+        found = [times(trace) for trace in whole]
         return cls(
             runs=len(whole),
             stage_ns=tuple(
-                round(median(each[stage] for each in spans)) if stage in spans[0] else None
-                for stage in range(num_stages)
+                round(median(each[stage] for each in found)) if stage in found[0] else None
+                for stage in range(len(schedule.stages))
             ),
             timeline=tuple(whole[(len(whole) - 1) // 2]),
         )
@@ -79,10 +82,26 @@ def _length_ns(trace: Sequence[TraceEvent]) -> int:
     return max(event.end_ns for event in trace)
 
 
-def _stage_spans(trace: Sequence[TraceEvent]) -> dict[int, int]:
+def _spans(trace: Sequence[TraceEvent]) -> dict[int, int]:
+    """Time of each stage from its first launch on to the end of its last one."""
     begin: dict[int, int] = {}
-    end: dict[int, int] = {}
     for event in trace:
         begin[event.stage] = min(event.start_ns, begin.get(event.stage, event.start_ns))
-        end[event.stage] = max(event.end_ns, end.get(event.stage, 0))
-    return {stage: end[stage] - begin[stage] for stage in begin}
+    return {stage: end_ns - begin[stage] for stage, end_ns in _ends(trace).items()}
+
+
+def _steps(trace: Sequence[TraceEvent]) -> dict[int, int]:
+    """Time that each stage adds to those before it."""
+    steps: dict[int, int] = {}
+    done_ns = 0
+    for stage, end_ns in sorted(_ends(trace).items()):
+        steps[stage] = max(0, end_ns - done_ns)
+        done_ns = max(done_ns, end_ns)
+    return steps
+
+
+def _ends(trace: Sequence[TraceEvent]) -> dict[int, int]:
+    ends: dict[int, int] = {}
+    for event in trace:
+        ends[event.stage] = max(event.end_ns, ends.get(event.stage, 0))
+    return ends

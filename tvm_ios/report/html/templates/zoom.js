@@ -44,12 +44,11 @@ for (const frame of document.querySelectorAll(".zoom")) {
     button.addEventListener("click", keys[key]);
     tools.append(button);
   }
-  const hint = document.createElement("p");
-  hint.className = "hint";
-  hint.textContent = "Drag to move. Click, then turn the wheel to zoom; or Ctrl and the wheel, or the keys + − 0 and arrows.";
+  const hint = document.createElement("span");
+  hint.textContent = "Drag to move; click, then turn the wheel to zoom (or Ctrl and the wheel, or keys + − 0 and arrows)";
+  tools.append(hint);
   svg.setAttribute("tabindex", "0");
   frame.classList.add("live");
-  frame.append(tools);
-  frame.after(hint);
+  frame.before(tools);
 }
 document.documentElement.dataset.script = "ran";
