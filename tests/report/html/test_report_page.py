@@ -87,8 +87,8 @@ def test_all_that_was_measured_is_there(story):
         "a note on the race",
         "hand-made : 8 operators, 5 stages, 1 merged, predicted 0.123 ms",
         "merge of 2 wide | narrow 8.0 µs 8.0 µs 1.00",
-        "one group relu → depthwise → sum – 4.0 µs",
-        "Sum of all stages – 14.0 µs",
+        "one group relu → depthwise → sum \N{EN DASH} 4.0 µs",
+        "Sum of all stages \N{EN DASH} 14.0 µs",
         "The traced run took 14.0 µs in all; in the race, without tracing, the median of a run "
         "was 1.5000 ms.",
         "lane 1 18 %",
