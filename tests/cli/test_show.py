@@ -36,6 +36,21 @@ def test_a_picture_and_a_page_are_written(fork_library, tmp_path, capsys):
     assert text.count("<svg") == 1
     assert "viewBox" in text
     assert "<?xml" not in text
+    assert "<title>fork · tvm-ios</title>" in text
+    assert text.count('<g class="op"') == len(read_story(fork_library).graph)
+    assert "was given: nothing was tuned or timed" in text
+
+
+def test_a_page_needs_no_matplotlib_and_no_tvm(fork_library, tmp_path, run_python, project_root):
+    page = tmp_path / "f.html"
+    code = (
+        "import sys; from tvm_ios.cli.main import main; "
+        f"status = main(['show', {str(fork_library)!r}, '--html', {str(page)!r}]); "
+        "print(status, [name for name in ('tvm', 'matplotlib') if name in sys.modules])"
+    )
+    done = run_python("-c", code, PYTHONPATH=str(project_root))
+    assert done.stdout.splitlines()[-1] == "0 []"
+    assert '<section id="schedule">' in page.read_text()
 
 
 def test_a_schedule_is_shown(fork_library, tmp_path, capsys):
@@ -56,6 +71,7 @@ def test_mistakes_are_one_line(fork_library, tmp_path, monkeypatch, capsys):
         (["bad.json"], "bad.json: "),
         ([fork_library, "--figure", "no/f.png"], "cannot write the picture: "),
         ([fork_library, "--figure", "f.what"], "cannot write the picture: "),
+        ([fork_library, "--html", "no/f.html"], "cannot write the page no/f.html: "),
     ):
         assert show(*words) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.host import default_lanes
+from tvm_ios.report.html.templates import templates
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
@@ -187,6 +189,7 @@ def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
         (["squeezenet", "--max-group-size", "-1"], "max_group_size is -1"),
         (["squeezenet", "--output", "no/folder/out.so"], "cannot write no/folder/out.so"),
         (["squeezenet", "--output", "."], "cannot write ."),
+        (["squeezenet", "--report", "no/out.html"], "cannot write no/out.html: give --report a"),
         (["squeezenet", "--lanes", default_lanes() + 1], f"lanes is {default_lanes() + 1}"),
         (["squeezenet", "--records", "no.log"], "there are no tuning records at no.log"),
     ],
@@ -199,6 +202,17 @@ def test_what_cannot_be_honoured_is_one_line_and_exit_2(
     shown = capsys.readouterr()
     (line,) = [line for line in shown.err.splitlines() if line.startswith("tvm-ios: error: ")]
     assert message in line
+    assert shown.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_jinja_is_told_before_anything_is_tuned(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    templates.cache_clear()
+    assert tune("squeezenet", "--report", "out.html") == 2
+    shown = capsys.readouterr()
+    assert "pip install 'tvm-ios[report]'" in shown.err
     assert shown.out == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -220,8 +234,15 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     words += ["--database", tmp_path / "p.sqlite", "--time-budget", 60]
     words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
     words += ["--min-repeat-ms", 0]
-    assert tune(*words) == 0
+    page = tmp_path / "net.html"
+    assert tune(*words, "--report", page) == 0
     shown = capsys.readouterr()
+    assert f"wrote {page}" in shown.out
+    text = page.read_text()
+    assert "<title>net · tvm-ios</title>" in text
+    # With one candidate a task there is a curve, and it falls nowhere.
+    for section in ("contestants", "schedule", "stages", "lanes", "tuning", "words", "machine"):
+        assert f'<section id="{section}">' in text
     assert "GFLOPS" in shown.out
     assert "stage 0 " in shown.out
     assert f"wrote {output}" in shown.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -27,7 +28,9 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.passes import ScheduleOperators
+from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.artifact.footer import read_story
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.progress import Progress
 
@@ -109,6 +112,34 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
     assert set(report.phase_s) == {"build", "search", "lower", "compare"}
     assert f"kept {report.kept.value}" in report.as_text()
     assert len(report.comparison.rounds) >= 6
+
+
+def test_the_kept_model_is_traced_and_a_page_shows_it(
+    tuned: tvm_ios.CompiledModel, tmp_path: Path
+) -> None:
+    evidence = tuned.evidence
+    assert evidence.kept == tuned.report().kept.value
+    assert evidence.race == tuned.report().comparison
+    # Its parts of split launches count as one; what is a view is not launched.
+    launched = {tuned.plan.launches[i].operator for g in tuned.plan.groups for i in g.launches}
+    assert {event.operator for event in evidence.traced.timeline} == launched
+    assert {event.lane for event in evidence.traced.timeline} <= set(range(evidence.lanes))
+    stages = {group.stage for group in tuned.plan.groups}
+    assert {s for s, ns in enumerate(evidence.traced.stage_ns) if ns is not None} == stages
+    assert len(evidence.prices_ns) == len(tuned.schedule.stages)
+    page = tuned.report().to_html(title="the net", command="some command")
+    assert "<title>the net" in page
+    assert "some command" in page
+    assert page.count('<g class="op"') == len(tuned.graph)
+    told = json.loads(tuned.report().to_json())["story"]
+    assert told["schedule"] == json.loads(tuned.schedule.to_json())
+    assert told["traced"]["runs"] == evidence.traced.runs > 0
+    # A file brings all of it along.
+    tuned.export_library(tmp_path / "net.so")
+    story = read_story(tmp_path / "net.so")
+    assert story.evidence == evidence
+    assert tuned.report().story == story
+    assert ReportPage(story=story, title="the net", command="some command").to_html() == page
 
 
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no second lane")

@@ -153,6 +153,22 @@ def test_operators_are_priced_alone_and_schedules_told(prices: KernelPrices) -> 
         assert cost > 0 or prices.runner.needs_no_kernel(index)
 
 
+def test_known_prices_of_a_schedule_are_told_and_nothing_is_measured(prices: KernelPrices) -> None:
+    plain, greedy = sequential_schedule(prices.graph), greedy_schedule(prices.graph)
+    assert prices.known_ns(plain) == (None,) * len(plain.stages)
+    prices.price_operators()
+    singles_ns = prices.price(prices.graph, plain.stages)
+    members = tuple((index,) for index in convolutions(prices.graph))
+    merged = Stage(members, Strategy.MERGE)
+    (merged_ns,) = prices.price(prices.graph, [merged])
+    measured = prices.counters.priced
+    assert prices.known_ns(plain) == tuple(singles_ns)
+    known_ns = dict(zip(greedy.stages, prices.known_ns(greedy), strict=True))
+    assert {known_ns[stage] for stage in greedy.stages if len(stage.groups) > 1} == {None}
+    assert prices.known_ns(replace(greedy, stages=(merged,))) == (merged_ns,)
+    assert prices.counters.priced == measured
+
+
 def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelPrices) -> None:
     prices.price_operators()
     start = greedy_schedule(prices.graph)

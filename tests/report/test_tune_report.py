@@ -12,6 +12,7 @@ import tvm_ios
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.search import SearchOptions, search_ios
@@ -128,6 +129,11 @@ class MergesPay:
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         return [10 for _ in stages]
+
+
+def test_a_report_of_no_model_has_no_page(report: TuneReport) -> None:
+    with pytest.raises(OptionError, match=r"take the report of what tvm_ios\.tune returns"):
+        report.to_html()
 
 
 def test_json_holds_every_field_and_the_raw_rounds(report: TuneReport) -> None:

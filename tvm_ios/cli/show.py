@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, OptionError, ScheduleError
+from tvm_ios.report.figure import draw_schedule
+from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.runtime.artifact.footer import read_footer, read_story
 from tvm_ios.runtime.artifact.story import ModelStory
 
@@ -31,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--figure", type=Path, metavar="FILE", help="draw the schedule: .png, .svg or .pdf"
     )
     parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write a page with the picture, to zoom into"
+        "--html", type=Path, metavar="FILE", help="write a page with all of it and pictures"
     )
 
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             "export_library of this tvm-ios wrote"
         )
     try:
-        _draw(story, text, arguments.figure, arguments.html)
+        _draw(story, arguments.file.stem, arguments.figure, arguments.html)
     except (OSError, ValueError) as error:  # ValueError: matplotlib knows no such ending
         raise OptionError(
             f"cannot write the picture: {error}; name a .png, .svg, .pdf or .html in a folder "
@@ -59,16 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(story: ModelStory, text: str, figure: Path | None, page: Path | None) -> None:
-    # Matplotlib comes in here, and only where something is drawn.
-    from tvm_ios.report.figure import draw_schedule  # noqa: PLC0415
-    from tvm_ios.report.schedule_html import write_schedule_html  # noqa: PLC0415
-
+def _draw(story: ModelStory, title: str, figure: Path | None, page: Path | None) -> None:
     if figure is not None:
         draw_schedule(story.graph, story.schedule, figure)
         print(f"wrote {figure}")
     if page is not None:
-        write_schedule_html(story.graph, story.schedule, text, page)
+        ReportPage(story=story, title=title).write(page)
         print(f"wrote {page}")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.report.html.report_page import ReportPage
+from tvm_ios.report.html.templates import require_templates
 from tvm_ios.support.progress import StderrProgress
 from tvm_ios.tuning.options import TUNERS
 
@@ -78,6 +82,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: MODEL.so)"
     )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="HTML",
+        help="write a page on the result as well: contestants, schedule, stages, lanes, tuning",
+    )
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
@@ -96,7 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Tune, print the report and the schedule, and write the file; 0 when all is done."""
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
-    _require_writable(output)
+    _require_writable(output, "--output")
+    if arguments.report is not None:
+        _require_writable(arguments.report, "--report")
+        require_templates()
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
     onnx_file = None
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
@@ -127,6 +140,10 @@ def run(arguments: argparse.Namespace) -> int:
     print(compiled.as_text())
     compiled.export_library(output)
     print(f"wrote {output}; tvm_ios.load({str(output)!r}) runs it")
+    if arguments.report is not None:
+        title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
+        ReportPage(story=compiled.story(), title=title, command=command).write(arguments.report)
+        print(f"wrote {arguments.report}")
     return 0
 
 
@@ -297,10 +314,10 @@ def _given(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _require_writable(output: Path) -> None:
+def _require_writable(output: Path, flag: str) -> None:
     """Refuse an output that cannot be written before hours of work, not after."""
     folder = output.parent
     if output.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(
-            f"cannot write {output}: give --output a file in a folder that is there and writable"
+            f"cannot write {output}: give {flag} a file in a folder that is there and writable"
         )

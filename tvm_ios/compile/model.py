@@ -45,6 +45,7 @@ from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import CheckedModule, check_parameters, resolve_target
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
+from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -134,6 +135,8 @@ class CompiledModel:
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
     """Tuning records that its kernels have; None where nobody gave any."""
+    evidence: Evidence | None = None
+    """What ``tune`` measured of it; None where its schedule was given."""
 
     @property
     def module(self) -> tvm.IRModule:
@@ -201,14 +204,18 @@ class CompiledModel:
         ArtifactError
             If the file cannot be written.
         """
-        story = ModelStory(
+        export_artifact(self.kernels.staged.factory, self.plan, path, self.story())
+
+    def story(self) -> ModelStory:
+        """What files and pages tell of it: graph, schedule, machine, versions, and why this one."""
+        return ModelStory(
             graph=self.graph,
             schedule_json=self.schedule.to_json(),
             report="" if self.tune_report is None else self.tune_report.as_text(),
             machine=dict(machine_facts()),
             versions=dict(version_facts()),
+            evidence=self.evidence,
         )
-        export_artifact(self.kernels.staged.factory, self.plan, path, story)
 
     def report(self) -> TuneReport:
         """The record of tuning: what was done, and why this schedule was kept.

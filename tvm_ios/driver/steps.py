@@ -18,8 +18,10 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import compiled_for, race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.traced_runs import RUNS_FOR_TRACES, traced_runs
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["UNTUNED", "ScheduledBuild", "Steps"]
@@ -30,6 +32,8 @@ UNTUNED = {
     Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
 }
 """What schedules are called whose kernels are not the tuned ones that most others run."""
+SHORT_S = 0.5
+"""Traced runs that take less are made in any case: no budget is missed by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class Steps:
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
+            known_ns = {
+                name: () if name == Contestant.OWN_KERNELS.value else prices.known_ns(schedule)
+                for name, schedule in found.schedules.items()
+            }
         records = applied_records_digest()
         racers = {
             Contestant(name): Racer(
@@ -69,6 +77,7 @@ class Steps:
                 schedule=schedule,
                 records=records,
                 compiled=cache(partial(self._compiled, built, schedule, session)),
+                prices_ns=known_ns[name],
             )
             for name, schedule in found.without_repetitions().items()
         }
@@ -102,6 +111,33 @@ class Steps:
 
         with self.call.clock.phase("compare", self.call.to_profile):
             return raced_end(models, options=chosen, session=session, keep=keep)
+
+    def evidence(
+        self,
+        end: RaceEnd,
+        racer: Racer,
+        session: MeasuringSession,
+        curve: tuple[CurvePoint, ...] = (),
+    ) -> Evidence:
+        """All that was measured of the model that is kept, and runs of it that are traced now."""
+        traced = TracedRuns()
+        needed_s = RUNS_FOR_TRACES * end.comparison.median_ns(end.kept.value) / 1e9
+        if needed_s < SHORT_S or self.call.budget.allows(needed_s):
+            # No phase of its own: like the race, it times whole networks.
+            with self.call.clock.phase("compare", self.call.to_profile):
+                traced = traced_runs(end.model, session)
+        else:
+            self.call.budget.cut("no run was traced, so stages have predicted times only")
+        return Evidence(
+            kept=end.kept.value,
+            reason=end.reason,
+            race=end.comparison,
+            lanes=self.call.lanes,
+            prices_ns=racer.prices_ns,
+            traced=traced,
+            curve=curve,
+            phase_s=dict(self.call.clock.phase_s),
+        )
 
     def _compiled(
         self, built: BuiltModel, schedule: InterOpSchedule, session: MeasuringSession

@@ -249,11 +249,13 @@ def tune_race(given: TuneCall) -> TuneRace:
         if tuned is not None and tuned.layout is not None:
             racers |= steps.untuned(chosen.built, main, session)
         end = steps.finish(racers, main.found.sequential_ns, session)
+        curve = () if tuned is None else tuned.curve
+        evidence = steps.evidence(end, racers[end.kept], session, curve)
     if tuned is None:
         records = records_around(main.built.kernels.staged)
     else:
         records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
-    model = replace(end.model, records=records)
+    model = replace(end.model, records=records, evidence=evidence)
     report = TuneReport.of(
         kept=end.kept,
         reason=end.reason,

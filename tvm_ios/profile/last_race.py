@@ -35,6 +35,8 @@ class Racer:
     """Digest of the tuning records it is compiled under, for kernels of merged stages."""
     compiled: Callable[[], CompiledModel]
     """Compiles it when it is first asked for; asked again, gives the same model."""
+    prices_ns: tuple[int | None, ...] = ()
+    """Prices of its stages that are known; empty where other kernels run than were priced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,20 @@ class KernelPrices:
             libraries=self._libraries_of(schedule) if self._chose_libraries else None,
         )
 
+    def known_ns(self, schedule: InterOpSchedule) -> tuple[int | None, ...]:
+        """Prices of a schedule's stages, in nanoseconds; None where nobody asked for one yet.
+
+        Merges have been priced by whoever put them into the schedule.
+        """
+        chosen = self._kernels.chosen
+        alone = [None if s.is_merge else self._measured.record(chosen, s) for s in schedule.stages]
+        merges = [stage for stage in schedule.stages if stage.is_merge]
+        merged_ns = iter(self.price(self.graph, merges))
+        return tuple(
+            next(merged_ns) if stage.is_merge else None if record is None else record.median_ns
+            for stage, record in zip(schedule.stages, alone, strict=True)
+        )
+
     def operator_times(self, schedule: InterOpSchedule) -> OperatorTimes:
         """What single operators, and the merges of a schedule, take: known since they were priced.
 

@@ -10,6 +10,7 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
+from tvm_ios.report.labels import duration, operator_label, schedule_facts, stage_label
 from tvm_ios.report.layout import lay_out
 from tvm_ios.report.palette import FAMILIES, INK, WIRE, family_of
 
@@ -107,20 +108,11 @@ class _Painter:
         self._axes = axes
 
     def title(self, graph: OperatorGraph, schedule: InterOpSchedule) -> None:
-        stages = len(schedule.stages)
-        merged = sum(stage.is_merge for stage in schedule.stages)
-        facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
-        if merged:
-            facts.append(f"{merged} merged")
-        if schedule.home_lanes:
-            facts.append(f"a list on {schedule.num_home_lanes} lanes")
-        if schedule.latency_ns is not None:
-            facts.append(f"predicted {schedule.latency_ns / 1e6:.3f} ms")
         self._axes.text(0, -_TITLE, graph.name, size=14, weight="bold", color=INK, va="top")
         self._axes.text(
             0,
             -_TITLE + 0.29,
-            f"schedule: {schedule.scheduler}; {', '.join(facts)}",
+            f"schedule: {schedule.scheduler}; {', '.join(schedule_facts(graph, schedule))}",
             size=9,
             color=INK,
             va="top",
@@ -140,15 +132,9 @@ class _Painter:
             stage = schedule.stages[band.stage]
             self._rectangle(band.left, band.top, band.width, band.height, fill=_BAND)
             latency = None if latencies_ns is None else latencies_ns[band.stage]
-            text = [f"stage {band.stage}"]
-            if stage.is_merge:
-                text.append("merge")
-            elif len(stage.groups) > 1:
-                text.append("concurrent")
-            if schedule.home_lanes:
-                text.append(f"lane {schedule.home_lanes[stage.operators[0]]}")
+            text = stage_label(schedule, band.stage)
             if latency is not None:
-                text.append(_duration(latency))
+                text.append(duration(latency))
             middle = band.top + band.height / 2
             self._axes.text(
                 band.left + 0.07, middle, "\n".join(text), size=6.5, color=INK, va="center"
@@ -187,7 +173,7 @@ class _Painter:
         self._axes.text(
             point.x,
             point.y + 0.015,
-            _label(operator),
+            operator_label(operator),
             size=6.3,
             color=INK,
             ha="center",
@@ -283,21 +269,3 @@ class _Painter:
                 zorder=layer,
             )
         )
-
-
-def _label(operator: Operator) -> str:
-    """The kind in words; of a convolution its kernel, stride and channels."""
-    kind = operator.kind.replace("2d", "").replace("_", " ")
-    kind = kind.replace("concatenate", "concat").replace("global avg", "global\navg")
-    convolution = operator.convolution
-    if convolution is None:
-        return kind.replace("depthwise conv", "depthwise\nconv").replace("layout tr", "layout\ntr")
-    height, width = convolution.kernel
-    stride = "" if convolution.strides == (1, 1) else f" /{convolution.strides[0]}"
-    return f"conv {height}\N{MULTIPLICATION SIGN}{width}{stride}\n{convolution.out_channels}"
-
-
-def _duration(nanoseconds: int) -> str:
-    if nanoseconds < 1_000_000:
-        return f"{nanoseconds / 1e3:.1f} \N{MICRO SIGN}s"
-    return f"{nanoseconds / 1e6:.2f} ms"

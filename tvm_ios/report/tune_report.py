@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.core.merge_rule import count_padded_kernels
 from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.report.html.report_page import ReportPage
+from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.result import SearchResult
 
 if TYPE_CHECKING:
@@ -81,6 +84,8 @@ class TuneReport:
     """The task table of kernel tuning; empty without any."""
     records: RecordsInForce | None = None
     """Tuning records of the kernels that were scheduled; None where nobody gave any."""
+    story: ModelStory | None = None
+    """The kept model and what was measured of it, for :meth:`to_html`."""
 
     @classmethod
     def of(
@@ -105,7 +110,7 @@ class TuneReport:
             count_padded_kernels([operators[index].convolution for index in stage.operators])
             for stage in merged
         ]
-        return cls(
+        report = cls(
             kept=kept,
             reason=reason,
             coverage=coverage,
@@ -132,6 +137,7 @@ class TuneReport:
             tuning=tuning,
             records=model.records,
         )
+        return replace(report, story=replace(model.story(), report=report.as_text()))
 
     def as_text(self) -> str:
         """A page for people."""
@@ -173,10 +179,35 @@ class TuneReport:
             "kernels only)",
         )
 
+    def to_html(self, *, title: str = "", command: str = "") -> str:
+        """The same as a page for a browser, in one file, with the schedule and a run as pictures.
+
+        Parameters
+        ----------
+        title
+            The model's name; that of its graph where empty.
+        command
+            The command that made the model, to be shown; left out where empty.
+
+        Raises
+        ------
+        OptionError
+            If the report is of no model.
+        HostError
+            If Jinja is not installed.
+        """
+        if self.story is None:
+            raise OptionError(
+                "this report has no story of its model, which a page shows; take the report of "
+                "what tvm_ios.tune returns"
+            )
+        return ReportPage(story=self.story, title=title, command=command).to_html()
+
     def to_json(self) -> str:
-        """The same as JSON, raw rounds included."""
+        """The same as JSON, raw rounds included; of the story what stands nowhere else in it."""
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         data["kept"] = self.kept.value
         data["comparison"] = self.comparison.as_record()
         data["records"] = None if self.records is None else self.records.as_record()
+        data["story"] = None if self.story is None else self.story.as_record()
         return json.dumps(data, indent=1)

@@ -25,6 +25,7 @@ from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.support.c_compiler import cache_directory
 from tvm_ios.support.stage_gate import OpenGate, StageGate
 from tvm_ios.support.time_budget import TimeBudget
@@ -35,6 +36,7 @@ from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
+from tvm_ios.tuning.records.curve import tuning_curve
 from tvm_ios.tuning.records.record_lookup import contexts_around, records_in_force
 from tvm_ios.tuning.records.records import RecordFormat, mend_records, read_records
 from tvm_ios.tuning.records.records_in_force import RecordsInForce
@@ -148,6 +150,8 @@ class TunedKernels:
     notes: tuple[str, ...]
     records: RecordsInForce
     """Kernels of :attr:`built` with their records; of a tuned build that lost, what they had."""
+    curve: tuple[CurvePoint, ...]
+    """The way there, by what the log holds; empty where nothing was to be tuned."""
 
 
 def default_records_path(backend: str) -> Path:
@@ -250,7 +254,14 @@ def tuned_kernels(
             outcome=outcome,
             notes=tuple(notes),
             records=records if told == best else records.not_used(),
+            curve=() if outcome is None else _curve_of(outcome, logs),
         )
+
+
+def _curve_of(outcome: TuningOutcome, logs: Sequence[Path]) -> tuple[CurvePoint, ...]:
+    """The curve of all candidates that the logs hold of the outcome's tasks."""
+    weights = {task.workload: task.weight for task in outcome.tasks}
+    return tuning_curve(read_records(*logs).records, weights)
 
 
 def _mended_logs(request: TuningRequest) -> tuple[list[Path], list[str]]:

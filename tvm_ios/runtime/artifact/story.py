@@ -5,15 +5,17 @@ It lies in the file's footer, so that anybody can read it, on any machine, witho
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
-from tvm_ios.support.json_nouns import noun_from, to_json
+from tvm_ios.runtime.artifact.evidence import Evidence, TracedRuns
+from tvm_ios.support.json_nouns import noun_from, noun_record, to_json
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["ModelStory"]
@@ -33,11 +35,28 @@ class ModelStory:
     """Facts of the machine that compiled it."""
     versions: Mapping[str, str]
     """Versions of what compiled it."""
+    evidence: Evidence | None = None
+    """What ``tune`` measured; None where the schedule was given, and in older files."""
 
     @property
     def schedule(self) -> InterOpSchedule:
         """The schedule that was compiled."""
         return InterOpSchedule.from_json(self.schedule_json)
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data for JSON: the schedule, where and with what it was made, and its times.
+
+        The graph, the report and the race are left out; who keeps the rest has them elsewhere.
+        """
+        evidence = self.evidence
+        return {
+            "schedule": json.loads(self.schedule_json),
+            "machine": dict(self.machine),
+            "versions": dict(self.versions),
+            "prices_ns": [] if evidence is None else list(evidence.prices_ns),
+            "traced": None if evidence is None else noun_record(TracedRuns, evidence.traced),
+            "curve": [] if evidence is None else noun_record(Any, evidence.curve),
+        }
 
     def to_bytes(self) -> bytes:
         """Packed; :meth:`from_bytes` reads it back."""
@@ -54,7 +73,8 @@ class ModelStory:
         """
         try:
             text = zlib.decompress(packed).decode()
-            story = noun_from(cls, parse_json(text, "the story"), whole=True)
+            # Not as a whole: older files have no evidence, and the footer's digest tells of damage.
+            story = noun_from(cls, parse_json(text, "the story"))
             story.schedule.require_graph(story.graph)
         except (
             zlib.error,

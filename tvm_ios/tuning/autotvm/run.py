@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -173,9 +174,8 @@ class TuningRun:
 
 def outcome_row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
     """The table's row of a task before anything is measured."""
-    empty = TaskOutcome(
-        name=task.name, workload=str(task.task.workload), weight=task.weight, known=len(history)
-    )
+    workload = json.dumps([task.task.name, task.task.args])
+    empty = TaskOutcome(name=task.name, workload=workload, weight=task.weight, known=len(history))
     return empty.with_candidates([_cost_s(result) for _, result in history], task.task.flop)
 
 

@@ -1,0 +1,89 @@
+"""A page on one model: its story in numbers and pictures, in one file that loads nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.report.html.curve_picture import CurvePicture
+from tvm_ios.report.html.lanes_picture import LanesPicture
+from tvm_ios.report.html.race_table import RaceTable
+from tvm_ios.report.html.schedule_picture import SchedulePicture
+from tvm_ios.report.html.stage_table import StageTable
+from tvm_ios.report.html.templates import script_digest, templates
+from tvm_ios.report.labels import duration, schedule_facts
+from tvm_ios.report.palette import FAMILIES
+from tvm_ios.runtime.artifact.story import ModelStory
+
+__all__ = ["ReportPage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPage:
+    """A model's story, to be read in a browser.
+
+    Sections of what nobody measured are left out: a model whose schedule was given has no race.
+    """
+
+    story: ModelStory
+    title: str = ""
+    """Above the page; the name of the graph where empty."""
+    command: str = ""
+    """The command that made the model, for who wants to do it again; left out where empty."""
+
+    def to_html(self) -> str:
+        """The page.
+
+        Raises
+        ------
+        HostError
+            If Jinja is not installed.
+        """
+        story, evidence, schedule = self.story, self.story.evidence, self.story.schedule
+        traced = evidence.traced if evidence else None
+        return (
+            templates()
+            .get_template("page.html")
+            .render(
+                title=self.title or story.graph.name,
+                command=self.command,
+                story=story,
+                schedule=schedule,
+                evidence=evidence,
+                facts=schedule_facts(story.graph, schedule),
+                race=RaceTable.of(evidence.race, evidence.kept)
+                if evidence and evidence.race.names
+                else None,
+                picture=SchedulePicture.of(
+                    story.graph, schedule, evidence.prices_ns if evidence else ()
+                ),
+                stages=StageTable.of(story.graph, schedule, evidence),
+                lanes=LanesPicture.of(story.graph, schedule, traced.timeline, evidence.lanes)
+                if evidence and traced and traced.timeline
+                else None,
+                curve=CurvePicture.of(evidence.curve) if evidence and evidence.curve else None,
+                families=FAMILIES,
+                duration=duration,
+                script_digest=script_digest(),
+            )
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the page to a file.
+
+        Raises
+        ------
+        HostError
+            If Jinja is not installed.
+        ArtifactError
+            If the file cannot be written.
+        """
+        page = self.to_html()
+        try:
+            path.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot write the page {path}: {error.strerror or error}; name a file in a folder "
+                "that is there and writable"
+            ) from error

@@ -1,0 +1,257 @@
+"""The schedule as shapes for a page: the layout of the figures, in pixels, with words for readers.
+
+What a picture in a file says by ink alone is here also in the title of each operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
+from tvm_ios.report.labels import duration, operator_label, stage_label
+from tvm_ios.report.layout import lay_out
+from tvm_ios.report.palette import FAMILIES, family_of
+
+__all__ = ["Frame", "OperatorBox", "SchedulePicture", "StageBand", "Tag"]
+
+_SCALE = 100
+"""Pixels an inch of the layout."""
+_MARGIN = 12.0
+_FRAME_PAD = 0.045
+_HEAD = 0.05
+"""Length of an arrow's head, in inches."""
+_MOST_LETTERS = 17
+"""Letters that fit into a box."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorBox:
+    """An operator; all sizes here and below are pixels."""
+
+    index: int
+    x: float
+    y: float
+    family: int
+    """Its place in :data:`~tvm_ios.report.palette.FAMILIES`."""
+    barrier: bool
+    lines: tuple[str, ...]
+    title: str
+    """Its name and all that is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageBand:
+    """A stage's band."""
+
+    stage: int
+    x: float
+    y: float
+    width: float
+    height: float
+    lines: tuple[str, ...]
+    bar: float
+    """Height of the bar for its predicted time; 0 where none is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What lies around a group, or around all that a stage merges."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    merge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A value that goes on in the next column."""
+
+    index: int
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePicture:
+    """A whole schedule."""
+
+    width: float
+    height: float
+    box_width: float
+    box_height: float
+    tag_radius: float
+    bands: tuple[StageBand, ...]
+    frames: tuple[Frame, ...]
+    boxes: tuple[OperatorBox, ...]
+    tags: tuple[Tag, ...]
+    wires: str
+    """All lines as one path."""
+    heads: str
+    """All arrow heads as one path."""
+    families: tuple[int, ...]
+    """Families that occur, in the order of the palette."""
+    merges: bool
+    barriers: bool
+
+    @classmethod
+    def of(
+        cls,
+        graph: OperatorGraph,
+        schedule: InterOpSchedule,
+        prices_ns: tuple[int | None, ...] = (),
+    ) -> Self:
+        """Lay out a schedule; prices of its stages are bars beside them."""
+        layout = lay_out(graph, schedule)
+        boxes = tuple(_boxes(graph, schedule, layout))
+        frames = tuple(_frames(schedule, layout))
+        return cls(
+            width=_px(layout.width) + 2 * _MARGIN,
+            height=_px(layout.height) + 2 * _MARGIN,
+            box_width=_px(BOX_WIDTH),
+            box_height=_px(BOX_HEIGHT),
+            tag_radius=_px(TAG_SIZE / 2),
+            bands=tuple(_bands(schedule, layout, prices_ns)),
+            frames=frames,
+            boxes=boxes,
+            tags=tuple(
+                Tag(index=operator, x=_at(point.x), y=_at(point.y))
+                for operator, point in layout.tags
+            ),
+            wires="".join(map(_line, layout.wires)),
+            heads="".join(_head(wire) for wire in layout.wires if wire.arrow),
+            families=tuple(sorted({box.family for box in boxes})),
+            merges=any(frame.merge for frame in frames),
+            barriers=any(box.barrier for box in boxes),
+        )
+
+
+def _boxes(
+    graph: OperatorGraph, schedule: InterOpSchedule, layout: Layout
+) -> Iterator[OperatorBox]:
+    stage_of = {
+        operator: number
+        for number, stage in enumerate(schedule.stages)
+        for operator in stage.operators
+    }
+    libraries = {
+        operator: row.library for row in schedule.libraries or () for operator in row.operators
+    }
+    for index, point in sorted(layout.boxes.items()):
+        operator = graph.operators[index]
+        yield OperatorBox(
+            index=index,
+            x=_at(point.x - BOX_WIDTH / 2),
+            y=_at(point.y - BOX_HEIGHT / 2),
+            family=FAMILIES.index(family_of(operator.kind)),
+            barrier=not operator.schedulable,
+            lines=tuple(_short(line) for line in operator_label(operator).splitlines()),
+            title=_title(index, operator, schedule, stage_of[index], libraries.get(index)),
+        )
+
+
+def _title(
+    index: int, operator: Operator, schedule: InterOpSchedule, stage: int, library: str | None
+) -> str:
+    facts = [f"{index}: {operator.name}", f"kind {operator.kind}, stage {stage}"]
+    if schedule.home_lanes:
+        facts[-1] += f", lane {schedule.home_lanes[index]}"
+    if operator.flops:
+        facts.append(f"{operator.flops / 1e6:.2f} MFLOP")
+    if operator.memory_bytes:
+        facts.append(f"{operator.memory_bytes / 1e3:.1f} kB read and written")
+    if schedule.operator_ns:
+        facts.append(f"alone on one lane {duration(schedule.operator_ns[index])}")
+    if index in schedule.unsplit:
+        facts.append("idle lanes do not help with it")
+    if library is not None:
+        facts.append(f"computed by {library}")
+    if not operator.schedulable:
+        facts.append("a barrier: run in a stage of its own")
+    return "\n".join(facts)
+
+
+def _bands(
+    schedule: InterOpSchedule, layout: Layout, prices_ns: tuple[int | None, ...]
+) -> Iterator[StageBand]:
+    known = prices_ns or (None,) * len(schedule.stages)
+    longest = max((ns for ns in known if ns is not None), default=0) or 1
+    for band in layout.bands:
+        price_ns = known[band.stage]
+        lines = stage_label(schedule, band.stage)
+        if price_ns is not None:
+            lines.append(duration(price_ns))
+        yield StageBand(
+            stage=band.stage,
+            x=_at(band.left),
+            y=_at(band.top),
+            width=_px(band.width),
+            height=_px(band.height),
+            lines=tuple(lines),
+            bar=_px(band.height * (price_ns or 0) / longest),
+        )
+
+
+def _frames(schedule: InterOpSchedule, layout: Layout) -> Iterator[Frame]:
+    for stage in schedule.stages:
+        if len(stage.groups) < 2:
+            continue
+        for operators in (stage.operators,) if stage.is_merge else stage.groups:
+            points = [layout.boxes[operator] for operator in operators]
+            left = min(point.x for point in points) - BOX_WIDTH / 2 - _FRAME_PAD
+            right = max(point.x for point in points) + BOX_WIDTH / 2 + _FRAME_PAD
+            top = min(point.y for point in points) - BOX_HEIGHT / 2 - _FRAME_PAD
+            bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + _FRAME_PAD
+            yield Frame(
+                x=_at(left),
+                y=_at(top),
+                width=_px(right - left),
+                height=_px(bottom - top),
+                merge=stage.is_merge,
+            )
+
+
+def _line(wire: Wire) -> str:
+    start, end = wire.start, wire.end
+    begin = f"M{_at(start.x):g} {_at(start.y):g}"
+    if start.x == end.x:
+        return f"{begin}V{_at(end.y):g}"
+    if start.y == end.y:
+        return f"{begin}H{_at(end.x):g}"
+    middle = _at((start.y + end.y) / 2)
+    return f"{begin}C{_at(start.x):g} {middle:g} {_at(end.x):g} {middle:g} {_place(end)}"
+
+
+def _head(wire: Wire) -> str:
+    """A triangle at the end of an arrow, which comes from above or from a side."""
+    start, end = wire.start, wire.end
+    if start.y == end.y:
+        back = end.x - _HEAD if start.x < end.x else end.x + _HEAD
+        corners = Point(back, end.y - _HEAD / 2), Point(back, end.y + _HEAD / 2)
+    else:
+        back = end.y - _HEAD
+        corners = Point(end.x - _HEAD / 2, back), Point(end.x + _HEAD / 2, back)
+    return f"M{_place(end)}L{_place(corners[0])} {_place(corners[1])}z"
+
+
+def _short(line: str) -> str:
+    if len(line) <= _MOST_LETTERS:
+        return line
+    return f"{line[: _MOST_LETTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _place(point: Point) -> str:
+    return f"{_at(point.x):g} {_at(point.y):g}"
+
+
+def _at(inches: float) -> float:
+    return round(inches * _SCALE + _MARGIN, 1)
+
+
+def _px(inches: float) -> float:
+    return round(inches * _SCALE, 1)

@@ -1,0 +1,60 @@
+"""The templates of pages, and the library that fills them in, which is an extra."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tvm_ios.errors import HostError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["SCRIPT", "require_templates", "script_digest", "templates"]
+
+SCRIPT = "zoom.js"
+"""The only script of a page; it may be missing or forbidden, and everything can still be read."""
+
+
+@cache
+def templates() -> Environment:
+    """All templates; whatever they are given is escaped.
+
+    Raises
+    ------
+    HostError
+        If Jinja is not installed.
+    """
+    try:
+        import jinja2  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise HostError(
+            "a page needs jinja2, which is not installed; run `pip install 'tvm-ios[report]'`"
+        ) from error
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("tvm_ios.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def require_templates() -> None:
+    """Tell before hours of work that there can be no page at their end.
+
+    Raises
+    ------
+    HostError
+        If Jinja is not installed.
+    """
+    templates()
+
+
+def script_digest() -> str:
+    """Digest of the script as browsers take it, which then run no other one in the page."""
+    text = templates().get_template(SCRIPT).render()
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"sha256-{digest}"

@@ -1,0 +1,54 @@
+"""Words in pictures of schedules: what an operator, a stage and a schedule are called."""
+
+from __future__ import annotations
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage
+
+__all__ = ["duration", "operator_label", "schedule_facts", "stage_label"]
+
+
+def operator_label(operator: Operator) -> str:
+    """The kind in words, in one or two lines; of a convolution its kernel, stride and channels."""
+    kind = operator.kind.replace("2d", "").replace("_", " ")
+    kind = kind.replace("concatenate", "concat").replace("global avg", "global\navg")
+    convolution = operator.convolution
+    if convolution is None:
+        return kind.replace("depthwise conv", "depthwise\nconv").replace("layout tr", "layout\ntr")
+    height, width = convolution.kernel
+    stride = "" if convolution.strides == (1, 1) else f" /{convolution.strides[0]}"
+    return f"conv {height}\N{MULTIPLICATION SIGN}{width}{stride}\n{convolution.out_channels}"
+
+
+def stage_label(schedule: InterOpSchedule, number: int) -> list[str]:
+    """Lines beside a stage: its number, its strategy if it has groups, its lane if it has one."""
+    stage: Stage = schedule.stages[number]
+    lines = [f"stage {number}"]
+    if stage.is_merge:
+        lines.append("merge")
+    elif len(stage.groups) > 1:
+        lines.append("concurrent")
+    if schedule.home_lanes:
+        lines.append(f"lane {schedule.home_lanes[stage.operators[0]]}")
+    return lines
+
+
+def schedule_facts(graph: OperatorGraph, schedule: InterOpSchedule) -> list[str]:
+    """What a schedule consists of, such as ``26 operators`` and ``18 stages``."""
+    stages = len(schedule.stages)
+    merged = sum(stage.is_merge for stage in schedule.stages)
+    facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
+    if merged:
+        facts.append(f"{merged} merged")
+    if schedule.home_lanes:
+        facts.append(f"a list on {schedule.num_home_lanes} lanes")
+    if schedule.latency_ns is not None:
+        facts.append(f"predicted {schedule.latency_ns / 1e6:.3f} ms")
+    return facts
+
+
+def duration(nanoseconds: float) -> str:
+    """A time in microseconds, from one millisecond on in milliseconds."""
+    if nanoseconds < 1_000_000:
+        return f"{nanoseconds / 1e3:.1f} \N{MICRO SIGN}s"
+    return f"{nanoseconds / 1e6:.2f} ms"
