@@ -29,6 +29,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
     "build": ("pad_channels", "cudnn", "tf32", "onednn"),
     "device": ("rpc_tracker", "rpc_key"),
+    "database": ("fresh",),
 }
 """Options by noun that flags of the same name set; one not given leaves what a file says."""
 TUNING_FLAGS = {
@@ -81,6 +82,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        default=None,
+        help="measure all anew, in place of what the profile database knows",
     )
     parser.add_argument(
         "--config",

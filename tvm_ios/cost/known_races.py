@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import CostError, DatabaseError, OptionError
 from tvm_ios.measure.comparison import Comparison
@@ -56,10 +57,15 @@ class KnownRaces:
         """
         try:
             text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
-            return None if text is None else _read(text, names)
+            found = None if text is None else _read(text, names)
         # A comparison of too few rounds, or with a time of 0, has no speedups.
         except (DatabaseError, CostError, OptionError, UnreadableValueError, ZeroDivisionError):
             return None
+        if found is None:
+            return None
+        race, when = found
+        self._database.use.take(Remembered.RACE, identity, when)
+        return race
 
     def keep(self, identity: str, race: KnownRace) -> None:
         """Remember a fair race in place of an earlier one.
@@ -82,7 +88,7 @@ class KnownRaces:
         return f"race {identity} in {self._context}"
 
 
-def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
+def _read(text: str, names: tuple[str, ...]) -> tuple[KnownRace, str] | None:
     data = parse_json(text, "the race")
     plans = {name: data.field("plans").field(name).text() for name in names}
     race = Comparison.from_record(data.field("race").value)
@@ -96,4 +102,4 @@ def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
         f"the last race is that of an earlier call ({when}), of the same kernels, schedules and "
         "options; reuse = false in [compare] races again"
     )
-    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans)
+    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans), when

@@ -17,6 +17,7 @@ from statistics import median
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import PriceRecord, ProfileDatabase
+from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
 from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
@@ -178,6 +179,8 @@ class MeasuredCostModel:
             enough = {key: record for key, record in enough.items() if not record.slow_mode}
         self._records.update(enough)
         self._count(from_database=len(enough))
+        for key, record in enough.items():
+            self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
     def _measure(self, batch: Sequence[tuple[str, tuple[OperatorGraph, Stage]]]) -> None:
         """Price a batch together; what is complete is kept even if the batch is cut short."""
@@ -233,6 +236,8 @@ class MeasuredCostModel:
     def _keep(self, records: dict[str, PriceRecord]) -> None:
         self._records.update(records)
         self._count(priced=len(records), samples=sum(record.samples for record in records.values()))
+        if self._database is not None:
+            self._database.use.measure(Remembered.PRICE, records)
         self._store(records)
 
     def _store(self, records: dict[str, PriceRecord]) -> None:

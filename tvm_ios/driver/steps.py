@@ -8,6 +8,7 @@ from functools import cache, partial
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
@@ -100,6 +101,7 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
+        self.call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
         with self.call.clock.phase("compare", self.call.to_profile):
             return raced_end(models, options=chosen, session=session, keep=keep)
 

@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
@@ -125,7 +126,7 @@ def tune(
     options
         All else: :class:`~tvm_ios.driver.options.TuneOptions` has a field for the search, for each
         kind of measuring, for layout and types, for cuDNN, oneDNN and padded channels, for the
-        tuners and for a remote device.
+        tuners, for a remote device, and for measuring anew what the database knows.
 
     Raises
     ------
@@ -206,7 +207,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
         device=device,
-        database=open_database(given.database),
+        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
         clock=PhaseClock(given.progress, gate),
         budget=budget,
         compare=options.compare,
@@ -263,6 +264,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         search=main.found.searches[Contestant.IOS.value],
         comparison=end.comparison,
         phase_s=call.clock.phase_s,
+        remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *main.built.prepared.notes,
