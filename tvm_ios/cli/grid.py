@@ -44,9 +44,6 @@ def add_parser(subparsers: Subparsers) -> None:
     table.add_argument("-o", "--output", type=Path, metavar="FILE", help="a CSV file")
     for action, do in ((going, _run), (table, _table)):
         action.add_argument("grid", type=Path, metavar="GRID", help="a file such as grid.toml")
-        action.add_argument(
-            "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
         action.set_defaults(action=do)
 
 

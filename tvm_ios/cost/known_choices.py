@@ -8,6 +8,7 @@ is worth making, so that a later call makes no other. The race that ends a call 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,6 +22,8 @@ from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
 
 __all__ = ["BuildChoice", "KnownChoices"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,7 @@ class KnownChoices:
         if found is None:
             return None
         choice, day = found
+        _LOG.info("%s: %r, as was raced on %s", question, choice.kept, day)
         if self._database is not None:
             self._database.use.take(Remembered.CHOICE, question, day)
         return choice
@@ -70,6 +74,8 @@ class KnownChoices:
         """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
         if self._database is None:
             return
+        told = "" if choice.certain else "; not kept, for the machine was not quiet"
+        _LOG.info("%s: raced now, %r%s", question, choice.kept, told)
         self._database.use.measure(Remembered.CHOICE, [question])
         if choice.certain:
             self._put(question, choice)

@@ -7,6 +7,7 @@ racers have. Rounds of the machine's slow mode are not kept, so what is found he
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,8 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["KnownRace", "KnownRaces"]
+
+_LOG = logging.getLogger(__name__)
 
 ROUNDS = "rounds"
 """The name of the only fact that a race has."""
@@ -64,6 +67,7 @@ class KnownRaces:
         if found is None:
             return None
         race, when = found
+        _LOG.info("last race of %s: that of %s in %s", ", ".join(names), when, self._database.path)
         self._database.use.take(Remembered.RACE, identity, when)
         return race
 
@@ -73,6 +77,7 @@ class KnownRaces:
         A database that cannot be written costs nothing.
         """
         if not race.comparison.is_quiet:
+            _LOG.info("the last race is not kept: it was run in the machine's slow mode")
             return
         record = {
             "raced": time.strftime("%Y-%m-%d"),

@@ -8,6 +8,7 @@ sum of its stages, and that is accepted, since all candidates enjoy it alike.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from tvm_ios.measure.robust import median_absolute_deviation
 from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +182,7 @@ class MeasuredCostModel:
             enough = {key: record for key, record in enough.items() if not record.slow_mode}
         self._records.update(enough)
         self._count(from_database=len(enough))
+        _LOG.debug("%d of %d prices are known", len(enough), len(unknown))
         for key, record in enough.items():
             self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
@@ -198,6 +202,7 @@ class MeasuredCostModel:
                     if cell.complete(self._options)
                 }
             )
+        _LOG.debug("measured %d stages, %d slow rounds dropped", len(cells), dropped)
         if self._on_batch is not None:
             self._on_batch(self.counters)
 

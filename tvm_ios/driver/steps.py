@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -31,6 +32,9 @@ UNTUNED = {
     Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
 }
 """What schedules are called whose kernels are not the tuned ones that most others run."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,12 @@ class Steps:
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
+        told = prices.counters
+        _LOG.info("prices: %d measured, %d known", told.priced, told.from_database)
+        distinct = found.without_repetitions()
+        alike = [name for name in found.schedules if name not in distinct]
+        if alike:
+            _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
         records = applied_records_digest()
         racers = {
             Contestant(name): Racer(
@@ -71,7 +81,7 @@ class Steps:
                 records=records,
                 compiled=cache(partial(self._compiled, built, schedule, session)),
             )
-            for name, schedule in found.without_repetitions().items()
+            for name, schedule in distinct.items()
         }
         return ScheduledBuild(built=built, prices=prices, found=found, racers=racers)
 

@@ -5,6 +5,7 @@ Prepare and build, search with measured prices, then race the winner against seq
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["TuneCall", "TuneRace", "tune", "tune_race"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +257,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         records = records_around(main.built.kernels.staged)
     else:
         records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
+    _LOG.info("kept %s: %s", end.kept.value, end.reason)
     model = replace(end.model, records=records)
     report = TuneReport.of(
         kept=end.kept,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -33,6 +34,8 @@ __all__ = [
     "source_digest",
     "sources_of",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
     os.close(handle)
     try:
         whole = [*command, "-o", temporary, "-lpthread"]
+        _LOG.debug("runs %s", shlex.join(whole))
         done = subprocess.run(whole, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise HostError(
