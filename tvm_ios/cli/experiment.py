@@ -16,7 +16,7 @@ from tvm_ios.experiments.harness.run import ExperimentRun, run_experiment
 from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.experiments.papers.registry import EXPERIMENTS, by_name
 from tvm_ios.host.processor import default_lanes
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers

@@ -16,7 +16,7 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import TUNERS
 
 if TYPE_CHECKING:

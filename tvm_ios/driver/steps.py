@@ -11,6 +11,7 @@ from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
+from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
@@ -63,7 +64,12 @@ class Steps:
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
         ):
-            prices = KernelPrices(runner, database=self.call.database, options=self.call.measure)
+            prices = KernelPrices(
+                runner,
+                database=self.call.database,
+                options=self.call.measure,
+                on_batch=lambda counters: self._tell_of_operators(prices, counters),
+            )
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
@@ -84,6 +90,11 @@ class Steps:
             for name, schedule in distinct.items()
         }
         return ScheduledBuild(built=built, prices=prices, found=found, racers=racers)
+
+    def _tell_of_operators(self, prices: KernelPrices, counters: MeasureCounters) -> None:
+        """Before the search begins, which tells of stages itself."""
+        if not prices.operator_ns:
+            self.call.clock.say(f"operators, {counters.priced} ways of them measured")
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compile all contestants, under the records in force; what is compiled stays as it is."""

@@ -26,7 +26,8 @@ from tvm_ios.models import by_name
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
-from tvm_ios.support.progress import ProgressListener, StderrProgress
+from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.whole_file import write_text
 
 __all__ = [
