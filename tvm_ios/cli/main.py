@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command ``tvm-ios``: finds the verb, imports that verb's module only, and runs it.
 
 A verb is a module of this package with ``add_parser(subparsers)`` and ``run(arguments)``, which
@@ -58,6 +59,11 @@ EXIT_BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
+        from tvm_ios.cli.completion import complete, typed_words  # noqa: PLC0415
+
+        verb = _chosen_verb(typed_words())
+        complete(_parser(verb), verb)
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(_chosen_verb(words))
     debug = False

@@ -175,7 +175,9 @@ def measure_tuned(
                 name=name,
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
-        path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"
+        path = (
+            settings.folder or Path()
+        ) / f"{name}_bs{settings.batch_size}.{request.backend}.json"
         write_text(path, record_of(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 
