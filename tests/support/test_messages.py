@@ -42,6 +42,13 @@ def test_less_and_more_at_once_are_refused():
         Verbosity(quiet=True, verbose=1)
 
 
+def test_quiet_holds_for_others_who_log_as_well():
+    with shown_messages(Verbosity(quiet=True)):
+        assert not logging.getLogger("te_compiler").isEnabledFor(logging.WARNING)
+        assert logging.getLogger("te_compiler").isEnabledFor(logging.ERROR)
+    assert logging.getLogger("te_compiler").isEnabledFor(logging.WARNING)
+
+
 def test_commands_that_are_run_are_in_the_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
     source = tmp_path / "seven.c"

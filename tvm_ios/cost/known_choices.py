@@ -65,7 +65,7 @@ class KnownChoices:
         if found is None:
             return None
         choice, day = found
-        _LOG.info("%s: %r, as was raced on %s", question, choice.kept, day)
+        _LOG.info("%s: %r, as was found on %s", question, choice.kept, day)
         if self._database is not None:
             self._database.use.take(Remembered.CHOICE, question, day)
         return choice
@@ -75,7 +75,7 @@ class KnownChoices:
         if self._database is None:
             return
         told = "" if choice.certain else "; not kept, for the machine was not quiet"
-        _LOG.info("%s: raced now, %r%s", question, choice.kept, told)
+        _LOG.info("%s: found now, %r%s", question, choice.kept, told)
         self._database.use.measure(Remembered.CHOICE, [question])
         if choice.certain:
             self._put(question, choice)

@@ -64,6 +64,9 @@ def shown_messages(verbosity: Verbosity) -> Iterator[None]:
         form = "%(asctime)s %(process)d %(name)s: %(message)s"
     handler.setFormatter(logging.Formatter(form))
     level, inherited = _ROOT.level, os.environ.get(_INHERITED)
+    disabled = logging.root.manager.disable
+    if verbosity.quiet:
+        logging.disable(logging.WARNING)  # TVM logs, too
     _ROOT.addHandler(handler)
     _ROOT.setLevel(verbosity.level)
     os.environ[_INHERITED] = "q" if verbosity.quiet else "v" * verbosity.verbose
@@ -72,6 +75,7 @@ def shown_messages(verbosity: Verbosity) -> Iterator[None]:
     finally:
         _ROOT.removeHandler(handler)
         _ROOT.setLevel(level)
+        logging.disable(disabled)
         if inherited is None:
             del os.environ[_INHERITED]
         else:
