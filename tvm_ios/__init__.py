@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.compile_schedule import compile_schedule
     from tvm_ios.driver.model_source import from_onnx
-    from tvm_ios.driver.options import BuildOptions, TuneOptions
+    from tvm_ios.driver.options import BuildOptions, DatabaseOptions, TuneOptions
     from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
@@ -32,6 +32,7 @@ __all__ = [
     "CompareOptions",
     "CompiledModel",
     "Conversion",
+    "DatabaseOptions",
     "DeviceOptions",
     "InterOpSchedule",
     "MeasureOptions",
@@ -55,6 +56,7 @@ _HOMES = {
     "CompareOptions": "tvm_ios.measure.compare",
     "CompiledModel": "tvm_ios.compile.model",
     "Conversion": "tvm_ios.core.conversion",
+    "DatabaseOptions": "tvm_ios.driver.options",
     "DeviceOptions": "tvm_ios.tuning.device_options",
     "InterOpSchedule": "tvm_ios.core.schedule",
     "MeasureOptions": "tvm_ios.measure.sampling",

@@ -27,7 +27,7 @@ from benchmarks.peers.subject import Subject, add_subject_options
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 
 __all__ = ["Recipe", "build_kernels", "main"]
 

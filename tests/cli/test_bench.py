@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 
+from tests.onnx_models import write_two_ways
 from tvm_ios.cli.main import main
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
@@ -123,3 +127,83 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
     errors = capsys.readouterr().err
     assert "cannot write to" in errors
     assert "--output" in errors
+
+
+# ---- Models that a user names ----
+
+
+def test_compiled_models_are_raced_and_nothing_is_written(
+    fork_library, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    others = [tmp_path / "second.so", tmp_path / "third.so"]
+    for other in others:
+        shutil.copy(fork_library, other)
+    assert bench(fork_library, *others, "--rounds", 8) == 0
+    told = capsys.readouterr().out
+    assert f"ratios are over {fork_library}" in told
+    assert all(f"  {path}: " in told for path in (fork_library, *others))
+    assert bench(*others, "--rounds", 8, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["models"] == []
+    assert found["compiled"]["names"] == [str(other) for other in others]
+    assert len(found["compiled"]["rounds"]) >= 8
+    assert sorted(tmp_path.iterdir()) == others
+
+
+def test_a_saved_run_is_a_compiled_model(fork_library, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
+    folder = tmp_path / "runs" / "20260101-000000-net-abc"
+    folder.mkdir(parents=True)
+    shutil.copy(fork_library, folder / "model.so")
+    (folder / "run.json").write_text("{}")
+    assert bench(folder.name, fork_library, "--rounds", 8) == 0
+    assert f"ratios are over {folder.name}" in capsys.readouterr().out
+
+
+@pytest.mark.slow(10)
+def test_a_model_in_onnx_is_measured_against_stock_tvm(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = write_two_ways(tmp_path)
+    words = ["--database", tmp_path / "p.sqlite", "--lanes", 1, "--rounds", 8, "--batch-size", 2]
+    words += ["--time-budget", 1]
+    assert bench(path, *words, "--json", "--output", "out") == 0
+    found = json.loads(capsys.readouterr().out)
+    (model,) = found["models"]
+    assert (model["network"], model["batch_size"], found["compiled"]) == ("two.ways", 2, None)
+    assert set(NAMES) <= set(model["median_ns"])
+    assert json.loads((tmp_path / "out" / "two.ways_bs2.json").read_text()) == model
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "p.sqlite", path.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resnet_9000"], "no network named 'resnet_9000'"),
+        (["no.onnx"], "cannot read no.onnx"),
+        (["bad.onnx"], "bad.onnx cannot be read as ONNX"),
+        (["no.so"], "no.so: cannot be read"),
+        (["bad.so"], "bad.so: "),
+        (["squeezenet", "bad.so"], "bad.so: "),
+        (["notes.md"], "notes.md"),
+        (["bad.so", "bad.so"], "bad.so: "),
+        (["same.so", "./same.so"], "same.so and ./same.so are one file; give it once"),
+        (["unet", "--networks", "squeezenet"], "there are MODELs and --networks"),
+        (["unet", "--json", "--tuning", "autotvm"], "leave out --tuning and --only-table"),
+        (["unet", "--rounds", "0"], "rounds is 0"),
+    ],
+)
+def test_what_no_model_can_be_is_one_line(
+    words, message, fork_library, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("bad.so", "bad.onnx", "notes.md"):
+        (tmp_path / name).write_text("nothing of the kind")
+    shutil.copy(fork_library, tmp_path / "same.so")
+    before = sorted(tmp_path.iterdir())
+    assert bench(*words, "--database", tmp_path / "p.sqlite") == 2
+    shown = capsys.readouterr()
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("tvm-ios: error: ")]
+    assert message in line
+    assert shown.out == ""
+    assert set(tmp_path.iterdir()) - {tmp_path / "p.sqlite"} == set(before)

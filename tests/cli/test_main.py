@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import signal
 import subprocess
 import sys
@@ -17,6 +18,23 @@ def add_parser(subparsers):
 def run(arguments):
     raise {"ours": __import__("tvm_ios.errors").errors.OptionError("r is -1; give 0 or more"),
            "interrupt": KeyboardInterrupt()}[arguments.kind]
+"""
+SAYS = """
+import logging, os, subprocess, sys
+def add_parser(subparsers):
+    actions = subparsers.add_parser("says").add_subparsers(required=True)
+    actions.add_parser("inner")
+def run(arguments):
+    log = logging.getLogger("tvm_ios.anywhere")
+    log.debug("a detail"); log.info("a reason"); log.warning("a warning"); log.error("a fault")
+    print("the result")
+    child = (
+        "import logging; from tvm_ios.support.messages import Verbosity, shown_messages\\n"
+        "with shown_messages(Verbosity.inherited()):\\n"
+        "    logging.getLogger('tvm_ios').info('a child reason')"
+    )
+    print(subprocess.run([sys.executable, "-c", child], stderr=2, check=True).returncode)
+    return 0
 """
 
 
@@ -52,13 +70,22 @@ def test_no_verb_and_unknown_verb_are_wrong_use(run_python):
         assert "Traceback" not in done.stderr
 
 
+def add_verb(monkeypatch, name, source):
+    module = type(sys)(f"tvm_ios.cli.{name}")
+    exec(source, module.__dict__)
+    monkeypatch.setitem(sys.modules, f"tvm_ios.cli.{name}", module)
+    verb = Verb(name=name, module=name, summary=name)
+    monkeypatch.setattr(command_line, "VERBS", (*VERBS, verb))
+
+
 @pytest.fixture
 def raising_verb(monkeypatch):
-    module = type(sys)("tvm_ios.cli.raises")
-    exec(RAISES, module.__dict__)
-    monkeypatch.setitem(sys.modules, "tvm_ios.cli.raises", module)
-    verb = Verb(name="raises", module="raises", summary="raise")
-    monkeypatch.setattr(command_line, "VERBS", (*VERBS, verb))
+    add_verb(monkeypatch, "raises", RAISES)
+
+
+@pytest.fixture
+def saying_verb(monkeypatch):
+    add_verb(monkeypatch, "says", SAYS)
 
 
 @pytest.mark.usefixtures("raising_verb")
@@ -72,6 +99,66 @@ def test_an_error_of_ours_is_one_line_and_exit_2(capsys):
 def test_debug_lets_the_traceback_through(words):
     with pytest.raises(OptionError):
         main(words)
+
+
+USUAL = ["a warning", "a fault"]
+
+
+@pytest.mark.usefixtures("saying_verb")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["says", "inner"], USUAL),
+        (["says", "--quiet", "inner"], ["a fault"]),
+        (["-q", "says", "inner"], ["a fault"]),
+        (["says", "inner", "-v"], ["a reason", *USUAL, "a child reason"]),
+        (["--verbose", "says", "inner"], ["a reason", *USUAL, "a child reason"]),
+    ],
+)
+def test_what_is_said_besides_results_is_chosen_in_one_place(words, said, capfd):
+    assert main(words) == 0
+    shown = capfd.readouterr()
+    assert shown.out == "the result\n0\n"
+    assert shown.err.splitlines() == [f"tvm-ios: {line}" for line in said]
+    logging.getLogger("tvm_ios.anywhere").error("after it, the library is as silent as before")
+    assert "tvm-ios: after it" not in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("saying_verb")
+def test_twice_verbose_is_everything_with_times_and_places(capfd):
+    assert main(["says", "inner", "-vv"]) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        "a detail",
+        "a reason",
+        *USUAL,
+        "a child reason",
+    ]
+    assert all("tvm_ios.anywhere: " in line for line in lines[:-1])
+
+
+@pytest.mark.usefixtures("saying_verb")
+def test_less_and_more_together_are_one_line(capsys):
+    assert main(["-q", "says", "inner", "-v"]) == 2
+    assert capsys.readouterr().err == (
+        "tvm-ios: error: --quiet and --verbose are given; give one of them\n"
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_has_the_common_options(verb):
+    parser = command_line._parser(verb.name)
+    for one in parsers_of(parser):
+        assert {"--debug", "--quiet", "--verbose"} <= set(one._option_string_actions), one.prog
+
+
+def parsers_of(parser):
+    """A parser and those of its verbs that were loaded."""
+    yield parser
+    for action in parser._actions:
+        for each in (action.choices or {}).values() if action.nargs == "A..." else ():
+            if len(each._actions) > 1:
+                yield from parsers_of(each)
 
 
 @pytest.mark.usefixtures("raising_verb")

@@ -16,6 +16,7 @@ from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.options import DEFAULTS
+from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.report.html.templates import templates
 
@@ -116,6 +117,17 @@ def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
     assert parsed("--list-only").options.search.list_only
     assert parsed("--config", path).options.search.list_only
     assert not parsed("--config", path, "--no-list-only").options.search.list_only
+
+
+def test_fresh_is_a_flag_and_a_key(tmp_path):
+    path = tmp_path / "fresh.toml"
+    path.write_text("[database]\nfresh = true\n")
+    assert not parsed().options.database.fresh
+    assert parsed("--fresh").options.database.fresh
+    assert parsed("--config", path).options.database.fresh
+    path.write_text("[database]\nfresh = 'yes'\n")
+    with pytest.raises(OptionError, match="fresh is 'yes'; give true or false"):
+        parsed("--config", path)
 
 
 def test_padded_merges_are_a_flag_and_a_key(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,18 @@ def test_who_computes_what_is_kept_and_older_choices_say_nothing_of_it(database)
     damaged = kept | {"libraries": [{"library": "one"}]}
     database.put_facts(subject, {"damaged": json.dumps(damaged)})
     assert choices.known("damaged") is None
+
+
+def test_what_was_chosen_and_whether_it_was_known_is_in_the_log(database, caplog):
+    choices = KnownChoices(database, CONTEXT)
+    with caplog.at_level(logging.INFO, "tvm_ios"):
+        choices.keep("which", CHOICE)
+        choices.keep("other", replace(CHOICE, certain=False))
+        choices.known("which")
+    found, uncertain, known = caplog.messages
+    assert found == "which: found now, 'b'"
+    assert uncertain == "other: found now, 'b'; not kept, for the machine was not quiet"
+    assert known.startswith("which: 'b', as was found on 2")
 
 
 def test_an_uncertain_choice_is_made_again(database):

@@ -12,6 +12,7 @@ from tvm_ios import (
     BuildOptions,
     CompareOptions,
     Conversion,
+    DatabaseOptions,
     DeviceOptions,
     MeasureOptions,
     SearchOptions,
@@ -69,6 +70,8 @@ trials = 3
 [device]
 rpc_tracker = "127.0.0.1:9190"
 rpc_key = "cpu"
+[database]
+fresh = true
 """
 
 
@@ -89,6 +92,7 @@ def test_there_is_a_table_for_every_noun():
             build=BuildOptions(cudnn=True),
             kernels=TuningOptions(trials=3),
             device=DeviceOptions(rpc_tracker="127.0.0.1:9190", rpc_key="cpu"),
+            database=DatabaseOptions(fresh=True),
         ),
     }
     assert EVERYTHING.count("[") == len(fields(TuneOptions))

@@ -17,7 +17,7 @@ from tvm import relay
 
 import tvm_ios
 from tests.stock import stock_executor
-from tvm_ios import BuildOptions, Conversion, SearchOptions, TuneOptions
+from tvm_ios import BuildOptions, Conversion, DatabaseOptions, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.measured import MeasureOptions
@@ -177,9 +177,23 @@ def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     assert any("is that of an earlier call" in note for note in again.notes)
     assert again.phase_s.keys() == first.phase_s.keys()
     assert not any("is that of an earlier call" in note for note in first.notes)
+    assert f"measured now: {first.measured} prices, " in first.remembered
+    assert f"taken from {options['database']}, measured on 2" in again.remembered
+    assert f": {first.measured} prices, " in again.remembered
+    assert "the last race; nothing had to be measured" in again.remembered
     options["options"] = replace(QUICK, compare=replace(COMPARE, reuse=False))
     anew = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
     assert anew.comparison.rounds != first.comparison.rounds
+    assert "; measured now: the last race" in anew.remembered
+    options["options"] = replace(QUICK, database=DatabaseOptions(fresh=True))
+    fresh = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    assert (fresh.measured > 0, fresh.from_database) == (True, 0)
+    assert fresh.remembered.startswith("measured now: ")
+    # What it measured has taken the place of what was there.
+    options["options"] = QUICK
+    last = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    assert last.measured == 0
+    assert last.comparison.rounds == fresh.comparison.rounds
 
 
 @pytest.mark.slow

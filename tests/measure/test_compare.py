@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import random
 from collections.abc import Callable
@@ -211,10 +212,16 @@ def test_a_race_ends_as_soon_as_the_fastest_is_known() -> None:
     assert len(told.rounds) == 25  # benchmarks take them all
 
 
-def test_who_has_lost_beyond_doubt_is_not_timed_further() -> None:
+def test_who_has_lost_beyond_doubt_is_not_timed_further(caplog: pytest.LogCaptureFixture) -> None:
     """Two that are alike need all rounds; who loses by a tenth runs ten, by a third six."""
     names = ("base", "same", "late", "last")
-    told, _ = race(*names, until_decided=True, noise=0.03, seed=2)
+    with caplog.at_level(logging.INFO, "tvm_ios"):
+        told, _ = race(*names, until_decided=True, noise=0.03, seed=2)
+    assert [message.split(", since")[0] for message in caplog.messages] == [
+        "not timed any more after 6 rounds",
+        "not timed any more after 10 rounds",
+    ]
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["last", "late"]
     timed = {
         name: sum(round_.run_ns[place] is not None for round_ in told.rounds)
         for place, name in enumerate(names)

@@ -176,6 +176,9 @@ def test_progress(lazy):
     assert [p.block for p in seen] == sorted(p.block for p in seen)
     assert seen[-1].priced == found.priced
     assert {p.num_blocks for p in seen} == {len(found.blocks)}
+    best = [p.best_ns for p in seen]
+    assert best == sorted(best, reverse=True)
+    assert found.sequential_ns == best[0] >= best[-1] >= found.latency_ns
     assert all(p.bound_ns <= b.latency_ns for p in seen for b in [found.blocks[p.block]])
 
 

@@ -1,13 +1,19 @@
-"""``tvm-ios bench``: measures networks into one JSON file each, and a table in Markdown."""
+"""``tvm-ios bench``: measures networks, models in files and compiled models, and tables of them."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.measuring import add_measuring_options, prepare_process
+from tvm_ios.errors import OptionError
+from tvm_ios.experiments.compiled_race import compiled_file, lanes_of_files, race_files
+from tvm_ios.host import default_lanes
+from tvm_ios.measure.compare import CompareOptions
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -24,30 +30,45 @@ NETWORKS = (
     "randwire",
     "nasnet_large",
 )
+FOLDER, TABLE = Path("benchmarks/results"), Path("benchmarks/README.md")
+"""Where results of networks go by themselves."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Declare the verb's options."""
     parser = subparsers.add_parser(
         "bench",
-        description="Measure networks against stock TVM: every contestant in one interleaved run, "
-        "raw rounds into OUTPUT/NETWORK.json, medians into the table file.",
+        description="Measure models against stock TVM: every contestant in one interleaved run. "
+        "Compiled models are timed against each other instead. Results of MODELs are printed, and "
+        "written where --output says; without a MODEL, networks are measured, raw rounds go into "
+        "OUTPUT/NETWORK.json and medians into the table file.",
+    )
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help="a network of tvm_ios.models, a file in Relay (.json, .relay, .txt) or ONNX (.onnx), "
+        "or a compiled model: a file (.so) or a saved run",
     )
     add_measuring_options(parser, NETWORKS)
-    parser.add_argument("--batch-size", type=int, default=1, help="images (default: 1)")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=1,
+        help="images, and first dimensions that ONNX leaves open (default: 1)",
+    )
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("benchmarks/results"),
         metavar="FOLDER",
-        help="where the JSON files go (default: %(default)s)",
+        help=f"where the JSON files go (default: {FOLDER}; of MODELs nowhere)",
     )
     parser.add_argument(
         "--table",
         type=Path,
-        default=Path("benchmarks/README.md"),
         metavar="FILE",
-        help="Markdown file whose table is written anew from all JSON files (default: %(default)s)",
+        help="Markdown file whose table is written anew from all JSON files of OUTPUT (default: "
+        f"{TABLE}; of MODELs none)",
     )
     parser.add_argument("--rounds", type=int, default=40, help="rounds that count (default: 40)")
     parser.add_argument(
@@ -75,49 +96,103 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--only-table", action="store_true", help="measure nothing, write the table anew"
     )
+    parser.add_argument(
+        "--json", action="store_true", help="print raw rounds as JSON, nothing else"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and write; 0 when all is done."""
-    lanes = prepare_process(arguments.lanes)
-    # Everything that imports TVM comes after that, and only for this verb.
+    """Measure, print and write; 0 when all is done."""
+    _require_sense(arguments)
+    files = {word: path for word in arguments.models if (path := compiled_file(word)) is not None}
+    models = [word for word in arguments.models if word not in files]
+    if not arguments.models:
+        models = list(arguments.networks)
+    races = CompareOptions(rounds=arguments.rounds)
+    compiled_for = lanes_of_files(files) if files else 0
+    given, here = arguments.lanes, default_lanes() if models else 0
+    # TVM's threads are made once, for whoever has the most.
+    prepare_process(max(compiled_for, here) if given is None else given)
+    records = _measure(arguments, models, here if given is None else given) if models else []
+    race = race_files(files, races, lanes=given) if files else None
+    if arguments.json:
+        told = {
+            "models": [json.loads(record) for record in records],
+            "compiled": None if race is None else race.as_record(),
+        }
+        print(json.dumps(told, indent=1))
+    elif race is not None:
+        print(race.as_text())
+    return 0
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    if arguments.models and arguments.networks != list(NETWORKS):
+        raise OptionError("there are MODELs and --networks; give all of them as MODELs")
+    if arguments.json and (arguments.tuning is not None or arguments.only_table):
+        raise OptionError(
+            "--json prints what is measured of untuned kernels; leave out --tuning and --only-table"
+        )
+
+
+def _measure(arguments: argparse.Namespace, models: Sequence[str], lanes: int) -> list[str]:
+    """Measure models against stock TVM; the records in JSON."""
+    # Everything that imports TVM comes after the process is prepared, and only for this verb.
     from tvm_ios.experiments.benchmark import (  # noqa: PLC0415
         BenchmarkSettings,
         around_table,
-        measure_networks,
+        measure_models,
         write_table,
     )
 
+    folder, table = arguments.output, arguments.table
+    if not arguments.models:
+        folder, table = folder or FOLDER, table or TABLE
     settings = BenchmarkSettings(
         batch_size=arguments.batch_size,
         lanes=lanes,
         rounds=arguments.rounds,
         time_budget=arguments.time_budget,
         database=arguments.database,
-        folder=arguments.output,
+        folder=folder,
     )
     if arguments.tuning is not None:
-        return _run_tuned(arguments, settings)
-    around_table(arguments.table)  # refused before hours of work, not after
+        _measure_tuned(arguments, models, settings)
+        return []
+    if table is not None:
+        around_table(table)  # refused before hours of work, not after
+    records = []
     if not arguments.only_table:
-        measure_networks(arguments.networks, settings)
-    write_table(arguments.output, arguments.table)
-    return 0
+        say = _say_nothing if arguments.json else _say
+        records = measure_models(models, settings, say)
+    if table is not None:
+        write_table(folder or FOLDER, table)
+    return [record.to_json() for record in records]
 
 
-def _run_tuned(arguments: argparse.Namespace, settings: BenchmarkSettings) -> int:
+def _say(words: str) -> None:
+    print(words, flush=True)
+
+
+def _say_nothing(_words: str) -> None:
+    """Standard output is for JSON."""
+
+
+def _measure_tuned(
+    arguments: argparse.Namespace, networks: Sequence[str], settings: BenchmarkSettings
+) -> None:
     from tvm_ios.experiments.benchmark import around_table  # noqa: PLC0415
     from tvm_ios.experiments.tuned_benchmark import measure_tuned  # noqa: PLC0415
     from tvm_ios.experiments.tuned_table import MARKERS, write_tuned_table  # noqa: PLC0415
     from tvm_ios.tuning.options import TuningOptions  # noqa: PLC0415
     from tvm_ios.tuning.tuned_kernels import TuningRequest  # noqa: PLC0415
 
-    around_table(arguments.table, MARKERS)
-    tuned = replace(settings, folder=settings.folder / "tuned")
+    table, folder = arguments.table or TABLE, (arguments.output or FOLDER) / "tuned"
+    around_table(table, MARKERS)
+    tuned = replace(settings, folder=folder)
     if not arguments.only_table:
         request = TuningRequest(
             backend=arguments.tuning, options=TuningOptions(trials=arguments.trials)
         )
-        measure_tuned(arguments.networks, tuned, request, arguments.tuning_records)
-    write_tuned_table(tuned.folder, arguments.table)
-    return 0
+        measure_tuned(networks, tuned, request, arguments.tuning_records)
+    write_tuned_table(folder, table)

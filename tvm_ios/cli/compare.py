@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.measuring import prepare_process
-from tvm_ios.driver.run_inputs import run_inputs
 from tvm_ios.errors import OptionError
-from tvm_ios.measure.compare import CompareOptions, compare
-from tvm_ios.runtime.artifact.footer import read_footer
+from tvm_ios.experiments.compiled_race import lanes_of_files, race_files
+from tvm_ios.measure.compare import CompareOptions
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -43,18 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     if first.resolve() == second.resolve():
         raise OptionError(f"{first} and {second} are one file; give two")
     options = CompareOptions(rounds=arguments.rounds)
-    prepare_process(max(read_footer(first).lanes, read_footer(second).lanes))
-    from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
-
-    with load(first) as one, load(second) as other:
-        for executor in (one, other):
-            executor.run(**run_inputs(executor.plan, executor.input_names, None))
-        names = (str(first), str(second))
-        found = compare(
-            {names[0]: one.time_ns, names[1]: other.time_ns},
-            options=options,
-            ping_pong_ns=max((one, other), key=lambda each: each.plan.lanes).ping_pong_ns,
-        )
+    names = (str(first), str(second))
+    files = dict(zip(names, (first, second), strict=True))
+    prepare_process(lanes_of_files(files))
+    found = race_files(files, options)
     if arguments.json:
         print(json.dumps(found.as_record(), indent=1))
         return 0

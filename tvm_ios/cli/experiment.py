@@ -16,7 +16,8 @@ from tvm_ios.experiments.harness.run import ExperimentRun, run_experiment
 from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.experiments.papers.registry import EXPERIMENTS, by_name
 from tvm_ios.host.processor import default_lanes
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.messages import is_quiet
+from tvm_ios.support.terminal import StderrProgress
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -121,6 +122,8 @@ def _listed(*, as_json: bool) -> str:
 
 def _tell(step: CellStep[Any, CellRecord]) -> None:
     """A line when a cell begins, and one when it is over; standard output is for the answer."""
+    if is_quiet():
+        return
     say = partial(print, file=sys.stderr, flush=True)
     title = f"[{step.number}/{step.cells}] {cell_title(step.cell)}"
     if step.result is None:

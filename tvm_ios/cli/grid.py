@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
 
 __all__ = ["add_parser", "run"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -44,9 +46,6 @@ def add_parser(subparsers: Subparsers) -> None:
     table.add_argument("-o", "--output", type=Path, metavar="FILE", help="a CSV file")
     for action, do in ((going, _run), (table, _table)):
         action.add_argument("grid", type=Path, metavar="GRID", help="a file such as grid.toml")
-        action.add_argument(
-            "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
         action.set_defaults(action=do)
 
 
@@ -82,7 +81,7 @@ def _table(arguments: argparse.Namespace) -> int:
         write_text(arguments.output, text)
         print(f"wrote {arguments.output}")
     if len(found) < len(cells):
-        print(f"tvm-ios: note: {len(cells) - len(found)} cells have no result", file=sys.stderr)
+        _LOG.warning("note: %d cells have no result", len(cells) - len(found))
     return 0
 
 

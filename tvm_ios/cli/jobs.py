@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import time
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
 
 __all__ = ["add_parser", "run"]
+
+_LOG = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
 
@@ -159,7 +162,7 @@ def _refuse_beside(given: object, option: str, wanted: str) -> None:
 
 
 def _tell(words: str) -> None:
-    print(f"tvm-ios: {words}", file=sys.stderr, flush=True)
+    _LOG.warning("%s", words)
 
 
 def _daemon(

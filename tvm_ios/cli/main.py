@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command ``tvm-ios``: finds the verb, imports that verb's module only, and runs it.
 
 A verb is a module of this package with ``add_parser(subparsers)`` and ``run(arguments)``, which
@@ -55,7 +56,6 @@ VERBS = (
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-_DEBUG_HELP = "show the traceback of an error"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,13 +63,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # Python ends a process by looking for cycles: in TVM's modules, among 100,000 objects.
         atexit.register(gc.freeze)
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
+        from tvm_ios.cli.completion import complete, typed_words  # noqa: PLC0415
+
+        verb = _chosen_verb(typed_words())
+        complete(_parser(verb), verb)
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(_chosen_verb(words))
     debug = False
     try:
         arguments = parser.parse_args(words)
         debug = arguments.debug
-        status = int(arguments.run(arguments))
+        from tvm_ios.support.messages import Verbosity, shown_messages  # noqa: PLC0415
+
+        with shown_messages(Verbosity(quiet=arguments.quiet, verbose=arguments.verbose)):
+            status = int(arguments.run(arguments))
         sys.stdout.flush()  # a reader that went away shows here, not at interpreter exit
     except TvmIosError as error:
         if debug:
@@ -102,7 +110,8 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         prog="tvm-ios", description="IOS, the inter-operator scheduler, as a plugin for TVM."
     )
     parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the version")
-    parser.add_argument("--debug", action="store_true", help=_DEBUG_HELP)
+    _add_common(parser)
+    parser.set_defaults(debug=False, quiet=False, verbose=0)
     subparsers = parser.add_subparsers(
         title="verbs", metavar="VERB", required=True, parser_class=argparse.ArgumentParser
     )
@@ -114,11 +123,31 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         module.add_parser(subparsers)
         chosen_parser = subparsers.choices[verb.name]
         chosen_parser.set_defaults(run=module.run)
-        # Taken after the verb too; SUPPRESS keeps what was said before it.
-        chosen_parser.add_argument(
-            "--debug", action="store_true", default=argparse.SUPPRESS, help=_DEBUG_HELP
-        )
+        _add_common(chosen_parser)
     return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Declare what every verb has: before it, after it, and after a verb of its own."""
+    # A default of a later parser would go over what was said before it.
+    unsaid = argparse.SUPPRESS
+    parser.add_argument(
+        "--debug", action="store_true", default=unsaid, help="show the traceback of an error"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", default=unsaid, help="show only results and errors"
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=unsaid,
+        help="say what was decided and why; twice: everything, with all commands that are run",
+    )
+    for action in parser._actions:  # noqa: SLF001 - argparse does not tell of a parser's verbs
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for each in action.choices.values():
+                _add_common(each)
 
 
 class _VersionAction(argparse.Action):

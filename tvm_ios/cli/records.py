@@ -95,9 +95,6 @@ def _add_action(
     parser = actions.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a log")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
     parser.set_defaults(action=action)
     return parser
 

@@ -20,7 +20,7 @@ from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import TUNERS
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
     "build": ("pad_channels", "cudnn", "tf32", "onednn"),
     "device": ("rpc_tracker", "rpc_key"),
+    "database": ("fresh",),
 }
 """Options by noun that flags of the same name set; one not given leaves what a file says."""
 TUNING_FLAGS = {
@@ -91,6 +92,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        default=None,
+        help="measure all anew, in place of what the profile database knows",
     )
     parser.add_argument(
         "--config",

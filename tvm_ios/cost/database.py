@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_ios.cost.database_use import DatabaseUse
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
 from tvm_ios.support.c_compiler import cache_directory
@@ -57,7 +58,8 @@ INSERT INTO prices VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (context, stage) DO UPDATE SET
   median_ns = excluded.median_ns, samples = excluded.samples, spread_ns = excluded.spread_ns,
   slow_mode = excluded.slow_mode, measured_at_s = excluded.measured_at_s
-WHERE excluded.slow_mode < slow_mode
+WHERE measured_at_s < ?
+   OR excluded.slow_mode < slow_mode
    OR (excluded.slow_mode = slow_mode AND excluded.samples >= samples)
 """
 NEXT_STEPS = {
@@ -108,7 +110,9 @@ class ProfileDatabase:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 10.0):
         self.path = default_database_path() if path is None else Path(path)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        self.use = DatabaseUse()
+        """What was taken from it; told by those who use it."""
         self._prepare_folder(make=path is None)
         with self._connect() as connection:
             self._check_pages(connection)
@@ -137,11 +141,22 @@ class ProfileDatabase:
                     found[stage] = _price(stage, columns)
         return found
 
-    def put_many(self, context: ProfileContext, records: Mapping[str, PriceRecord]) -> None:
+    def put_many(
+        self,
+        context: ProfileContext,
+        records: Mapping[str, PriceRecord],
+        *,
+        older_than_s: float | None = None,
+    ) -> None:
         """Store records by stage key: all of them or, on an error, none.
 
         A record already there stays if it is the better one: taken outside the slow mode, or
         from more samples.
+
+        Parameters
+        ----------
+        older_than_s
+            A time in seconds since 1970; what was measured before it makes way in any case.
 
         Raises
         ------
@@ -158,6 +173,7 @@ class ProfileDatabase:
                 record.spread_ns,
                 int(record.slow_mode),
                 record.measured_at_s,
+                older_than_s or 0.0,
             )
             for stage, record in records.items()
         ]
@@ -248,7 +264,7 @@ class ProfileDatabase:
         """Open the file for one call, known to be ours and of this version."""
         connection: sqlite3.Connection | None = None
         try:
-            connection = sqlite3.connect(self.path, timeout=self._timeout_s, isolation_level=None)
+            connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
             connection.execute("PRAGMA synchronous = FULL")
             self._check_header(connection)
             yield connection

@@ -8,6 +8,7 @@ is worth making, so that a later call makes no other. The race that ends a call 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,10 +17,13 @@ from typing import Any
 
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
 
 __all__ = ["BuildChoice", "KnownChoices"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +61,48 @@ class KnownChoices:
 
     def known(self, question: str) -> BuildChoice | None:
         """The choice of this question; None where nobody has made it."""
+        found = self._found(question)
+        if found is None:
+            return None
+        choice, day = found
+        _LOG.info("%s: %r, as was found on %s", question, choice.kept, day)
+        if self._database is not None:
+            self._database.use.take(Remembered.CHOICE, question, day)
+        return choice
+
+    def keep(self, question: str, choice: BuildChoice) -> None:
+        """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
+        if self._database is None:
+            return
+        told = "" if choice.certain else "; not kept, for the machine was not quiet"
+        _LOG.info("%s: found now, %r%s", question, choice.kept, told)
+        self._database.use.measure(Remembered.CHOICE, [question])
+        if choice.certain:
+            self._put(question, choice)
+
+    def is_noted(self, what: str) -> bool:
+        """Whether this was noted before, under the same conditions."""
+        return self._found(what) is not None
+
+    def note(self, what: str) -> None:
+        """Note a thing that nothing was measured for, in the form of a choice."""
+        self._put(what, BuildChoice(kept=what, notes=(), certain=True))
+
+    def _found(self, question: str) -> tuple[BuildChoice, str] | None:
+        """What was kept under a question, and the day of it."""
         if self._database is None:
             return None
         try:
             text = self._database.get_facts(self._subject, [question]).get(question)
             data: Any = None if text is None else json.loads(text)
-            return None if data is None else _read(data)
+            return None if data is None else (_read(data), str(data["raced"]))
         except (DatabaseError, ValueError, TypeError, KeyError):
             return None
 
-    def keep(self, question: str, choice: BuildChoice) -> None:
-        """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
-        if self._database is None or not choice.certain:
+    def _put(self, question: str, choice: BuildChoice) -> None:
+        if self._database is None:
             return
-        when = time.strftime("%Y-%m-%d")
-        text = json.dumps(asdict(choice) | {"raced": when}, sort_keys=True)
+        text = json.dumps(asdict(choice) | {"raced": time.strftime("%Y-%m-%d")}, sort_keys=True)
         with suppress(DatabaseError):
             self._database.put_facts(self._subject, {question: text})
 

@@ -7,18 +7,22 @@ racers have. Rounds of the machine's slow mode are not kept, so what is found he
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import CostError, DatabaseError, OptionError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["KnownRace", "KnownRaces"]
+
+_LOG = logging.getLogger(__name__)
 
 ROUNDS = "rounds"
 """The name of the only fact that a race has."""
@@ -56,10 +60,16 @@ class KnownRaces:
         """
         try:
             text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
-            return None if text is None else _read(text, names)
+            found = None if text is None else _read(text, names)
         # A comparison of too few rounds, or with a time of 0, has no speedups.
         except (DatabaseError, CostError, OptionError, UnreadableValueError, ZeroDivisionError):
             return None
+        if found is None:
+            return None
+        race, when = found
+        _LOG.info("last race of %s: that of %s in %s", ", ".join(names), when, self._database.path)
+        self._database.use.take(Remembered.RACE, identity, when)
+        return race
 
     def keep(self, identity: str, race: KnownRace) -> None:
         """Remember a fair race in place of an earlier one.
@@ -67,6 +77,7 @@ class KnownRaces:
         A database that cannot be written costs nothing.
         """
         if not race.comparison.is_quiet:
+            _LOG.info("the last race is not kept: it was run in the machine's slow mode")
             return
         record = {
             "raced": time.strftime("%Y-%m-%d"),
@@ -82,7 +93,7 @@ class KnownRaces:
         return f"race {identity} in {self._context}"
 
 
-def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
+def _read(text: str, names: tuple[str, ...]) -> tuple[KnownRace, str] | None:
     data = parse_json(text, "the race")
     plans = {name: data.field("plans").field(name).text() for name in names}
     race = Comparison.from_record(data.field("race").value)
@@ -96,4 +107,4 @@ def _read(text: str, names: tuple[str, ...]) -> KnownRace | None:
         f"the last race is that of an earlier call ({when}), of the same kernels, schedules and "
         "options; reuse = false in [compare] races again"
     )
-    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans)
+    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans), when

@@ -8,6 +8,7 @@ sum of its stages, and that is accepted, since all candidates enjoy it alike.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from statistics import median
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import PriceRecord, ProfileDatabase
+from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
 from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
@@ -25,6 +27,8 @@ from tvm_ios.measure.robust import median_absolute_deviation
 from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +182,9 @@ class MeasuredCostModel:
             enough = {key: record for key, record in enough.items() if not record.slow_mode}
         self._records.update(enough)
         self._count(from_database=len(enough))
+        _LOG.debug("%d of %d prices are known", len(enough), len(unknown))
+        for key, record in enough.items():
+            self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
     def _measure(self, batch: Sequence[tuple[str, tuple[OperatorGraph, Stage]]]) -> None:
         """Price a batch together; what is complete is kept even if the batch is cut short."""
@@ -195,6 +202,7 @@ class MeasuredCostModel:
                     if cell.complete(self._options)
                 }
             )
+        _LOG.debug("measured %d stages, %d slow rounds dropped", len(cells), dropped)
         if self._on_batch is not None:
             self._on_batch(self.counters)
 
@@ -233,6 +241,8 @@ class MeasuredCostModel:
     def _keep(self, records: dict[str, PriceRecord]) -> None:
         self._records.update(records)
         self._count(priced=len(records), samples=sum(record.samples for record in records.values()))
+        if self._database is not None:
+            self._database.use.measure(Remembered.PRICE, records)
         self._store(records)
 
     def _store(self, records: dict[str, PriceRecord]) -> None:

@@ -15,7 +15,7 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 
-__all__ = ["DEFAULTS", "BuildOptions", "TuneOptions", "require_options"]
+__all__ = ["DEFAULTS", "BuildOptions", "DatabaseOptions", "TuneOptions", "require_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,25 @@ class BuildOptions:
     a stage may have both."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if not isinstance(value, bool):
-                raise OptionError(f"{each.name} is {value!r}; give True or False")
+        _require_flags(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseOptions:
+    """How a call uses the profile database.
+
+    Raises
+    ------
+    OptionError
+        If a value is neither True nor False.
+    """
+
+    fresh: bool = False
+    """Whether to measure all prices, choices and races anew, and to put them in place of those that
+    are there. Tuning records of kernels lie in logs of their own and are used as ever."""
+
+    def __post_init__(self) -> None:
+        _require_flags(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +94,21 @@ class TuneOptions:
     """How kernels are tuned, where they are."""
     device: DeviceOptions = field(default_factory=DeviceOptions)
     """A device of an RPC tracker, in place of this machine."""
+    database: DatabaseOptions = field(default_factory=DatabaseOptions)
+    """Whether what was measured before is used."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, kind = getattr(self, each.name), each.default_factory
             if not isinstance(value, kind):  # type: ignore[arg-type]
                 raise OptionError(f"{each.name} is {value!r}; give {kind.__name__}(…)")  # type: ignore[union-attr]
+
+
+def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:
+    for each in fields(noun):
+        value = getattr(noun, each.name)
+        if not isinstance(value, bool):
+            raise OptionError(f"{each.name} is {value!r}; give True or False")
 
 
 DEFAULTS = TuneOptions()

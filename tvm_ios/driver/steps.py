@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from tvm_ios.compile.model import BuiltModel, CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
+from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import LEAST_ROUNDS
@@ -34,6 +37,9 @@ UNTUNED = {
 """What schedules are called whose kernels are not the tuned ones that most others run."""
 SHORT_S = 0.5
 """Traced runs that take less are made in any case: no budget is missed by them."""
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,12 @@ class Steps:
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
         ):
-            prices = KernelPrices(runner, database=self.call.database, options=self.call.measure)
+            prices = KernelPrices(
+                runner,
+                database=self.call.database,
+                options=self.call.measure,
+                on_batch=lambda counters: self._tell_of_operators(prices, counters),
+            )
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
@@ -70,6 +81,12 @@ class Steps:
                 name: () if name == Contestant.OWN_KERNELS.value else prices.known_ns(schedule)
                 for name, schedule in found.schedules.items()
             }
+        told = prices.counters
+        _LOG.info("prices: %d measured, %d known", told.priced, told.from_database)
+        distinct = found.without_repetitions()
+        alike = [name for name in found.schedules if name not in distinct]
+        if alike:
+            _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
         records = applied_records_digest()
         racers = {
             Contestant(name): Racer(
@@ -79,9 +96,14 @@ class Steps:
                 compiled=cache(partial(self._compiled, built, schedule, session)),
                 prices_ns=known_ns[name],
             )
-            for name, schedule in found.without_repetitions().items()
+            for name, schedule in distinct.items()
         }
         return ScheduledBuild(built=built, prices=prices, found=found, racers=racers)
+
+    def _tell_of_operators(self, prices: KernelPrices, counters: MeasureCounters) -> None:
+        """Before the search begins, which tells of stages itself."""
+        if not prices.operator_ns:
+            self.call.clock.say(f"operators, {counters.priced} ways of them measured")
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compile all contestants, under the records in force; what is compiled stays as it is."""
@@ -109,6 +131,7 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
+        self.call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
         with self.call.clock.phase("compare", self.call.to_profile):
             return raced_end(models, options=chosen, session=session, keep=keep)
 

@@ -5,6 +5,7 @@ Prepare and build, search with measured prices, then race the winner against seq
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
@@ -45,6 +47,8 @@ from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["TuneCall", "TuneRace", "tune", "tune_race"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ def tune(
     options
         All else: :class:`~tvm_ios.driver.options.TuneOptions` has a field for the search, for each
         kind of measuring, for layout and types, for cuDNN, oneDNN and padded channels, for the
-        tuners and for a remote device.
+        tuners, for a remote device, and for measuring anew what the database knows.
 
     Raises
     ------
@@ -206,7 +210,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
         device=device,
-        database=open_database(given.database),
+        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
         clock=PhaseClock(given.progress, gate),
         budget=budget,
         compare=options.compare,
@@ -255,6 +259,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         records = records_around(main.built.kernels.staged)
     else:
         records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
+    _LOG.info("kept %s: %s", end.kept.value, end.reason)
     model = replace(end.model, records=records, evidence=evidence)
     report = TuneReport.of(
         kept=end.kept,
@@ -265,6 +270,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         search=main.found.searches[Contestant.IOS.value],
         comparison=end.comparison,
         phase_s=call.clock.phase_s,
+        remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
             *main.built.prepared.notes,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tvm_ios.compile.model import BuiltModel
+from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.onnx_file import is_onnx_path
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.evaluation import (
     GREEDY,
@@ -26,14 +31,15 @@ from tvm_ios.models import by_name
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.report.table import Table
-from tvm_ios.support.progress import ProgressListener, StderrProgress
+from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.whole_file import write_text
 
 __all__ = [
     "BenchmarkSettings",
     "around_table",
     "benchmark_record",
-    "measure_networks",
+    "measure_models",
     "read_record",
     "write_table",
 ]
@@ -50,7 +56,8 @@ class BenchmarkSettings:
     rounds: int
     time_budget: float
     database: Path | None
-    folder: Path
+    folder: Path | None
+    """Where records are written; None: they are not."""
 
     def call(self, progress: ProgressListener | None = None) -> MeasuringCall:
         """The call of one network, which begins now."""
@@ -63,24 +70,56 @@ class BenchmarkSettings:
         )
 
 
-def measure_networks(networks: Sequence[str], settings: BenchmarkSettings) -> None:
-    """Measure networks one after another; a record is written as soon as its network is done."""
-    factories = [(name, by_name(name)) for name in networks]
+def measure_models(
+    models: Sequence[str], settings: BenchmarkSettings, say: Callable[[str], None]
+) -> list[BenchmarkRecord]:
+    """Measure models one after another; a record is written as soon as its model is done.
+
+    Parameters
+    ----------
+    models
+        Networks of :mod:`tvm_ios.models`, and files in Relay or ONNX.
+    say
+        Told of every result.
+
+    Raises
+    ------
+    ModelError, OptionError
+        If there is no such network or file; before any work.
+    ArtifactError
+        If the folder cannot be written.
+    """
+    sources = [(name, _source(name, settings.batch_size)) for name in models]
     settings.call()  # what cannot be honoured is refused before any work
+    folder = settings.folder
     try:
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(
-            f"cannot write to {settings.folder}: {error}; choose another --output"
+            f"cannot write to {folder}: {error}; choose another --output"
         ) from error
-    for name, factory in factories:
-        mod, params = factory(batch_size=settings.batch_size)
+    records = []
+    for named, source in sources:
+        name, (mod, params) = Path(named).stem, source()
         with StderrProgress() as progress:
             found = evaluate(mod, params, settings.call(progress), name=name)
-        print(f"\n== {name} ==\n{found.as_text()}", flush=True)
-        path = settings.folder / f"{name}_bs{settings.batch_size}.json"
-        write_text(path, _record(name, found, settings).to_json() + "\n")
-        print(f"wrote {path}", flush=True)
+        say(f"\n== {name} ==\n{found.as_text()}")
+        records.append(_record(name, found, settings))
+        if folder is not None:
+            path = folder / f"{name}_bs{settings.batch_size}.json"
+            write_text(path, records[-1].to_json() + "\n")
+            say(f"wrote {path}")
+    return records
+
+
+def _source(name: str, batch_size: int) -> Callable[[], tuple[Any, Any]]:
+    """What gives a model: a file is read now, so that a bad one is told before any work."""
+    if not (Path(name).suffix or Path(name).exists()):
+        return partial(by_name(name), batch_size=batch_size)
+    shapes = InputShapes(batch_size=batch_size) if is_onnx_path(name) else AS_IN_FILE
+    model = ModelSource.of(name, None, shapes)
+    return lambda: (model.mod, model.params)
 
 
 def write_table(folder: Path, readme: Path) -> None:

@@ -16,7 +16,7 @@ from tvm_ios.models import by_name
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.figure import draw_schedule
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import TuningRequest
 

@@ -32,7 +32,7 @@ from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.support.progress import StderrProgress
+from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
@@ -175,7 +175,9 @@ def measure_tuned(
                 name=name,
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
-        path = settings.folder / f"{name}_bs{settings.batch_size}.{request.backend}.json"
+        path = (
+            settings.folder or Path()
+        ) / f"{name}_bs{settings.batch_size}.{request.backend}.json"
         write_text(path, record_of(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -15,6 +17,8 @@ from tvm_ios.install.finder import has_relay, usual_spec
 from tvm_ios.install.hook import write_hook
 
 __all__ = ["Installation", "install_relay_tvm", "site_packages_directory", "wheel_is_installed"]
+
+_LOG = logging.getLogger(__name__)
 
 _HERE = Path(__file__).parent
 _REQUIREMENTS = _HERE / "requirements.txt"
@@ -103,6 +107,7 @@ def _pinned_wheel() -> str:
 
 def _pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
+    _LOG.debug("runs %s", shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HostError(

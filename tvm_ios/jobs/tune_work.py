@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,8 @@ from tvm_ios.jobs.work import JobGate
 from tvm_ios.support.stage_gate import StageNeed, gated_by
 
 __all__ = ["TuneWork", "link_run"]
+
+_LOG = logging.getLogger(__name__)
 
 _LOSSES = 8
 """Times that one worker takes its device to be lost outside of batches of candidates. A network may
@@ -63,7 +65,7 @@ class TuneWork:
             except TuningError as error:
                 if not isinstance(error, DeviceLostError) and self._has_device():
                     raise
-                print(f"tvm-ios: {error}", file=sys.stderr)
+                _LOG.warning("%s", error)
             else:
                 return
         raise JobError(

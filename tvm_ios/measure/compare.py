@@ -7,6 +7,7 @@ disturbs all contestants alike.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict", "compare"]
+
+_LOG = logging.getLogger(__name__)
 
 EARLY_LOOKS = (10, 15, 20)
 """Rounds after which a race may end."""
@@ -161,11 +164,20 @@ def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset
         }
     else:
         lost = {name for name in names if min(so_far.ratios(best, over=name)) > HOPELESS}
-    return frozenset(
+    left = frozenset(
         place
         for place, name in enumerate(names)
         if place == 0 or (name in so_far.rivals and name not in lost)
     )
+    dropped = [name for name in so_far.rivals if names.index(name) not in left]
+    if dropped:
+        _LOG.info(
+            "not timed any more after %d rounds, since %s is faster: %s",
+            len(rounds),
+            best,
+            ", ".join(dropped),
+        )
+    return left
 
 
 def _take_rounds(

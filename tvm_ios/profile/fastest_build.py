@@ -114,15 +114,15 @@ class _Builder:
 
     def expect(self, best: _Best) -> None:
         """Start what compiles kernels where the model is new: it is up when that is prepared."""
-        if best.subject and self._known(_built(best)) is None:
+        question = with_libraries(_built(best), self.libraries)
+        if best.subject and not self.call.choices(self.target).is_noted(question):
             start_shared_workers(heavy_operators(best.candidate.checked.typed))
 
     def remember(self, model: _Best) -> None:
         """Note that a model is not new any more: the cache has its kernels."""
         if model.subject:
-            choice = BuildChoice(kept=model.subject, notes=(), certain=True)
             question = with_libraries(_built(model), self.libraries)
-            self.call.choices(self.target).keep(question, choice)
+            self.call.choices(self.target).note(question)
 
     def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
         """The faster one of the best so far and what a change makes of it."""

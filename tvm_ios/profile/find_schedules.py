@@ -164,6 +164,8 @@ def search_schedule(
                 f"{step.bound_ns / 1e6:.3f} ms, {prices.counters.priced} measured, "
                 f"{prices.counters.from_database} known",
                 done=step.priced,
+                share=step.block / step.num_blocks,
+                best_ms=step.best_ns / 1e6,
             )
 
     return search_ios(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
 from tvm_ios.profile.race import VARIANT_RACE, race
@@ -16,6 +18,8 @@ __all__ = ["settle_ways"]
 
 CLEARLY_FASTER = 1.02
 BUSY = "while the machine was in its slow mode"
+
+_LOG = logging.getLogger(__name__)
 
 
 def settle_ways(prices: KernelPrices) -> None:
@@ -37,7 +41,7 @@ def settle_ways(prices: KernelPrices) -> None:
     if known is None and busy:
         known = _known(prices, f"{question}, {BUSY}")
     if known is not None:
-        prices.use(known.libraries, known.unsplit)
+        _use(prices, known)
         return
     in_network = ways_in_network(prices)
     ways = {
@@ -53,7 +57,7 @@ def settle_ways(prices: KernelPrices) -> None:
     first, *others = ways
     best = comparison.fastest(others)
     kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
-    prices.use(ways[kept].libraries, ways[kept].unsplit)
+    _use(prices, ways[kept])
     prices.choices.keep(
         question if comparison.is_quiet else f"{question}, {BUSY}",
         BuildChoice(
@@ -63,6 +67,16 @@ def settle_ways(prices: KernelPrices) -> None:
             operators=ways[kept].unsplit,
             libraries=ways[kept].rows(tuple(prices.runner.library_names)),
         ),
+    )
+
+
+def _use(prices: KernelPrices, ways: OperatorWays) -> None:
+    prices.use(ways.libraries, ways.unsplit)
+    own = len(prices.graph) - len(ways.libraries)
+    by = {name: list(ways.libraries.values()).count(name) for name in prices.runner.library_names}
+    told = [f"TVM's kernels {own}", *(f"{name} {count}" for name, count in by.items())]
+    _LOG.info(
+        "operators are computed by %s; %d stay on one lane", ", ".join(told), len(ways.unsplit)
     )
 
 

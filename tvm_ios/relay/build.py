@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from tvm_ios.relay.transforms.pipeline import only_from_fusion
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
+
+_LOG = logging.getLogger(__name__)
 
 FINISHED_PASSES = (
     "qnn.Legalize",
@@ -227,6 +230,7 @@ def _compile_kernels(
         require_float32_kernels(extraction.module, lowered.values(), target)
         archives = compiler.archives()
         keys, counts = compiler.keys, compiler.counts
+    _LOG.info("kernels: %d compiled, %d from the cache", counts.compiled, counts.from_cache)
     return _Kernels(
         lowered=lowered,
         symbols={digest: kernel.symbol for digest, kernel in lowered.items()},

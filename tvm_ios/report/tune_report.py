@@ -80,6 +80,8 @@ class TuneReport:
     notes: tuple[str, ...]
     list_lanes: int = 0
     """Lanes of the schedule that was kept, where it is a list."""
+    remembered: str = ""
+    """What was taken from the profile database, of which days, and what was measured now."""
     tuning: str = ""
     """The task table of kernel tuning; empty without any."""
     records: RecordsInForce | None = None
@@ -100,6 +102,7 @@ class TuneReport:
         comparison: Comparison,
         phase_s: Mapping[str, float],
         notes: tuple[str, ...],
+        remembered: str = "",
         tuning: str = "",
     ) -> TuneReport:
         """Gather the facts of a tuning that kept ``model``."""
@@ -134,6 +137,7 @@ class TuneReport:
             phase_s=dict(phase_s),
             notes=notes,
             list_lanes=model.schedule.num_home_lanes,
+            remembered=remembered,
             tuning=tuning,
             records=model.records,
         )
@@ -149,6 +153,7 @@ class TuneReport:
         lines = [
             *([self.tuning] if self.tuning else []),
             f"kept {self.kept.value}: {self.reason}",
+            *([self.remembered] if self.remembered else []),
             self.coverage,
             *([] if self.records is None else [self.records.as_text()]),
             f"{self.operators} operators {self._form()}, {self.merged_stages} merged",

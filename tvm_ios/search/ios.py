@@ -132,6 +132,7 @@ class _Run:
         self.pricer = pricer
         self.notes: list[str] = []
         self.sequential_ns = sum(self.pricer.singles_ns)
+        self.best_ns = self.sequential_ns
         self.num_blocks = 0
         self.unfinished = 0
 
@@ -143,6 +144,8 @@ class _Run:
             for found, report in self._solve_block(number, block.operators):
                 stages += found
                 reports.append(report)
+                alone_ns = sum(self.pricer.singles_ns[index] for index in report.operators)
+                self.best_ns += report.latency_ns - alone_ns
         if self.unfinished:
             self.notes.append(
                 f"stopped early: {self.unfinished} of {len(reports)} blocks have the best schedule "
@@ -197,6 +200,7 @@ class _Run:
                         priced=self.pricer.count,
                         possible=len(space.stage_masks),
                         bound_ns=bound_ns,
+                        best_ns=self.best_ns,
                     )
                 )
 

@@ -46,6 +46,8 @@ class SearchProgress:
     """Stages of the block under work that could be priced."""
     bound_ns: int
     """Lower bound of the block's latency, given the prices so far."""
+    best_ns: int
+    """Latency of the best schedule so far: of blocks under work and to come, sequential order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,7 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
     _say_once(command[0], directory)
     try:
         whole = [*command, "-o", temporary, "-lpthread"]
+        _LOG.debug("runs %s", shlex.join(whole))
         done = subprocess.run(whole, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise HostError(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Self, TextIO
+from dataclasses import dataclass, replace
 
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 
-__all__ = ["PhaseClock", "Progress", "ProgressListener", "StderrProgress"]
+__all__ = ["PhaseClock", "Progress", "ProgressListener"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +20,12 @@ class Progress:
     """``build``, ``search``, ``lower`` or ``compare``."""
     detail: str = ""
     done: int | None = None
-    """Stages priced so far, in a search."""
+    """Things of :attr:`unit` so far."""
+    unit: str = "stages priced"
+    share: float | None = None
+    """How much of the phase is done, from 0 to 1; None where nobody knows."""
+    best_ms: float | None = None
+    """Predicted latency of the best that was found so far, in milliseconds."""
     elapsed_s: float = 0.0
     """Since the call began."""
 
@@ -71,61 +73,23 @@ class PhaseClock:
             finally:
                 self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
 
-    def say(self, detail: str, *, done: int | None = None) -> None:
-        """Tell the listener where the current phase is."""
+    def say(
+        self,
+        detail: str,
+        *,
+        done: int | None = None,
+        share: float | None = None,
+        best_ms: float | None = None,
+    ) -> None:
+        """Tell the listener where the current phase is; arguments as in :class:`Progress`."""
         if self._listener is not None:
-            elapsed_s = time.monotonic() - self._begin
             self._listener(
-                Progress(phase=self._phase, detail=detail, done=done, elapsed_s=elapsed_s)
+                Progress(
+                    phase=self._phase,
+                    detail=detail,
+                    done=done,
+                    share=share,
+                    best_ms=best_ms,
+                    elapsed_s=time.monotonic() - self._begin,
+                )
             )
-
-
-@dataclass(slots=True)
-class StderrProgress:
-    """Shows progress on standard error: one moving line on a terminal, else a line a phase.
-
-    A context manager: leaving it ends the moving line.
-    """
-
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
-    min_interval_s: float = 0.2
-    _phase: str = ""
-    _shown_at: float = 0.0
-    _width: int = 0
-
-    def __call__(self, progress: Progress) -> None:
-        """Show one step; steps that come too fast are left out."""
-        new_phase = progress.phase != self._phase
-        now = time.monotonic()
-        if not self.stream.isatty():
-            if new_phase:
-                self._phase = progress.phase
-                print(_line(progress), file=self.stream, flush=True)
-            return
-        if not new_phase and now - self._shown_at < self.min_interval_s:
-            return
-        if new_phase:
-            self.close()
-        self._phase, self._shown_at = progress.phase, now
-        # A line wider than the terminal would wrap, and the next one could not overwrite it.
-        line = _line(progress)[: shutil.get_terminal_size().columns - 1]
-        print("\r" + line.ljust(self._width), end="", file=self.stream, flush=True)
-        self._width = len(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the moving line, if there is one."""
-        if self._phase and self.stream.isatty():
-            print(file=self.stream, flush=True)
-        self._phase, self._width = "", 0
-
-
-def _line(progress: Progress) -> str:
-    count = "" if progress.done is None else f" {progress.done} stages priced,"
-    detail = f" {progress.detail}" if progress.detail else ""
-    return f"[{progress.elapsed_s:6.1f} s] {progress.phase}{count}{detail}"

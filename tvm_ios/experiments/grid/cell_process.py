@@ -21,6 +21,7 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios.experiments.grid.cell_result import JobFacts
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.support.json_nouns import to_json
+from tvm_ios.support.messages import Verbosity, shown_messages
 from tvm_ios.support.stage_gate import OpenGate, gated_by
 from tvm_ios.support.timed_gate import TimedGate
 from tvm_ios.support.whole_file import write_text
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(order.folder)
     gate = TimedGate(inner=OpenGate(most_cores=default_lanes()))
     try:
-        with gated_by(gate):
+        with shown_messages(Verbosity.inherited()), gated_by(gate):
             text = _run(order, folder)
     except TvmIosError as error:
         write_text(folder / ERROR, str(error))

@@ -7,7 +7,9 @@ this cell is run again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,6 +37,8 @@ from tvm_ios.tuning.guard import MARK
 from tvm_ios.tuning.records.records import read_records
 
 __all__ = ["run_grid"]
+
+_LOG = logging.getLogger(__name__)
 
 CELL_PROCESS = "tvm_ios.experiments.grid.cell_process"
 LAST_CHARACTERS = 4000
@@ -160,9 +164,11 @@ def _end_of_process(order: CellOrder, folder: Path, grid: GridFile) -> str:
     if not grid.shared_cache:
         environment["TVM_IOS_CACHE_DIR"] = str(folder.resolve() / "cache")
     output = folder / "output.txt"
+    words = [sys.executable, "-m", CELL_PROCESS, "order.json", str(os.getpid())]
+    _LOG.debug("runs %s in %s", shlex.join(words), folder)
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", CELL_PROCESS, "order.json", str(os.getpid())],
+            words,
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

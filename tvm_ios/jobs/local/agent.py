@@ -6,7 +6,9 @@ It decides nothing. Whoever schedules may sit in the same process or elsewhere.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -36,6 +38,8 @@ from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.tuning.guard import end_processes
 
 __all__ = ["WORKER_MARK", "LocalAgent", "log_path"]
+
+_LOG = logging.getLogger(__name__)
 
 WORKER_MARK = "TVM_IOS_WORKER"
 """Environment variable that all processes of one worker inherit."""
@@ -125,8 +129,10 @@ class LocalAgent:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with theirs, log_path(folder).open("ab") as log:
+                words = [sys.executable, "-m", "tvm_ios.jobs.local.worker", str(theirs.fileno())]
+                _LOG.debug("runs %s", shlex.join(words))
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "tvm_ios.jobs.local.worker", str(theirs.fileno())],
+                    words,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

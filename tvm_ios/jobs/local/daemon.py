@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +30,8 @@ from tvm_ios.jobs.store import JobStore, StoredJob
 from tvm_ios.tuning.guard import end_processes, start_guard
 
 __all__ = ["DAEMON_MARK", "Daemon", "sole_daemon"]
+
+_LOG = logging.getLogger(__name__)
 
 DAEMON_MARK = "TVM_IOS_JOBS"
 """Environment variable that all processes of a daemon inherit; its value tells the folder."""
@@ -193,7 +195,7 @@ class Daemon:
             elif isinstance(command, StartWorker):
                 self._store.count_attempt(command.job)
             elif isinstance(command, ReportPolicy):
-                print(f"tvm-ios: the policy is at fault: {command.error}", file=sys.stderr)
+                _LOG.error("the policy is at fault: %s", command.error)
             self._workers.obey(command)
         ended = self._trace.ended[self._kept :]
         self._store.add_spans(map(self._dated, ended))

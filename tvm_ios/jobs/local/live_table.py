@@ -2,56 +2,57 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.status_table import status_line, status_table
+from tvm_ios.support.messages import is_quiet
+from tvm_ios.support.terminal import draws_on, live_on
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 __all__ = ["LiveTable"]
-
-_UP = "\x1b[{}F\x1b[J"
-"""Moves the cursor up so many lines, and clears what is below."""
 
 
 @dataclass(slots=True)
 class LiveTable:
-    """Shows jobs on standard error."""
+    """Shows jobs on standard error, unless only results and errors are wanted."""
 
     status: Callable[[], Sequence[JobStatus]]
     stream: TextIO = field(default_factory=lambda: sys.stderr)
-    _drawn: int = 0
-    """Lines that stand on the terminal."""
+    _live: Live | None = None
     _told: dict[str, tuple[JobState, int]] = field(default_factory=dict)
     """State and trials of each job as they were told last."""
 
     def show(self) -> None:
         """Say how they stand now."""
-        if self.stream.isatty():
+        if is_quiet():
+            return
+        if draws_on(self.stream):
             self._draw()
         else:
             self._tell()
 
     def close(self) -> None:
         """Take the table away; who wants the last one prints it."""
-        if not self.stream.isatty():
-            self._tell()
-        elif self._drawn:
-            print(_UP.format(self._drawn), end="", file=self.stream, flush=True)
-            self._drawn = 0
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        elif not draws_on(self.stream):
+            self.show()
 
     def _draw(self) -> None:
-        terminal = shutil.get_terminal_size()
-        # A line wider than the terminal would wrap, and a table higher than it could not go.
-        lines = status_table(self.status()).as_text().splitlines()[: terminal.lines - 1]
-        before = _UP.format(self._drawn) if self._drawn else ""
-        text = "".join(f"{line[: terminal.columns - 1]}\n" for line in lines)
-        print(before + text, end="", file=self.stream, flush=True)
-        self._drawn = len(lines)
+        from rich.text import Text  # noqa: PLC0415 - only where something is drawn
+
+        if self._live is None:
+            self._live = live_on(self.stream, transient=True)
+        text = Text(status_table(self.status()).as_text(), no_wrap=True, overflow="crop")
+        self._live.update(text, refresh=True)
 
     def _tell(self) -> None:
         for job in self.status():

@@ -7,6 +7,7 @@ killed server within two. A board without power stays in its list: jobs find tha
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from tvm_ios.jobs.core.resources import Device, DeviceKind
 from tvm_ios.jobs.tracker import TrackerAddress
 
 __all__ = ["LostDevices"]
+
+_LOG = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _ASK = (
@@ -49,7 +52,7 @@ class LostDevices:
         if device is None or name in self._asking:
             return
         command = TrackerAddress.of(device.address).command
-        print(f"tvm-ios: device {name} is lost; {command} brings it back", file=sys.stderr)
+        _LOG.warning("device %s is lost; %s brings it back", name, command)
         self._asking[name] = asyncio.ensure_future(self._ask(device))
         self._say(DeviceLost(name))
 
@@ -74,7 +77,7 @@ class LostDevices:
         while not (await address.is_listed() and await _answers(device)):
             await asyncio.sleep(_LOOK_S)
         del self._asking[device.name]
-        print(f"tvm-ios: device {device.name} is back", file=sys.stderr)
+        _LOG.warning("device %s is back", device.name)
         self._say(DeviceBack(device.name))
 
 

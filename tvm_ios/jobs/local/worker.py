@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.jobs.local.worker_gate import WorkerGate
+from tvm_ios.support.messages import Verbosity, shown_messages
 
 __all__ = ["main"]
 
@@ -31,7 +32,8 @@ def main(descriptor: int) -> None:
     begin = gate.begin()
     order, reason = begin.order, ""
     try:
-        order.work.run(order.spec, gate, Path(begin.folder))
+        with shown_messages(Verbosity.inherited()):
+            order.work.run(order.spec, gate, Path(begin.folder))
     except TvmIosError as error:
         reason = str(error)
         print(f"tvm-ios: error: {reason}", file=sys.stderr)

@@ -7,7 +7,7 @@ order, one call after the other, since Ray promises no order among calls of one 
 from __future__ import annotations
 
 import asyncio
-import sys
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,6 +32,8 @@ from tvm_ios.jobs.ray.node_agent import FromNode, TakeOrder, ToNode
 from tvm_ios.support.json_nouns import from_json, to_json
 
 __all__ = ["RayWorkers"]
+
+_LOG = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _GONE_S = 2.0
@@ -150,9 +152,9 @@ class RayWorkers:
             node = await self._hiring.hire(node_id, name)
         except JobError as error:
             self._refused.add(node_id)
-            print(f"tvm-ios: node {name} is of no use: {error}", file=sys.stderr)
+            _LOG.warning("node %s is of no use: %s", name, error)
             return
-        print(f"tvm-ios: node {name} has joined", file=sys.stderr)
+        _LOG.warning("node %s has joined", name)
         self._tend(node)
         self._say(NodeJoined(name, node.machine))
 
@@ -170,7 +172,7 @@ class RayWorkers:
                 half.cancel()
             ends = await asyncio.gather(*halves, return_exceptions=True)
         why = next(type(end).__name__ for end in ends if isinstance(end, Exception))
-        print(f"tvm-ios: node {line.node.name} is lost ({why})", file=sys.stderr)
+        _LOG.warning("node %s is lost (%s)", line.node.name, why)
         ray.kill(line.node.agent)
         await asyncio.sleep(_GONE_S)
         self._places = {job: at for job, at in self._places.items() if at is not line}

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shlex
 import subprocess
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from tvm_ios.runtime.cpu.lane_pool import LaneOptions, join_rows
 from tvm_ios.support.c_compiler import find_c_compiler
 
 __all__ = ["C_API_FOLDER", "compile_image"]
+
+_LOG = logging.getLogger(__name__)
 
 C_API_FOLDER = LANE_EXECUTOR.parent
 """The folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
@@ -55,6 +59,7 @@ def compile_image(
     source, product = folder / "model_image.c", folder / "model_image.o"
     source.write_text(_image_source(plan, parameters, features, _refusal(plan, on_cpu=on_cpu)))
     command = (*find_c_compiler(), "-std=gnu11", "-fPIC", "-c", f"-I{C_API_FOLDER}", str(source))
+    _LOG.debug("runs %s", shlex.join([*command, "-o", str(product)]))
     done = subprocess.run(
         [*command, "-o", str(product)], capture_output=True, text=True, check=False
     )

@@ -185,17 +185,16 @@ class TuningRun:
         if self.progress is None:
             return
         elapsed_s = time.monotonic() - self.begin
-        eta = ""
-        if self.done:
-            eta = f", {elapsed_s / self.done * (self.total - self.done):.0f} s left"
         estimate_ns = sum(row.weight * (row.latency_ns or 0) for row in self.rows.values())
         measured = sum(row.latency_ns is not None for row in self.rows.values())
         self.progress(
             Progress(
                 phase="tune",
-                detail=f"{what}; {self.done} of {self.total} candidates, {measured} of "
-                f"{len(self.rows)} tasks, kernels in a row {estimate_ns / 1e6:.3f} ms{eta}",
+                detail=f"{what}; {measured} of {len(self.rows)} tasks",
                 done=self.done,
+                unit=f"of {self.total} candidates",
+                share=self.done / max(1, self.total),
+                best_ms=estimate_ns / 1e6,
                 elapsed_s=elapsed_s,
             )
         )

@@ -156,17 +156,17 @@ class TuningRun:
         if self.progress is None:
             return
         elapsed_s = time.monotonic() - self.begin
-        left_s = elapsed_s / max(1, self.done) * (self.total - self.done)
         row = self.rows[place]
         total_ns = sum(one.weight * (one.latency_ns or 0) for one in self.rows)
         best = "no candidate ran yet" if row.gflops is None else f"{row.gflops:.1f} GFLOPS"
         self.progress(
             Progress(
                 phase="tune",
-                detail=f"task {place + 1} of {len(self.rows)}: {row.name}, {best}; "
-                f"{self.done} of {self.total} candidates, kernels in a row "
-                f"{total_ns / 1e6:.3f} ms, {left_s:.0f} s left",
+                detail=f"task {place + 1} of {len(self.rows)}: {row.name}, {best}",
                 done=self.done,
+                unit=f"of {self.total} candidates",
+                share=self.done / max(1, self.total),
+                best_ms=total_ns / 1e6,
                 elapsed_s=elapsed_s,
             )
         )

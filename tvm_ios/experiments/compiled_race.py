@@ -1,0 +1,83 @@
+"""Models that were compiled before, timed against each other: what ``compare`` and ``bench`` share.
+
+Free of TVM until a race begins, so that a file that is none is told before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.driver.run_folder import RunFolder, runs_directory
+from tvm_ios.driver.run_inputs import run_inputs
+from tvm_ios.errors import OptionError
+from tvm_ios.measure.compare import CompareOptions, compare
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.runtime.artifact.footer import read_footer
+
+if TYPE_CHECKING:
+    from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
+    from tvm_ios.runtime.cuda.module import CudaGraphModule
+
+__all__ = ["compiled_file", "lanes_of_files", "race_files"]
+
+
+def compiled_file(word: str) -> Path | None:
+    """The compiled model that a user names by its file or its run; None: this is no such name."""
+    if Path(word).suffix == ".so":
+        return Path(word)
+    if not Path(word).exists() and (runs_directory() / word / "run.json").is_file():
+        return RunFolder.find(word).library
+    return None
+
+
+def lanes_of_files(files: Mapping[str, Path]) -> int:
+    """The most lanes that one of the models was compiled for; each is checked.
+
+    Raises
+    ------
+    OptionError
+        If two names are one file.
+    ArtifactError
+        If a file is no compiled model.
+    """
+    first: dict[Path, str] = {}
+    for name, path in files.items():
+        other = first.setdefault(path.resolve(), name)
+        if other != name:
+            raise OptionError(f"{other} and {name} are one file; give it once")
+    return max(read_footer(path).lanes for path in files.values())
+
+
+def race_files(
+    files: Mapping[str, Path], options: CompareOptions, *, lanes: int | None = None
+) -> Comparison:
+    """Time compiled models on made-up inputs, one sample of each in every round.
+
+    Parameters
+    ----------
+    files
+        What ``tune`` or ``export_library`` wrote, by the names that the result has.
+    lanes
+        Threads of each; what it was compiled for where omitted.
+
+    Raises
+    ------
+    ArtifactError
+        If a file is no compiled model, or not for this machine.
+    """
+    from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415 - TVM comes in here
+
+    with ExitStack() as stack:
+        executors: dict[str, MultiStreamGraphModule | CudaGraphModule] = {}
+        for name, path in files.items():
+            executors[name] = executor = load(path, lanes=lanes)
+            stack.enter_context(executor)
+            executor.run(**run_inputs(executor.plan, executor.input_names, None))
+        return compare(
+            {name: executor.time_ns for name, executor in executors.items()},
+            options=options,
+            ping_pong_ns=max(executors.values(), key=lambda each: each.plan.lanes).ping_pong_ns,
+        )
