@@ -169,6 +169,22 @@ def run_python(tmp_path: Path) -> RunPython:
     return run
 
 
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of who has tuned nothing yet: no log, no price, no run, no job.
+
+    Code that was compiled before is there, by links: it is found by all that it depends on.
+    """
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for name in ("native", "kernels"):
+        compiled = Path(_CACHE) / name
+        compiled.mkdir(exist_ok=True)
+        (cache / name).symlink_to(compiled)
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(cache))
+    return cache
+
+
 @pytest.fixture(scope="session")
 def branching() -> tuple[Any, dict[str, Any]]:
     """A small Relay network and its parameters; TVM compiles it in a second.

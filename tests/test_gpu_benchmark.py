@@ -132,7 +132,20 @@ RECORD = {
 }
 
 
-@pytest.mark.slow(75)
+@pytest.fixture
+def cudnn(script, tmp_path):
+    """A stand-in for cuDNN, where a wheel would have it."""
+    from tvm_ios.support.c_compiler import compile_shared
+
+    source = ROOT / "tests" / "runtime" / "native" / "cudnn_stand_in.c"
+    library = tmp_path / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
+    library.parent.mkdir(parents=True)
+    library.symlink_to(compile_shared(source, ("-Wl,-soname,libcudnn.so.9",)))
+    script.environment["PYTHONPATH"] = str(tmp_path / "wheel")
+
+
+@pytest.mark.slow(60)
+@pytest.mark.usefixtures("cudnn")
 def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp_path):
     records = tmp_path / "records"
     records.mkdir()
@@ -161,7 +174,8 @@ def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp
     assert "All is done that can be." in last.stdout
     assert (script.folder / "README.md").read_text() in last.stdout
     steps = _steps_of(script.folder)
-    assert set(steps.values()) <= {"done", "skipped"}
+    assert set(steps.values()) == {"done"}
+    assert "| nasnet_small |     1 |   cudnn |" in last.stdout
     record = BenchmarkRecord.from_json(
         (script.folder / "results" / "nasnet_small_bs1.untuned+cudnn+tuned.json").read_text()
     )
@@ -181,34 +195,38 @@ def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp
     assert "begun with streams=8" in other.stderr
 
 
-@pytest.fixture
-def cudnn(script, tmp_path):
-    """A stand-in for cuDNN, where a wheel would have it."""
-    from tvm_ios.support.c_compiler import compile_shared
-
-    source = ROOT / "tests" / "runtime" / "native" / "cudnn_stand_in.c"
-    library = tmp_path / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
-    library.parent.mkdir(parents=True)
-    library.symlink_to(compile_shared(source, ("-Wl,-soname,libcudnn.so.9",)))
-    script.environment["PYTHONPATH"] = str(tmp_path / "wheel")
-
-
-@pytest.mark.slow(75)
+@pytest.mark.slow(30)
 @pytest.mark.usefixtures("cudnn")
 def test_a_step_that_fails_is_told_and_the_rest_goes_on(script):
     folder = script.folder
-    (folder / "schedules" / "randwire_small_bs1.untuned.greedy.json").mkdir(parents=True)
-    done = script("--networks", "randwire_small", "nasnet_small", "--tune-s", "0")
+    (folder / "schedules" / "randwire_small_bs1.cudnn.greedy.json").mkdir(parents=True)
+    done = script("--networks", "randwire_small", "--tune-s", "0")
     assert done.returncode == 0, done.stderr
     steps = _steps_of(folder)
-    assert steps["randwire_small_bs1.search.untuned"] == "failed"
+    assert steps["randwire_small_bs1.search.cudnn"] == "failed"
     assert "IsADirectoryError" in done.stdout
-    text = (folder / "steps" / "randwire_small_bs1.search.untuned.error.txt").read_text()
+    text = (folder / "steps" / "randwire_small_bs1.search.cudnn.error.txt").read_text()
     assert "Traceback" in text
-    assert "cannot be done without randwire_small_bs1.search.untuned" in done.stdout
-    assert steps["randwire_small_bs1.search.cudnn"] == "done"
-    assert steps["nasnet_small_bs1.measure.untuned+cudnn"] == "done"
-    assert "| nasnet_small |     1 |   cudnn |" in done.stdout
+    assert "cannot be done without randwire_small_bs1.search.cudnn" in done.stdout
+    assert "randwire_small_bs1.lower.cudnn" not in steps
+    assert steps["randwire_small_bs1.lower.untuned"] == "done"
+    assert steps["randwire_small_bs1.measure.untuned+cudnn"] == "done"
+    assert "| randwire_small |     1 | untuned |" in done.stdout
+
+
+def test_without_cudnn_its_steps_are_skipped(tmp_path, monkeypatch):
+    from benchmarks.gpu_evaluation.agenda import Case, Kernels
+    from benchmarks.gpu_evaluation.machine import Machine
+    from benchmarks.gpu_evaluation.settings import Settings
+    from benchmarks.gpu_evaluation.workplace import SkippedError, Workplace
+    from tvm_ios.runtime.libraries.cudnn import library
+
+    library.load_cudnn.cache_clear()
+    monkeypatch.setattr(library, "cudnn_libraries", lambda: ["libnone.so"])
+    Machine(target="cuda -arch=sm_90", device="one", facts={}, versions={}).write(tmp_path)
+    place = Workplace(tmp_path, Settings(quick=True), 0.0)
+    with pytest.raises(SkippedError, match="libnone.so"):
+        place.built(Case(network="nasnet_small"), Kernels.CUDNN).__enter__()
 
 
 @pytest.mark.gpu

@@ -15,8 +15,8 @@ from functools import partial
 
 import pytest
 
-from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.models import (
+    MODEL_NAMES,
     bert_base,
     by_name,
     densenet_121,
@@ -68,7 +68,13 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
-@pytest.mark.parametrize("name", WHOLE_NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "randwire_small" else pytest.param(name, marks=pytest.mark.full)
+        for name in MODEL_NAMES
+    ],
+)
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
     from tvm_ios.compile.model import build_model, lower_schedule
     from tvm_ios.search.baselines import greedy_schedule

@@ -173,8 +173,11 @@ def test_constants_that_are_not_those_of_a_known_activation_are_refused():
 @pytest.mark.parametrize(
     "name",
     [
-        *("randwire_small", "nasnet_small", "squeezenet", "inception_v3"),
-        *("resnet_50", "mobilenet_v3_large", "googlenet", "unet"),
+        *("randwire_small", "nasnet_small", "squeezenet", "unet"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("inception_v3", "resnet_50", "mobilenet_v3_large", "googlenet")
+        ),
     ],
 )
 def test_description_counts_the_networks_arithmetic(name):

@@ -132,7 +132,11 @@ def test_without_narrow_convolutions_nothing_is_timed(narrow, database):
 
 @pytest.mark.parametrize(
     ("nchw_ns", "padded_ns", "changes"),
-    [(50, 60, (LAID_OUT,)), (50, 40, (LAID_OUT, *TWO_PADDED)), (120, 40, ())],
+    [
+        pytest.param(50, 60, (LAID_OUT,), marks=pytest.mark.slow),
+        (50, 40, (LAID_OUT, *TWO_PADDED)),
+        pytest.param(120, 40, (), marks=pytest.mark.slow),
+    ],
 )
 def test_layouts_are_tried_first_and_padding_on_what_was_kept(
     in_nhwc, clocked, database, nchw_ns, padded_ns, changes

@@ -467,13 +467,19 @@ class Jobs(RuleBasedStateMachine):
             assert twin.handle(event, now) == commands
 
 
-# A longer look, with other examples each time: pytest --hypothesis-profile=search -m slow THIS FILE
+# A longer look, with other examples each time: pytest --hypothesis-profile=search -m full THIS FILE
 MANY = max(1500, settings.default.max_examples)
 
 TestJobs = Jobs.TestCase
 TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 
 
+@pytest.mark.slow(15)
+class TestMoreJobs(Jobs.TestCase):
+    settings = settings(max_examples=350, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.full
 @pytest.mark.slow(60)
 class TestManyJobs(Jobs.TestCase):
     settings = settings(max_examples=MANY, stateful_step_count=60, deadline=None)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from tests.jobs.core.test_machine_of_states import Jobs
 from tvm_ios.jobs.core.job_table import JobTable
 from tvm_ios.jobs.core.leases import Leases
 from tvm_ios.jobs.core.occupancy import Occupancy
+from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.requests import Requests
 from tvm_ios.jobs.core.scheduler import Scheduler
 
@@ -72,8 +74,31 @@ BUGS = {
 }
 
 
+PLACES = {
+    "two profiles on a device": "a core and a GPU",
+    "nothing is kept for who is too old": "two cores, one is the device",
+    "cores are kept for lost devices": "a core and a GPU",
+    "nobody waits for re-pins": "two cores, one is the device",
+}
+"""Machines that show what takes hundreds of examples among all machines and policies."""
+
+
+def jobs_of(machine):
+    """The machine of states, on one machine and by the plainest policy."""
+
+    class JobsOfOneMachine(Jobs):
+        begin = None
+
+        @initialize(max_active=st.integers(2, 5), data=st.data())
+        def begin_there(self, max_active, data):
+            Jobs.begin(self, machine, PolicyName.FIFO, max_active, data)
+
+    return JobsOfOneMachine
+
+
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_machine_of_states_finds(bug, monkeypatch):
     monkeypatch.setattr(*BUGS[bug])
+    jobs = jobs_of(PLACES[bug]) if bug in PLACES else Jobs
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Jobs, settings=LOOK)
+        run_state_machine_as_test(jobs, settings=LOOK)

@@ -44,8 +44,7 @@ rounds = 6
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+def folder(fresh_cache, monkeypatch):
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     return StateFolder()
 

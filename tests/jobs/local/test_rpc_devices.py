@@ -18,10 +18,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def order(fork, tmp_path, monkeypatch):
+def order(fork, fresh_cache, tmp_path, monkeypatch):
     """A small network for the device with key ``board``."""
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
-    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
     return tuned_order(fork, tmp_path, device="board", rpc_key="board")
 
 
@@ -50,7 +49,7 @@ async def until_stage_of(run, task, kind=StageKind.PROFILE):
     ],
 )
 def test_a_killed_server_loses_nothing_and_is_taken_back(
-    run_daemon, folder, order, tmp_path, start_rpc_server, task
+    run_daemon, folder, order, fresh_cache, start_rpc_server, task
 ):
     async def act(run, first):
         work = replace(order.work, rpc_tracker=first.address)
@@ -72,7 +71,7 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
 
     with start_rpc_server("board") as first:
         run_daemon(lambda run: act(run, first), machine=machine_with(first))
-    assert_all_measured_once(tmp_path / "cache" / "autotvm.log")
+    assert_all_measured_once(fresh_cache / "autotvm.log")
     assert not processes_of(folder)
 
 

@@ -93,11 +93,10 @@ def test_jobs_run_on_all_nodes_and_a_node_that_goes_loses_none_of_them(run_on, r
 
 
 def test_a_real_job_moves_with_its_records_when_its_node_goes(
-    run_on, ray_cluster, folder, fork, tmp_path, monkeypatch
+    run_on, ray_cluster, folder, fork, fresh_cache, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
-    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
-    log = tmp_path / "cache" / "autotvm.log"
+    log = fresh_cache / "autotvm.log"
 
     async def act(run):
         run.daemon.submit([tuned_order(fork, tmp_path)])

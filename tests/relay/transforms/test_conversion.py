@@ -250,7 +250,13 @@ def test_grouped_convolutions_have_no_nhwc_kernel():
 @needs_nvcc
 @pytest.mark.parametrize(
     ("conversion", "batch"),
-    [(NHWC, 1), (HALF, 16), (HALF_NHWC, 1), (HALF_NHWC, 16), (HALF_SUMS, 1)],
+    [
+        pytest.param(NHWC, 1, marks=pytest.mark.full),
+        pytest.param(HALF, 16, marks=pytest.mark.full),
+        (HALF_NHWC, 1),
+        (HALF_NHWC, 16),
+        (HALF_SUMS, 1),
+    ],
 )
 def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
     converted = prepare(*network(batch=batch), GPU, conversion=conversion)

@@ -60,7 +60,7 @@ def batch_norms(nets):
     }
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_branches_come_out_as_from_tvm(nets, batch):
     check_same(*nets.branching(batch), nets.target)
 
@@ -70,7 +70,7 @@ def test_batch_norms_come_out_as_from_tvm(nets):
     check_same(*batch_norms(nets), nets.target)
 
 
-@pytest.mark.parametrize("level", [1, 2, 4])
+@pytest.mark.parametrize("level", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_other_levels_come_out_as_from_tvm(nets, level):
     check_same(*nets.branching(), nets.target, level=level)
 

@@ -36,6 +36,7 @@ def run(program: Path, *arguments: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 def test_random_programs_run_in_order_and_once(tmp_path):
     program = build(tmp_path, "-O2", "-Werror")
     for lanes, programs in ((1, 100), (2, 300), (4, 100)):

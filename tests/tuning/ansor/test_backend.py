@@ -569,7 +569,7 @@ def test_ctrl_c_ends_it_and_no_worker_is_left(tmp_path):
 @pytest.mark.parametrize(
     "network",
     [
-        pytest.param(lambda: squeezenet(image_size=64), id="squeezenet"),
+        pytest.param(lambda: squeezenet(image_size=64), id="squeezenet", marks=pytest.mark.full),
         pytest.param(lambda: nasnet_small(size=8, num_cells=1), id="nasnet_small"),
         pytest.param(randwire_small, id="randwire_small", marks=pytest.mark.full),
     ],
