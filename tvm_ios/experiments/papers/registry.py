@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.harness.protocol import Experiment
+from tvm_ios.experiments.papers.ansor_operators import AnsorOperators
 from tvm_ios.experiments.papers.batch_size import BatchSize
 from tvm_ios.experiments.papers.batch_specialization import BatchSpecialization
 from tvm_ios.experiments.papers.counts import Counts
@@ -30,6 +31,7 @@ EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (
     Utilization(),
     IntraInter(),
     Frameworks(),
+    AnsorOperators(),
 )
 
 
