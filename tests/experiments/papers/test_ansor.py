@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.errors import HostError
+from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.peers import PeerRace, Raced
 from tvm_ios.experiments.harness.protocol import Outcome, Settings
 from tvm_ios.experiments.papers.ansor import PUBLISHED_MS, Ansor, raced_network
+from tvm_ios.jobs.jobs_file import read_jobs_file
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
 
@@ -154,3 +156,12 @@ def test_a_network_is_exported_built_and_raced(tmp_path):
     assert network.ms["TVM, in order"] > 0
     assert network.over_torch is None
     assert len(network.race.used_rounds) >= 6
+
+
+@pytest.mark.parametrize("name", ["ansor", "ansor_quick"])
+def test_jobs_that_tune_the_networks_can_be_ordered(name):
+    found = read_jobs_file(ROOT / "benchmarks" / "records" / f"{name}.toml")
+    rows = {(order.spec.model, order.work.batch_size) for order in found.orders}
+    assert len(rows) == len(found.orders)
+    assert rows <= set(PUBLISHED_MS)
+    assert name == "ansor_quick" or rows == set(PUBLISHED_MS)
