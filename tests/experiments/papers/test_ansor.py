@@ -156,6 +156,7 @@ def test_a_network_is_exported_built_and_raced(tmp_path):
     assert network.ms["TVM, in order"] > 0
     assert network.over_torch is None
     assert len(network.race.used_rounds) >= 6
+    assert list((tmp_path / "networks").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["ansor", "ansor_quick"])

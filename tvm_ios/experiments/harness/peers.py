@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ class PeerRace:
     """Seconds that each program may take."""
 
     def run(self, recipes: Mapping[str, str], *, records: Path) -> Raced:
-        """Race all builds and PyTorch.
+        """Race all builds and PyTorch; what was exported and built goes when the race is over.
 
         Parameters
         ----------
@@ -77,7 +78,11 @@ class PeerRace:
             may_fail=True,
         )
         left_out = list(_errors(said))
-        if not list((networks / stem / "ours").glob("*.json")):
+        builds = networks / stem / "ours"
+        for name in recipes:
+            if any(line.startswith(f"{stem}, {name}: ") for line in left_out):
+                (builds / f"{name}.json").unlink(missing_ok=True)  # of an earlier run
+        if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, (OURS,)
         if self.torch_python is None:
@@ -101,6 +106,7 @@ class PeerRace:
             record = BenchmarkRecord.from_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ArtifactError(f"cannot read {path}: {error}; measure it again") from error
+        shutil.rmtree(networks / stem)  # gigabytes, and the next run is to build anew
         left_out += [note for note in record.notes if note.startswith("left out: ")]
         return Raced(record=record, left_out=tuple(left_out))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
@@ -227,22 +227,23 @@ def raced_network(raced: Raced) -> RacedNetwork:
 def _recipes(cell: AnsorCell, bench: Bench) -> Mapping[str, str]:
     """Files that say how each set of kernels is built, for ``benchmarks.peers.ours``."""
     limit = f"time_budget = {bench.time_budget}\n"
-    onednn = "\n[build]\nonednn = true\n"
-    tuned = f'\n[tuning]\nbackend = "auto_scheduler"\ntrials = {cell.source.trials}\n'
-    texts = {"tvm": limit, "onednn": limit + onednn, "ansor": limit}
+    texts = {"tvm": limit, "onednn": f"{limit}\n[build]\nonednn = true\n"}
+    logs = {}
     if cell.source.trials:
-        texts["ansor"] = tuned
-    folder = bench.folder / "recipes"
+        trials = cell.source.trials
+        texts["ansor"] = f'[tuning]\nbackend = "auto_scheduler"\ntrials = {trials}\n'
+    else:
+        log = ROOT / COMMITTED_LOG
+        logs["ansor"] = f"+{log}"
+        # Builds are made again where their recipe has changed, and so where the log has.
+        digest = hashlib.sha256(log.read_bytes() if log.exists() else b"").hexdigest()
+        texts["ansor"] = f"# log {digest[:16]}\n{limit}"
+    paths = {}
     for kernels, text in texts.items():
-        write_text(folder / f"{kernels}-{cell.source.trials}.toml", text)
-    paths = {kernels: str(_recipe(folder, kernels, cell)) for kernels in KERNELS}
-    if not cell.source.trials:
-        paths["ansor"] += f"+{ROOT / COMMITTED_LOG}"
+        path = (bench.folder / "recipes" / f"{kernels}.toml").resolve()
+        write_text(path, text)
+        paths[kernels] = f"{path}{logs.get(kernels, '')}"
     return paths
-
-
-def _recipe(folder: Path, kernels: str, cell: AnsorCell) -> Path:
-    return (folder / f"{kernels}-{cell.source.trials}.toml").resolve()
 
 
 def _fastest(race: Comparison, ways: Sequence[str]) -> str | None:
