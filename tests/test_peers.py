@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import subprocess
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_executor
-from tvm_ios.models import bert_base, by_name, count
+from tvm_ios.models import bert_base, by_name, count, dcgan, resnet3d_18
 from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
 
@@ -120,6 +121,52 @@ def test_description_has_the_operators_of_later_networks():
     assert network.macs == count(module, params).macs
 
 
+def small_gan():
+    return dcgan(features=8)
+
+
+def small_clip():
+    return resnet3d_18(frames=2, image_size=34)
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds", "last"),
+    [
+        (small_gan, {"dense": 1, "transposed_convolution": 4, "scale_shift": 3}, "tanh"),
+        (small_clip, {"convolution": 21, "scale_shift": 9, "global_average_pool": 1}, "softmax"),
+    ],
+    ids=["dcgan", "resnet3d_18"],
+)
+def test_batch_normalisation_is_folded_where_a_convolution_is_beside_it(make, kinds, last):
+    from benchmarks.peers.describe import describe
+    from benchmarks.peers.normal_form import normal_form
+
+    module, params = make()
+    described, weights = normal_form(module, params)
+    network = describe(described, name="folded")
+    found = Counter(node.operator.value for node in network.nodes)
+    assert kinds == {kind: found[kind] for kind in kinds}
+    assert network.nodes[-1].operator.value == last
+    # Every convolution once: none was doubled for its bias.
+    assert network.macs == count(module, params).macs
+    image = np.random.default_rng(0).standard_normal(network.input_shape, dtype=np.float32)
+
+    def run(mod, values):
+        with tvm.transform.PassContext(opt_level=0):
+            executor = stock_executor(relay.build(mod, "llvm", params=dict(values)))
+        executor.run(data=image)
+        return executor.get_output(0).numpy()
+
+    np.testing.assert_allclose(run(described, weights), run(module, params), rtol=2e-3, atol=1e-5)
+
+
+def test_models_without_normalisation_are_described_as_they_are():
+    from benchmarks.peers.normal_form import normal_form
+
+    module, params = small_network()
+    assert normal_form(module, params) == (module, params)
+
+
 def test_description_of_an_encoder_has_attention_in_one_piece():
     from benchmarks.peers.describe import describe
     from benchmarks.peers.network import Operator
@@ -190,10 +237,10 @@ def test_description_counts_the_networks_arithmetic(name):
 def test_networks_are_those_of_the_catalog():
     from benchmarks.peers.describe import describe
     from benchmarks.peers.errors import PeerError
-    from benchmarks.peers.network import NETWORKS, UNDESCRIBED
+    from benchmarks.peers.network import NETWORKS
     from tvm_ios.models import MODEL_NAMES
 
-    assert sorted((*NETWORKS, *UNDESCRIBED)) == sorted(MODEL_NAMES)
+    assert sorted(NETWORKS) == sorted(MODEL_NAMES)
     module, _ = by_name("dcgan")()
     with pytest.raises(PeerError, match="describe.py"):
         describe(module, name="dcgan")

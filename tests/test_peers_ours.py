@@ -97,6 +97,10 @@ def test_recipes_are_a_name_and_a_file(tmp_path):
     assert (recipe.name, recipe.config.tuning, recipe.config.time_budget) == ("tuned", "autotvm", 9)
     assert recipe.text == path.read_text()
     assert Recipe.parse("untuned").config.tuning is None
+    assert recipe.log is None
+    log = tmp_path / "x.log"
+    with_log = Recipe.parse(f"tuned={path}+{log}")
+    assert (with_log.config, with_log.log) == (recipe.config, log)
     with pytest.raises(PeerError, match="cannot name kernels"):
         Recipe.parse(f"a/b={path}")
     with pytest.raises(OptionError, match="nowhere.toml"):
@@ -155,6 +159,7 @@ def test_contestants_are_our_builds_and_what_reads_such_inputs(tmp_path):
         "tvm-ios tuned ios, 2 threads",
     ]
     assert len(contestants(some, 2, builds=builds)) == 6
+    assert [who.threads for who in contestants(some, 2, builds=builds, one_thread=False)] == [2] * 4
     assert contestants((Peer.OPENVINO,), 1, builds=builds)[-1].peer is Peer.OPENVINO
 
 

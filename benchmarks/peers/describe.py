@@ -26,11 +26,14 @@ _PLAIN = {
     "multiply": Operator.MULTIPLY,
     "nn.batch_flatten": Operator.FLATTEN,
     "nn.global_avg_pool2d": Operator.GLOBAL_AVERAGE_POOL,
+    "nn.adaptive_avg_pool3d": Operator.GLOBAL_AVERAGE_POOL,
     "nn.relu": Operator.RELU,
     "reshape": Operator.RESHAPE,
+    "tanh": Operator.TANH,
 }
 _BIASED = {
     "nn.conv2d": Operator.CONVOLUTION,
+    "nn.conv3d": Operator.CONVOLUTION,
     "nn.conv2d_transpose": Operator.TRANSPOSED_CONVOLUTION,
     "nn.dense": Operator.DENSE,
 }
@@ -40,9 +43,11 @@ _POOLS = {"nn.max_pool2d": Operator.MAX_POOL, "nn.avg_pool2d": Operator.AVERAGE_
 _EXPECTED: Mapping[str, Mapping[str, object]] = {
     "clip": {"a_min": 0.0, "a_max": 6.0},
     "concatenate": {"axis": 1},
+    "nn.adaptive_avg_pool3d": {"layout": "NCDHW", "output_size": (1, 1, 1)},
     "nn.avg_pool2d": {"layout": "NCHW", "dilation": (1, 1), "count_include_pad": True},
     "nn.bias_add": {"axis": 1},
     "nn.conv2d": {"data_layout": "NCHW", "kernel_layout": "OIHW", "dilation": (1, 1)},
+    "nn.conv3d": {"data_layout": "NCDHW", "kernel_layout": "OIDHW", "dilation": (1, 1, 1)},
     "nn.conv2d_transpose": {
         "data_layout": "NCHW",
         "kernel_layout": "IOHW",
@@ -55,6 +60,8 @@ _EXPECTED: Mapping[str, Mapping[str, object]] = {
     "nn.max_pool2d": {"layout": "NCHW", "dilation": (1, 1)},
     "take": {"axis": 0, "mode": "clip"},
 }
+_MATRIX = 2
+"""Axes of rows of features."""
 _LABEL = "Composite"
 """Attribute of the functions that TVM makes of what a pattern matches."""
 
@@ -157,8 +164,8 @@ def _node(call: relay.Call, names: _Names) -> Node:
         return _biased(call, names)
     if operator in _POOLS:
         return _pool(call, names)
-    if operator in _WITH_WEIGHTS:
-        return _WITH_WEIGHTS[operator](call, names)
+    if operator in _OF_THEIR_OWN:
+        return _OF_THEIR_OWN[operator](call, names)
     if operator not in _PLAIN:
         raise PeerError(
             f"operator {operator} has no word in the description; add it to describe.py"
@@ -179,8 +186,8 @@ def _pool(call: relay.Call, names: _Names) -> Node:
         output=names[call],
         inputs=(_name(call.args[0], names),),
         shape=_shape(call),
-        kernel=_pair(attributes.pool_size),
-        strides=_pair(attributes.strides),
+        kernel=_extents(attributes.pool_size),
+        strides=_extents(attributes.strides),
         padding=_padding(call),
         round_up=bool(attributes.ceil_mode),
     )
@@ -206,8 +213,8 @@ def _biased(biased: relay.Call, names: _Names) -> Node:
         return node
     return replace(
         node,
-        kernel=_pair(_shape(weight)[2:]),
-        strides=_pair(call.attrs.strides),
+        kernel=_extents(_shape(weight)[2:]),
+        strides=_extents(call.attrs.strides),
         padding=_padding(call),
         groups=int(call.attrs.groups),
     )
@@ -237,8 +244,24 @@ def _layer_norm(call: relay.Call, names: _Names) -> Node:
     )
 
 
-_WITH_WEIGHTS: Mapping[str, Callable[[relay.Call, _Names], Node]] = {
+def _softmax(call: relay.Call, names: _Names) -> Node:
+    shape = _shape(call)
+    if len(shape) != _MATRIX:
+        raise PeerError(
+            f"nn.softmax of {shape}: the description only knows that of rows; extend network.py "
+            "and every peer"
+        )
+    return Node(
+        operator=Operator.SOFTMAX,
+        output=names[call],
+        inputs=(_name(call.args[0], names),),
+        shape=shape,
+    )
+
+
+_OF_THEIR_OWN: Mapping[str, Callable[[relay.Call, _Names], Node]] = {
     "nn.layer_norm": _layer_norm,
+    "nn.softmax": _softmax,
     "take": _embedding,
 }
 
@@ -300,19 +323,20 @@ def _require_expected(call: relay.Call) -> None:
             )
 
 
-def _padding(call: relay.Call) -> tuple[int, int]:
-    top, left, *others = (int(size) for size in call.attrs.padding)
-    if others not in ([], [top, left]):
+def _padding(call: relay.Call) -> tuple[int, ...]:
+    sides = _extents(call.attrs.padding)
+    axes = len(call.args[0].checked_type.shape) - 2
+    before = sides[:axes]
+    if sides not in (before, before * 2):
         raise PeerError(
-            f"{call.op.name} has padding {[top, left, *others]}, which differs between opposite "
+            f"{call.op.name} has padding {list(sides)}, which differs between opposite "
             "sides; extend network.py and every peer"
         )
-    return top, left
+    return before
 
 
-def _pair(sizes: Sequence[int]) -> tuple[int, int]:
-    first, second = sizes
-    return int(first), int(second)
+def _extents(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(size) for size in sizes)
 
 
 def _shape(expr: relay.Expr) -> tuple[int, ...]:

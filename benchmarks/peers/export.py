@@ -27,6 +27,7 @@ from tvm.contrib import graph_executor
 from benchmarks.peers.describe import describe
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import Case, Floats, Network, relative_error, write_case
+from benchmarks.peers.normal_form import normal_form
 from benchmarks.peers.subject import Subject, add_subject_options
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import host_target
@@ -59,12 +60,13 @@ def export_case(subject: Subject, folder: Path) -> Case:
         If there is no such network.
     """
     module, params = by_name(subject.network)(batch_size=subject.batch_size)
-    network = describe(module, name=subject.network, batch_size=subject.batch_size)
+    described, weights = normal_form(module, params)
+    network = describe(described, name=subject.network, batch_size=subject.batch_size)
     run = _unoptimised(module, params, network.input)
     data = _tokens(run, network) if network.reads_tokens else _outweighing(run, network)
     case = Case(
         network=network,
-        weights={key: value.numpy() for key, value in params.items()},
+        weights={key: value.numpy() for key, value in weights.items()},
         input=data,
         reference=run(data),
     )

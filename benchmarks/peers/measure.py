@@ -24,7 +24,7 @@ from benchmarks.peers.build import builds_of, kernels_of
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import TOLERANCE, Case, read_case
 from benchmarks.peers.peak import best_peak, measure_peak
-from benchmarks.peers.peer import Contestant, Peer, contestants
+from benchmarks.peers.peer import Contestant, Peer, contestants, need_onnx_file
 from benchmarks.peers.record import peer_record
 from benchmarks.peers.subject import Subject, add_subject_options
 from benchmarks.peers.worker import Prepared, Worker
@@ -51,6 +51,8 @@ class Settings:
     """The interpreter that has TVM."""
     load_limit_s: float
     """Seconds in which a contestant has to be ready."""
+    one_thread: bool = True
+    """Whether peers run on one thread, too."""
 
 
 class Turns:
@@ -89,9 +91,14 @@ def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
     case = read_case(folder)
     builds = builds_of(folder) if Peer.OURS in settings.peers else ()
     who = contestants(
-        settings.peers, default_lanes(), builds=builds, images=not case.network.reads_tokens
+        settings.peers,
+        default_lanes(),
+        builds=builds,
+        images=not case.network.reads_tokens,
+        one_thread=settings.one_thread,
     )
-    _write_onnx_file(case, folder)
+    if need_onnx_file(settings.peers):
+        _write_onnx_file(case, folder)
     turns = Turns()
     peak = measure_peak()
     with _workers(who, folder, settings) as (workers, notes):
@@ -153,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ),
             our_python=options.our_python,
             load_limit_s=options.load_limit,
+            one_thread=not options.all_threads,
         )
         options.output.mkdir(parents=True, exist_ok=True)
     except (OSError, TvmIosError) as error:
@@ -199,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--number", type=int, default=3, help="least runs of a contestant a round (%(default)s)")
     add("--min-repeat-ms", type=float, default=20.0, help="least length of a sample (%(default)s)")
     add("--load-limit", type=float, default=300.0, help="seconds to get ready (%(default)s)")
+    add("--all-threads", action="store_true", help="no peer runs on one thread")
     add("--again", action="store_true", help="measure what was measured before, too")
     return parser
 

@@ -22,7 +22,6 @@ from benchmarks.peers.errors import PeerError
 __all__ = [
     "NETWORKS",
     "TOLERANCE",
-    "UNDESCRIBED",
     "Case",
     "Network",
     "Node",
@@ -39,6 +38,7 @@ NETWORKS = (
     "mobilenet_v3_large",
     "mobilenet_v2",
     "squeezenet",
+    "dcgan",
     "googlenet",
     "densenet_121",
     "resnet_50",
@@ -47,11 +47,9 @@ NETWORKS = (
     "bert_base",
     "nasnet_large",
     "unet",
+    "resnet3d_18",
 )
 """Those of tvm_ios.models, the fast ones first."""
-UNDESCRIBED = ("dcgan", "resnet3d_18")
-"""Those of tvm_ios.models with operators that :class:`Operator` has no word for: batch norm that is
-not folded, convolutions of volumes, transposed ones without a bias."""
 TOLERANCE = 1e-3
 """Largest :func:`relative_error` of an output that still counts as the same network."""
 
@@ -61,16 +59,17 @@ _EXPORT = "export it again: python -m benchmarks.peers.export"
 
 
 class Operator(StrEnum):
-    """What a node computes; tensors are float32, images NCHW."""
+    """What a node computes; tensors are float32, images NCHW, volumes NCDHW."""
 
     CONVOLUTION = "convolution"
-    """With bias."""
+    """With bias; of volumes where the kernel has three extents."""
     TRANSPOSED_CONVOLUTION = "transposed_convolution"
     """With bias; the weight is (in channels, out channels, height, width)."""
     DENSE = "dense"
     """Product of each row with the weight, (out features, in features), and bias."""
     SCALE_SHIFT = "scale_shift"
-    """Each channel times its weight, plus its bias; both are (channels, 1, 1)."""
+    """Each channel times its weight, plus its bias; both are (channels, 1, 1), of volumes
+    (channels, 1, 1, 1)."""
     LAYER_NORM = "layer_norm"
     """Along the last axis, with weight and bias."""
     EMBEDDING = "embedding"
@@ -84,6 +83,9 @@ class Operator(StrEnum):
     """``relu6(x + 3) / 6``."""
     HARD_SWISH = "hard_swish"
     """``x * relu6(x + 3) / 6``."""
+    TANH = "tanh"
+    SOFTMAX = "softmax"
+    """Of each row."""
     GELU = "gelu"
     """Exact, with the error function."""
     ADD = "add"
@@ -113,11 +115,12 @@ class Node:
     shape: tuple[int, ...]
     """Of the output."""
     weight: str = ""
-    """Name of the weight, (out channels, in channels / groups, height, width); or empty."""
+    """Name of the weight, (out channels, in channels / groups, height, width); or empty. That of
+    volumes has a depth in front of the height, and so have the window's extents."""
     bias: str = ""
-    kernel: tuple[int, int] = (1, 1)
-    strides: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
+    kernel: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
     """Rows above and below, columns left and right."""
     round_up: bool = False
     """Whether the size of a pooling rounds up: the last window may be cut off at the edge."""

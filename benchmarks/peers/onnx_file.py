@@ -35,6 +35,8 @@ _KINDS: Mapping[Operator, str] = {
     Operator.MULTIPLY: "Mul",
     Operator.CONCATENATE: "Concat",
     Operator.FLATTEN: "Flatten",
+    Operator.SOFTMAX: "Softmax",
+    Operator.TANH: "Tanh",
     Operator.MAX_POOL: "MaxPool",
     Operator.AVERAGE_POOL: "AveragePool",
     Operator.GLOBAL_AVERAGE_POOL: "GlobalAveragePool",
@@ -191,6 +193,8 @@ def _attributes(node: Node) -> dict[str, Any]:
             return {**window, "ceil_mode": int(node.round_up), "count_include_pad": 1}
         case Operator.DENSE:
             return {"transB": 1}
+        case Operator.SOFTMAX:
+            return {"axis": -1}
         case Operator.LAYER_NORM:
             return {"axis": -1, "epsilon": node.epsilon}
         case Operator.HARD_SIGMOID:

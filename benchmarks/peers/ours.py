@@ -40,10 +40,12 @@ class Recipe:
     config: TuneConfig
     text: str
     """Of the file that says so; empty for the defaults."""
+    log: Path | None = None
+    """Tuning records that are used though nothing is tuned."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NAME`` or ``NAME=FILE``, as a command line has it.
+        """Read ``NAME``, ``NAME=FILE`` or ``NAME=FILE+LOG``, as a command line has it.
 
         Raises
         ------
@@ -53,11 +55,17 @@ class Recipe:
             If the file is no configuration.
         """
         name, _, path = text.partition("=")
+        path, _, log = path.partition("+")
         if not name.replace("_", "").isalnum():
             raise PeerError(f"{name!r} cannot name kernels; use letters, digits and underscores")
         if not path:
             return cls(name=name, config=TuneConfig(), text="")
-        return cls(name=name, config=TuneConfig.load(path), text=Path(path).read_text())
+        return cls(
+            name=name,
+            config=TuneConfig.load(path),
+            text=Path(path).read_text(),
+            log=Path(log) if log else None,
+        )
 
 
 def build_kernels(
@@ -87,6 +95,8 @@ def build_kernels(
     begin = time.perf_counter()
     mod, params = by_name(subject.network)(batch_size=subject.batch_size)
     given = recipe.config.arguments()
+    if recipe.log is not None:
+        given["tuning_records"] = recipe.log
     if recipe.config.tuning is not None:
         records.mkdir(parents=True, exist_ok=True)
         stem = subject.network if subject.batch_size == 1 else subject.stem
@@ -154,9 +164,9 @@ def _parser() -> argparse.ArgumentParser:
         "--kernels",
         nargs="+",
         default=["untuned"],
-        metavar="NAME[=FILE]",
-        help="sets of kernels, each with its options as `tvm-ios tune --config` reads them "
-        "(untuned, with the defaults)",
+        metavar="NAME[=FILE[+LOG]]",
+        help="sets of kernels, each with its options as `tvm-ios tune --config` reads them, and "
+        "with the records of a log where nothing is to be tuned (untuned, with the defaults)",
     )
     parser.add_argument(
         "--records",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
@@ -13,7 +13,7 @@ from benchmarks.peers.build import Build
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import Case, Floats
 
-__all__ = ["Contestant", "Peer", "Runner", "contestants", "prepare"]
+__all__ = ["Contestant", "Peer", "Runner", "contestants", "need_onnx_file", "prepare"]
 
 
 class Peer(Enum):
@@ -38,6 +38,14 @@ class Peer(Enum):
 
 
 _PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE})
+_READS_ONNX = frozenset(
+    {
+        Peer.ONNXRUNTIME,
+        Peer.ONNXRUNTIME_PARALLEL,
+        Peer.ONNXRUNTIME_PARALLEL_WIDE,
+        Peer.OPENVINO,
+    }
+)
 _ON_IMAGES = frozenset({Peer.TORCH_CHANNELS_LAST})
 """Those that differ from others on images only."""
 _HOMES = {
@@ -57,6 +65,11 @@ _REMEDY = {
     True: "run `make setup` and give --ours-python .venv/bin/python",
 }
 """What to do where a module is missing, by whether it is one of ours."""
+
+
+def need_onnx_file(peers: Iterable[Peer]) -> bool:
+    """Whether one of these peers reads a network's ONNX file."""
+    return not _READS_ONNX.isdisjoint(peers)
 
 
 class Runner(Protocol):
@@ -88,7 +101,12 @@ class Contestant:
 
 
 def contestants(
-    peers: Sequence[Peer], cores: int, *, builds: Sequence[Build] = (), images: bool = True
+    peers: Sequence[Peer],
+    cores: int,
+    *,
+    builds: Sequence[Build] = (),
+    images: bool = True,
+    one_thread: bool = True,
 ) -> tuple[Contestant, ...]:
     """Every peer with one thread and with all; parallel modes need several.
 
@@ -102,12 +120,14 @@ def contestants(
         Ours; each has the threads it was made for.
     images
         Whether the network reads images.
+    one_thread
+        Whether every peer runs on one thread, too.
     """
     others = [
         Contestant(peer, threads)
         for peer in peers
         if peer is not Peer.OURS and (images or peer not in _ON_IMAGES)
-        for threads in sorted({1, cores})
+        for threads in sorted({1, cores} if one_thread else {cores})
         if threads > 1 or peer not in _PARALLEL
     ]
     ours = [Contestant(Peer.OURS, build.lanes, build.name) for build in builds]

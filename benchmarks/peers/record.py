@@ -6,7 +6,8 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 
@@ -75,7 +76,7 @@ def peer_record(
         command=shlex.join(["python", "-m", "benchmarks.peers.measure", *sys.argv[1:]]),
         machine=_machine(),
         versions=(
-            *(NamedValue(package, metadata.version(package)) for package in _PACKAGES),
+            *_versions(),
             NamedValue("python", platform.python_version()),
             *{NamedValue(*version): None for each in kernels for version in each.versions},
         ),
@@ -105,6 +106,13 @@ def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[st
         **{f"{SCHEDULE} {name}": build.schedule for name, build in ours.items()},
         **made,
     }
+
+
+def _versions() -> Iterator[NamedValue]:
+    """Of the packages that are here; where only ours run, peers need not be."""
+    for package in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            yield NamedValue(package, metadata.version(package))
 
 
 def _machine() -> tuple[NamedValue, ...]:

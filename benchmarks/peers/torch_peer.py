@@ -15,6 +15,11 @@ from benchmarks.peers.peer import Contestant, Peer
 
 __all__ = ["TorchRunner", "make", "torch_module"]
 
+_IMAGE = 4
+"""Axes of a batch of images, and of a convolution's weight for them."""
+_LAST = {_IMAGE: torch.channels_last, _IMAGE + 1: torch.channels_last_3d}
+"""How tensors lie whose channels come last, by their axes."""
+
 
 class TorchRunner:
     """A module and its input."""
@@ -49,10 +54,15 @@ def make(contestant: Contestant, case: Case, folder: Path) -> TorchRunner:
             compiled = torch.compile(module, options={"freezing": True})
             return TorchRunner(compiled, image)
         case Peer.TORCH_CHANNELS_LAST:
-            module = module.to(memory_format=torch.channels_last)
-            return TorchRunner(module, image.to(memory_format=torch.channels_last))
+            for parameter in module.parameters():
+                parameter.data = _channels_last(parameter.data)
+            return TorchRunner(module, _channels_last(image))
         case _:
             return TorchRunner(module, image)
+
+
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(memory_format=_LAST.get(tensor.dim(), torch.preserve_format))
 
 
 def torch_module(case: Case) -> fx.GraphModule:
@@ -77,7 +87,9 @@ def _call(graph: fx.Graph, node: Node, values: dict[str, fx.Node]) -> fx.Node:
     match node.operator:
         case Operator.CONVOLUTION:
             options = {**window, "groups": node.groups}
-            return graph.call_function(functional.conv2d, (*operands,), options)
+            images = len(node.shape) == _IMAGE
+            convolve = functional.conv2d if images else functional.conv3d
+            return graph.call_function(convolve, (*operands,), options)
         case Operator.TRANSPOSED_CONVOLUTION:
             return graph.call_function(functional.conv_transpose2d, (*operands,), window)
         case Operator.LAYER_NORM:
@@ -98,7 +110,11 @@ def _call(graph: fx.Graph, node: Node, values: dict[str, fx.Node]) -> fx.Node:
             options = {**pool, "count_include_pad": True}
             return graph.call_function(functional.avg_pool2d, (*operands,), options)
         case Operator.GLOBAL_AVERAGE_POOL:
-            return graph.call_function(functional.adaptive_avg_pool2d, (*operands, 1))
+            images = len(node.shape) == _IMAGE
+            pools = functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d
+            return graph.call_function(pools[not images], (*operands, 1))
+        case Operator.SOFTMAX:
+            return graph.call_function(torch.softmax, (*operands, -1))
         case Operator.ATTENTION:
             return graph.call_function(_attention, (*operands, node.tokens, node.heads))
         case _:
@@ -130,5 +146,6 @@ _PLAIN: Mapping[Operator, Callable[..., torch.Tensor]] = {
     Operator.RELU: functional.relu,
     Operator.RELU6: functional.relu6,
     Operator.SCALE_SHIFT: _scale_shift,
+    Operator.TANH: torch.tanh,
 }
 """Functions that take what the node reads, and then its weight and bias."""

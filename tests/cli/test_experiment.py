@@ -41,3 +41,6 @@ def test_json_is_all_there_is_on_standard_output(capsys, tmp_path, monkeypatch):
     assert said.err.count("(known)") == 4
     assert "published transitions" in said.out
     assert f"wrote {tmp_path}/counts/table.md" in said.out
+    assert main([*words, "--tune", "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert record["command"] == "tvm-ios experiment counts --tune"

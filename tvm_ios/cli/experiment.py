@@ -53,6 +53,17 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help="measure all cells again")
     parser.add_argument("--retry", action="store_true", help="measure failed cells again")
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="search kernels from nothing, where a committed log has them otherwise (hours)",
+    )
+    parser.add_argument(
+        "--peers-python",
+        type=Path,
+        metavar="FILE",
+        help="interpreter of the environment that benchmarks/peers/setup.sh made, for PyTorch",
+    )
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(
         "--time-budget",
@@ -87,12 +98,13 @@ def _run(
     with StderrProgress() as progress:
         done = run_experiment(
             experiment,
-            Settings(lanes=lanes, quick=arguments.quick),
+            Settings(lanes=lanes, quick=arguments.quick, tune=arguments.tune),
             Bench(
                 folder=arguments.output,
                 database=arguments.database,
                 time_budget=arguments.time_budget,
                 progress=progress,
+                peers_python=arguments.peers_python,
             ),
             command=_command(experiment, arguments),
             fresh=arguments.fresh,
@@ -108,6 +120,7 @@ def _command(experiment: Experiment[Any, Any], arguments: argparse.Namespace) ->
     """What makes the same, and what goes on after an interruption."""
     words = ["tvm-ios experiment", experiment.name]
     words += ["--quick"] if arguments.quick else []
+    words += ["--tune"] if arguments.tune else []
     words += [] if arguments.lanes is None else [f"--lanes {arguments.lanes}"]
     return " ".join(words)
 

@@ -11,9 +11,17 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.problem import RecordedPart, RecordedProblem, parse_problem
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["PAPER_NETWORKS", "distinct_parts", "recorded_problem", "sample_part", "stored_text"]
+__all__ = [
+    "PAPER_NETWORKS",
+    "ROOT",
+    "distinct_parts",
+    "recorded_problem",
+    "sample_part",
+    "stored_text",
+]
 
 ROOT = Path(__file__).resolve().parents[3]
+"""The checkout that this package lies in, where it was installed from one."""
 PAPER_NETWORKS = {
     "Inception V3": "tests/golden/inception_v3_bs1.json",
     "RandWire": "tests/golden/randwire_bs1.json",

@@ -32,6 +32,8 @@ class Settings:
     """Lanes of this CPU that measured cells use."""
     quick: bool = False
     """Small networks and few rounds, where something is measured."""
+    tune: bool = False
+    """Whether kernels are searched from nothing, where a committed log has them otherwise."""
 
     @property
     def rounds(self) -> int:
@@ -50,6 +52,8 @@ class Bench:
     time_budget: float = 240.0
     """Seconds for building and searching a network; races have all their rounds."""
     progress: ProgressListener | None = None
+    peers_python: Path | None = None
+    """The interpreter of the environment that has PyTorch; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

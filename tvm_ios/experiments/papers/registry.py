@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.harness.protocol import Experiment
+from tvm_ios.experiments.papers.ansor import Ansor
+from tvm_ios.experiments.papers.ansor_operators import AnsorOperators
 from tvm_ios.experiments.papers.batch_size import BatchSize
 from tvm_ios.experiments.papers.batch_specialization import BatchSpecialization
 from tvm_ios.experiments.papers.counts import Counts
@@ -30,6 +32,8 @@ EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (
     Utilization(),
     IntraInter(),
     Frameworks(),
+    Ansor(),
+    AnsorOperators(),
 )
 
 

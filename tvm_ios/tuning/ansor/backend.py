@@ -6,7 +6,7 @@ import importlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,37 @@ class AnsorBackend:
                 extra_modules=self.extra_modules,
                 cores=options.threads or 1,
             )
-        known = known_records(records, {task.workload for task in tasks}, target)
+        outcome = self.tune_tasks(tasks, records, options, progress, time_left=time_left)
+        return replace(outcome, seconds=time.monotonic() - begin)
+
+    def tune_tasks(
+        self,
+        tasks: Sequence[KernelTask],
+        records: Path,
+        options: TuningOptions,
+        progress: ProgressListener | None = None,
+        *,
+        time_left: TimeBudget | None = None,
+    ) -> TuningOutcome:
+        """As :meth:`tune`, with tasks of one target that are known.
+
+        Parameters
+        ----------
+        time_left
+            What is left of ``time_budget_s``; all of it where omitted.
+        """
+        begin = time.monotonic()
+        _require_cost_model()
+        if time_left is None:
+            time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
+        workloads = {task.workload for task in tasks}
+        known = known_records(records, workloads, tasks[0].task.target) if tasks else {}
         budget = options.trials or TRIALS_A_TASK * len(tasks)
         run = TuningRun(
             records=records,
             options=options,
             device=self.device,
-            gpu=is_gpu_target(target),
+            gpu=bool(tasks) and is_gpu_target(tasks[0].task.target),
             gate=self.gate,
             progress=progress,
             time_left=time_left,

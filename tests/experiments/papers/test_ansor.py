@@ -1,0 +1,168 @@
+"""The table of Ansor's artifact: which contestant of a race stands where, and what is published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvm_ios.errors import HostError
+from tvm_ios.experiments.harness.checkout import ROOT
+from tvm_ios.experiments.harness.peers import PeerRace, Raced
+from tvm_ios.experiments.harness.protocol import Outcome, Settings
+from tvm_ios.experiments.papers.ansor import PUBLISHED_MS, Ansor, raced_network
+from tvm_ios.jobs.jobs_file import read_jobs_file
+from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.report.records import BenchmarkRecord, NamedValue
+
+OURS = {
+    "tvm sequential": 4.0,
+    "tvm ios": 3.0,
+    "ansor sequential": 2.5,
+    "ansor ios, untuned kernels": 0.5,
+    "onednn sequential": 2.0,
+    "onednn greedy": 1.0,
+}
+TORCH = {
+    "torch, 1 thread": 9.0,
+    "torch channels last, 2 threads": 5.0,
+    "torch compile, 2 threads": 2.0,
+}
+
+
+def raced(torch, left_out=()):
+    ours = {f"tvm-ios {name}, 2 threads": ms for name, ms in OURS.items()}
+    ms = {**torch, **ours}
+    facts = {
+        f"{what} of {name}": value
+        for name in ours
+        for build in [name.removeprefix("tvm-ios ").removesuffix(", 2 threads")]
+        for what, value in zip(("kernels", "schedule"), build.split(" ", 1), strict=True)
+    }
+    facts["tune's report on kernels ansor"] = "x\nrecords in force: 24 of 26 kernels (log)\ny"
+    once = CompareRound(run_ns=tuple(1e6 * v for v in ms.values()), ping_pong_ns=9.0, slow=False)
+    record = BenchmarkRecord(
+        network="dcgan",
+        batch_size=1,
+        target="t",
+        lanes=2,
+        command="c",
+        machine=(),
+        versions=(),
+        taken_at="2026-01-01",
+        comparison=Comparison(names=tuple(ms), rounds=(once,) * 6, confidence=0.95, notes=()),
+        facts=tuple(NamedValue(name, value) for name, value in facts.items()),
+    )
+    return Raced(record=record, left_out=left_out)
+
+
+def outcome(found, network="dcgan", batch=1):
+    cells = {(c.network, c.run.batch): c for c in Ansor().cells(Settings(lanes=2))}
+    return Outcome(cell=cells[network, batch], found=found)
+
+
+def test_the_better_pytorch_is_beaten_by_the_best_of_ours():
+    found = raced_network(raced(TORCH))
+    assert found.ms == {
+        "PyTorch": 5.0,
+        "torch.compile": 2.0,
+        "TVM, in order": 4.0,
+        "TVM, IOS": 3.0,
+        "Ansor, in order": 2.5,
+        "Ansor, IOS": 2.5,
+        "oneDNN, in order": 2.0,
+        "oneDNN, IOS": 1.0,
+    }
+    assert (found.best, found.same, found.records) == ("oneDNN, IOS", ("Ansor, IOS",), "24 of 26")
+    assert found.over_torch == (2.0, 2.0, 2.0)
+
+
+def test_rows_have_the_published_numbers_and_the_last_one_the_mean():
+    found = raced_network(raced(TORCH))
+    slower = replace(found, over_torch=(0.5, 0.5, 0.5))
+    table = Ansor().table([outcome(found), outcome(slower, "bert_base", 16)])
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert rows[0]["Ansor, IOS ms"] == "=2.500"
+    assert rows[0]["over PyTorch"] == "2.00 (2.00-2.00)"
+    assert rows[0]["published Ansor over PyTorch (18 cores)"] == "14.51"
+    assert rows[1]["published PyTorch ms (18 cores)"] == "254.32"
+    assert rows[2]["over PyTorch"] == "1.00; at least 1.00 in 1 of 2 rows"
+    panels = Ansor().panels([outcome(found)])
+    assert [panel.title.split(",")[0] for panel in panels] == ["Batch 1", "Batch 1", "Batch 16"]
+    assert panels[0].series[-1].values == (1.0,)
+
+
+def test_the_artifacts_speedups_are_its_own():
+    # As its README prints them, in the order of its table; each within rounding of its cells.
+    printed = (6.12, 6.62, 15.14, 15.78, 18.14, 16.53, 14.47, 22.16, 1.48, 1.00)
+    for (torch_ms, ansor_ms), speedup in zip(PUBLISHED_MS.values(), printed, strict=True):
+        assert torch_ms / ansor_ms == pytest.approx(speedup, abs=0.05)
+
+
+def test_without_pytorch_we_are_measured_all_the_same():
+    found = raced_network(raced({}, ("no PyTorch on this machine; give --peers-python",)))
+    assert (found.over_torch, found.best) == (None, "oneDNN, IOS")
+    table = Ansor().table([outcome(found)])
+    (row,) = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert (row["PyTorch ms"], row["over PyTorch"]) == ("-", "-")
+    assert row["left out"] == "no PyTorch on this machine; give --peers-python"
+
+
+def test_cells_are_ten_and_quick_ones_the_first_five():
+    all_cells = Ansor().cells(Settings(lanes=2))
+    assert [(c.network, c.run.batch) for c in all_cells] == sorted(
+        PUBLISHED_MS, key=lambda each: each[1]
+    )
+    assert [c.network for c in Ansor().cells(Settings(lanes=2, quick=True))] == [
+        c.network for c in all_cells[:5]
+    ]
+    assert {c.source.trials for c in Ansor().cells(Settings(lanes=2, tune=True))} == {2000}
+
+
+def race_of(tmp_path, **changes):
+    race = PeerRace(
+        network="randwire_small",
+        batch=1,
+        lanes=1,
+        rounds=6,
+        folder=tmp_path,
+        torch_python=None,
+        limit_s=600.0,
+    )
+    return replace(race, **changes)
+
+
+def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
+    with pytest.raises(
+        HostError, match=r"export of randwire_small at batch 1 took longer than 0 s"
+    ):
+        race_of(tmp_path, limit_s=0.01).run({}, records=tmp_path)
+    folder = tmp_path / "networks" / "randwire_small_bs1"
+    folder.mkdir(parents=True)
+    (folder / "network.json").touch()
+    with pytest.raises(HostError, match=r"nothing of ours was built .*nowhere\.toml"):
+        race_of(tmp_path).run({"tvm": "nowhere.toml"}, records=tmp_path)
+
+
+@pytest.mark.slow
+def test_a_network_is_exported_built_and_raced(tmp_path):
+    recipe = tmp_path / "hasty.toml"
+    recipe.write_text("time_budget = 5\n\n[search]\nmax_group_size = 1\n")
+    made_of = {"tvm": str(recipe), "ansor": f"{recipe}+{tmp_path / 'no.log'}"}
+    found = race_of(tmp_path).run(made_of, records=tmp_path)
+    assert any("no PyTorch" in line for line in found.left_out)
+    assert any("no.log" in line for line in found.left_out)
+    network = raced_network(found)
+    assert network.ms["TVM, in order"] > 0
+    assert network.over_torch is None
+    assert len(network.race.used_rounds) >= 6
+    assert list((tmp_path / "networks").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["ansor", "ansor_quick"])
+def test_jobs_that_tune_the_networks_can_be_ordered(name):
+    found = read_jobs_file(ROOT / "benchmarks" / "records" / f"{name}.toml")
+    rows = {(order.spec.model, order.work.batch_size) for order in found.orders}
+    assert len(rows) == len(found.orders)
+    assert rows <= set(PUBLISHED_MS)
+    assert name == "ansor_quick" or rows == set(PUBLISHED_MS)

@@ -1,0 +1,150 @@
+"""Races with PyTorch: the programs of ``benchmarks/peers``, each in the environment it needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.errors import ArtifactError, HostError
+from tvm_ios.experiments.harness.checkout import ROOT
+from tvm_ios.report.records import BenchmarkRecord
+
+__all__ = ["TORCH", "PeerRace", "Raced"]
+
+TORCH = ("torch", "torch channels last", "torch compile")
+"""Ways to run PyTorch, as the programs name them."""
+OURS = "tvm-ios"
+LEAST_LIMIT_S = 1800.0
+"""Seconds that a program may take at least, however small the time budget."""
+_MODULE = "benchmarks.peers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raced:
+    """One race, and what took no part."""
+
+    record: BenchmarkRecord
+    left_out: tuple[str, ...]
+    """Why, a line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRace:
+    """A network at a batch size that is exported, built by us, and raced against PyTorch."""
+
+    network: str
+    batch: int
+    lanes: int
+    rounds: int
+    folder: Path
+    """Where networks, builds and the results of races go."""
+    torch_python: Path | None
+    """Interpreter that has PyTorch; without one, we race ourselves."""
+    limit_s: float
+    """Seconds that each program may take."""
+
+    def run(self, recipes: Mapping[str, str], *, records: Path) -> Raced:
+        """Race all builds and PyTorch; what was exported and built goes when the race is over.
+
+        Parameters
+        ----------
+        recipes
+            What each set of kernels is made of, ``FILE`` or ``FILE+LOG``, by its name.
+        records
+            Folder of the logs that tuners read and write.
+
+        Raises
+        ------
+        HostError
+            If a program fails or takes too long, or nothing of ours could be built.
+        ArtifactError
+            If its result cannot be read.
+        """
+        stem = f"{self.network}_bs{self.batch}"
+        networks, results = self.folder / "networks", self.folder / "races"
+        where = ("--folder", str(networks), "--networks", f"{self.network}:{self.batch}")
+        if not (networks / stem / "network.json").exists():
+            self._run("export", sys.executable, where)
+        kernels = [f"{name}={made_of}" for name, made_of in recipes.items()]
+        said = self._run(
+            "ours",
+            sys.executable,
+            (*where, "--lanes", str(self.lanes), "--records", str(records), "--kernels", *kernels),
+            may_fail=True,
+        )
+        left_out = list(_errors(said))
+        builds = networks / stem / "ours"
+        for name in recipes:
+            if any(line.startswith(f"{stem}, {name}: ") for line in left_out):
+                (builds / f"{name}.json").unlink(missing_ok=True)  # of an earlier run
+        if not list(builds.glob("*.json")):
+            raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
+        python, peers = sys.executable, (OURS,)
+        if self.torch_python is None:
+            left_out.append("no PyTorch on this machine; give --peers-python")
+        else:
+            python, peers = str(self.torch_python), (*TORCH, OURS)
+        results.mkdir(parents=True, exist_ok=True)
+        self._run(
+            "measure",
+            python,
+            (
+                *where,
+                *("--output", str(results), "--our-python", sys.executable),
+                *("--rounds", str(self.rounds), "--number", "1", "--again"),
+                *(("--all-threads",) if self.batch > 1 else ()),
+                *("--peers", *peers),
+            ),
+        )
+        path = results / f"{stem}.json"
+        try:
+            record = BenchmarkRecord.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ArtifactError(f"cannot read {path}: {error}; measure it again") from error
+        shutil.rmtree(networks / stem)  # gigabytes, and the next run is to build anew
+        left_out += [note for note in record.notes if note.startswith("left out: ")]
+        return Raced(record=record, left_out=tuple(left_out))
+
+    def _run(
+        self, program: str, python: str, words: Sequence[str], *, may_fail: bool = False
+    ) -> str:
+        """What a program says on standard error."""
+        command = [python, "-m", f"{_MODULE}.{program}", *words]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                timeout=self.limit_s,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(
+                f"{program} of {self.network} at batch {self.batch} took longer than "
+                f"{self.limit_s:.0f} s; give a larger --time-budget"
+            ) from error
+        except OSError as error:
+            raise HostError(f"cannot run {python}: {error}; mend --peers-python") from error
+        if done.returncode and not may_fail:
+            why = "; ".join(_errors(done.stderr)) or _last_line(done.stderr)
+            raise HostError(f"{program} of {self.network} at batch {self.batch} failed: {why}")
+        return done.stderr
+
+
+def _errors(said: str) -> Iterator[str]:
+    """What programs say went wrong, a line each."""
+    for line in said.splitlines():
+        found = re.search(r"\berror: (.*)", line)
+        if found:
+            yield found[1]
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"
