@@ -90,9 +90,8 @@ max_group_size = 2
     assert a.work == TuneWork(
         config={"time_budget": 9, "tuning": {"backend": "autotvm"}},
         params=str(tmp_path / "net.params"),
-        rpc_tracker="127.0.0.1:9190",
-        rpc_key="pi",
     )
+    assert (a.spec.device, a.spec.key) == ("board", "pi")
     assert (inception.spec.name, inception.spec.trials) == ("inception_v3", 100)
     assert inception.work == TuneWork(
         config={

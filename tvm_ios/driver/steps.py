@@ -54,6 +54,7 @@ class Steps:
         with (
             # First: lanes are bound to the cores that the stage is granted.
             self.call.clock.phase("search", self.call.to_profile),
+            session.in_stage(self.call.clock.address),
             RelayStageRunner(
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
@@ -100,7 +101,10 @@ class Steps:
             if identity is not None and chosen == options:
                 races.keep(identity, raced)
 
-        with self.call.clock.phase("compare", self.call.to_profile):
+        with (
+            self.call.clock.phase("compare", self.call.to_profile),
+            session.in_stage(self.call.clock.address),
+        ):
             return raced_end(models, options=chosen, session=session, keep=keep)
 
     def _compiled(
