@@ -95,6 +95,7 @@ class RemoteSession(MeasuringSession):
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
+        self._address = device.address
         self._taken: RemoteConnection | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
         # By the address of the factory, which is kept with it: a freed one's may be used again.
@@ -104,17 +105,17 @@ class RemoteSession(MeasuringSession):
     @contextmanager
     def in_stage(self, address: str) -> Iterator[None]:
         """Inside, the device at this address may be held; it is given back at the end."""
-        device, self.device = self.device, self.device.at(address)
+        before, self._address = self._address, self._address.at(address)
         try:
             yield
         finally:
             self._give_back()
-            self.device = device
+            self._address = before
 
     @property
     def _connection(self) -> RemoteConnection:
         if self._taken is None:
-            self._taken = RemoteConnection(self.device.address)
+            self._taken = RemoteConnection(self._address)
         return self._taken
 
     def export(self, kernels: BuiltKernels) -> Path:
@@ -133,7 +134,7 @@ class RemoteSession(MeasuringSession):
         if path is not None:
             return path
         path = Path(self._folder.name) / f"{len(self._exported)}.so"
-        compiler = shlex.split(self.device.address.cross_compiler or "")
+        compiler = shlex.split(self._address.cross_compiler or "")
         link = cc.cross_compiler(compiler[0], compiler[1:]) if compiler else None
         try:
             factory.get_lib().export_library(str(path), fcompile=link)

@@ -27,6 +27,8 @@ __all__ = ["BatchDevice", "ask_device", "device_answers", "measure_batch"]
 
 MOST_DEATHS = 2
 """Workers or devices that a candidate may bring down before it is recorded as failed."""
+LOAD_S = 120
+"""Limit of a process that loads TVM."""
 ANSWER_S = 10
 """A device that gives no session within so many seconds does not answer."""
 
@@ -117,6 +119,8 @@ def ask_device(
     worker = PopenWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         require_tracker(address.tracker, address.key)
+        worker.send(_load, timeout=LOAD_S)  # on a busy machine that takes longer than any answer
+        worker.recv()
         worker.send(question, (address.host, address.port, address.key), timeout=limit_s)
         return worker.recv()
     except (TuningError, TimeoutError, ChildProcessError, RuntimeError, TVMError) as error:
@@ -127,6 +131,10 @@ def ask_device(
         ) from error
     finally:
         worker.kill()
+
+
+def _load() -> None:
+    """Nothing: the process has loaded this file, and TVM with it."""
 
 
 def _open_session(host: str, port: int, key: str) -> None:

@@ -100,3 +100,4 @@ async def _answers(device: Device) -> bool:
     finally:
         with suppress(ProcessLookupError):
             asker.kill()  # its worker sees the end of its pipe
+        await asker.wait()
