@@ -77,12 +77,14 @@ def wished_device(
     keys = {device.key for device in devices}
     if key and key not in keys:
         raise JobError(f"{where}no device has the rpc_key {key!r}; there are {listed or 'none'}")
+    if key:
+        return DeviceWish(kind=DeviceKind.RPC, key=key)
     kind = kind_for(target)
     if not target or (kind is DeviceKind.GPU) is _is_gpu(devices[0]):
-        if key or (len(keys) == 1 and "" not in keys):
-            return DeviceWish(kind=DeviceKind.RPC, key=key or devices[0].key)
         if len(devices) == 1:
             return _only(devices[0])
+        if len(keys) == 1 and "" not in keys:
+            return DeviceWish(kind=DeviceKind.RPC, key=devices[0].key)
     if any(device.kind is kind for device in devices):
         return DeviceWish(kind=kind)
     aim = f"target {target!r}" if target else "target, a processor of this kind of machine"
