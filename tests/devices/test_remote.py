@@ -111,7 +111,7 @@ def test_another_compiler_links_for_the_device(start_rpc_server, kernels, tmp_pa
 
 def test_a_compiler_that_cannot_link_is_named(session, kernels, monkeypatch):
     address = DeviceAddress(host="h", port=1, key="k", cross_compiler="false")
-    monkeypatch.setattr(session, "_connection", type("C", (), {"address": address}))
+    monkeypatch.setattr(session, "_address", address)
     monkeypatch.setattr(session, "_exported", {})
     with pytest.raises(HostError, match="false cannot link kernels"):
         session.export(kernels)

@@ -10,7 +10,7 @@ import pytest
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.policies import PolicyName
-from tvm_ios.jobs.core.resources import Device, DeviceKind
+from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish
 from tvm_ios.jobs.jobs_file import ExecutorName, read_jobs_file
 from tvm_ios.jobs.tune_work import TuneWork
 
@@ -90,9 +90,8 @@ max_group_size = 2
     assert a.work == TuneWork(
         config={"time_budget": 9, "tuning": {"backend": "autotvm"}},
         params=str(tmp_path / "net.params"),
-        rpc_tracker="127.0.0.1:9190",
-        rpc_key="pi",
     )
+    assert (a.spec.device, a.spec.key) == ("board", "pi")
     assert (inception.spec.name, inception.spec.trials) == ("inception_v3", 100)
     assert inception.work == TuneWork(
         config={
@@ -141,6 +140,29 @@ def test_a_job_without_a_device_takes_any_that_fits_its_target(tmp_path, target,
     assert (order.spec.device, order.spec.kind) == ("", kind)
 
 
+ALIKE = "".join(
+    f"[[device]]\nname = '{name}'\nkind = 'rpc'\nrpc_tracker = 'h:{port}'\nrpc_key = 'pi'\n"
+    for port, name in enumerate("vw", 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "chosen", "wish"),
+    [
+        (ALIKE, "", DeviceWish(kind=DeviceKind.RPC, key="pi")),
+        (ALIKE, "device = 'v'", DeviceWish("v", DeviceKind.RPC, "pi")),
+        (DEVICES + ALIKE, "rpc_key = 'pi'", DeviceWish(kind=DeviceKind.RPC, key="pi")),
+        (BOARDS + ALIKE, "rpc_key = 'x'", DeviceWish(kind=DeviceKind.RPC, key="x")),
+        (DEVICES + ALIKE, "", DeviceWish(kind=DeviceKind.CORE)),
+    ],
+)
+def test_boards_under_one_key_are_alike(tmp_path, devices, chosen, wish):
+    file = read(tmp_path, f"{devices}\n{JOB}{chosen}\n")
+    assert file.orders[0].spec.wish == wish
+    takes = [device.name for device in file.machine.devices if wish.takes(device)]
+    assert takes == {"pi": ["v", "w"], "x": ["x"], "": ["a"]}[wish.key] if not wish.name else ["v"]
+
+
 def test_devices_of_nodes_are_kept_for_these(tmp_path):
     device = "[[device]]\nname = 'x'\nnode = 'far'\ncore = 4096\n"
     file = read(tmp_path, f"{RAY}ray_address = 'head:6379'\n{device}{JOB}lanes = 64\n")
@@ -184,6 +206,8 @@ def test_devices_of_nodes_are_kept_for_these(tmp_path):
         (JOB + "[[device]]\nname = 'x'\nkind = 'core'", "device 'x' is a core: say which"),
         (JOB + "[[device]]\nname = 'x'\ncore = 4096", "device 'x' lies on core 4096"),
         (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", 'a device of kind "rpc" has both'),
+        (JOB + "rpc_key = 'pi'", "job 'squeezenet': no device has the rpc_key 'pi'; there are"),
+        (JOB + "rpc_key = 'pi'\ndevice = 'cpu0'", "device is 'cpu0' and rpc_key 'pi'; keep one"),
         (BOARDS + JOB, r"job 'squeezenet': no device fits its target, .*; there are x \(rpc\), y"),
         (JOB + "target = 'cuda'", "no device fits its target 'cuda'; there are cpu0 .core.: name"),
         (

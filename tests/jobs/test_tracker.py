@@ -13,7 +13,7 @@ from tvm_ios.jobs.tracker import MAGIC, SUMMARY, TrackerAddress
 
 
 def is_listed(text):
-    return asyncio.run(TrackerAddress.of(text).is_listed())
+    return asyncio.run(TrackerAddress.of(text).servers()) > 0
 
 
 def test_the_numbers_are_those_of_tvm():
@@ -37,7 +37,7 @@ def test_where_no_tracker_answers_nothing_is_listed():
         port = listener.getsockname()[1]
 
         async def ask():
-            asked = asyncio.ensure_future(TrackerAddress.of(f"127.0.0.1:{port}:board").is_listed())
+            asked = asyncio.ensure_future(TrackerAddress.of(f"127.0.0.1:{port}:board").servers())
             await asyncio.sleep(0.05)
             stranger, _ = listener.accept()
             with stranger:

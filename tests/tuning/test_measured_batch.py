@@ -13,7 +13,6 @@ from tvm_ios.support.stage_gate import GrantedStage, StageNeed
 from tvm_ios.tuning.measured_batch import (
     BatchDevice,
     device_answers,
-    granted_address,
     measure_batch,
 )
 
@@ -143,13 +142,13 @@ def test_an_error_of_the_log_ends_it(recording_gate):
     ],
 )
 def test_addresses(text, address):
-    assert granted_address(text) == address
+    assert DeviceAddress.granted(text) == address
 
 
 @pytest.mark.parametrize("text", ["board", "127.0.0.1:9190", "::1:9190:board", "host:port:board"])
 def test_what_is_no_address_is_named(text):
     with pytest.raises(OptionError, match="give host:port:key"):
-        granted_address(text)
+        DeviceAddress.granted(text)
 
 
 @pytest.mark.slow

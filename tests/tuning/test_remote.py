@@ -15,6 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.host import processor_name
+from tvm_ios.support.stage_gate import OpenGate
 from tvm_ios.tuning import remote
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.remote import find_device, parse_tracker, requested_device, require_tracker
@@ -114,7 +115,7 @@ def test_a_device_is_described(loopback_tracker):
 def test_the_device_that_is_asked_for_is_found(loopback_tracker):
     options = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
     here = LocalCpu()
-    device = requested_device(options, here=here)
+    device = requested_device(options, here=here, gate=OpenGate())
     assert isinstance(device, RemoteDevice)
     assert device.address.key == loopback_tracker.key
-    assert requested_device(DeviceOptions(), here=here) is here
+    assert requested_device(DeviceOptions(), here=here, gate=OpenGate()) is here

@@ -92,6 +92,10 @@ class GpuDevice:
             f"cache of {self.facts.l2_bytes / 1e6:.0f} MB"
         )
 
+    def at(self, address: str) -> GpuDevice:  # noqa: ARG002 - it is reached from here only
+        """The GPU itself."""
+        return self
+
     def open(self) -> GpuSession:
         """Take its context until the session is closed."""
         return GpuSession(self)

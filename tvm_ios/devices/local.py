@@ -64,6 +64,10 @@ class LocalCpu:
         """Its processor and cores, for messages."""
         return f"this machine ({processor_name()}, cores: {default_lanes()})"
 
+    def at(self, address: str) -> LocalCpu:  # noqa: ARG002 - there is one only
+        """The machine itself."""
+        return self
+
     def open(self) -> LocalSession:
         """A session, which takes nothing."""
         return LocalSession(self)

@@ -7,7 +7,8 @@ the device until it is closed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -153,8 +154,18 @@ class MeasuringDevice(Protocol):
         """The device, for messages."""
         ...
 
+    def at(self, address: str) -> MeasuringDevice:
+        """The device that a stage was granted in place of this one, alike but for where it is.
+
+        Parameters
+        ----------
+        address
+            As :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`; empty: this device.
+        """
+        ...
+
     def open(self) -> MeasuringSession:
-        """Take the device until the session is closed.
+        """Take the device until the session is closed; one behind a tracker when first used.
 
         Raises
         ------
@@ -174,6 +185,18 @@ class MeasuringSession(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @contextmanager
+    def in_stage(self, address: str) -> Iterator[None]:
+        """Inside, a stage of a job measures; between two stages others may have the device.
+
+        Parameters
+        ----------
+        address
+            Where the stage was granted it, as for :meth:`MeasuringDevice.at`.
+        """
+        del address
+        yield
 
     @abstractmethod
     def export(self, kernels: BuiltKernels) -> Path:

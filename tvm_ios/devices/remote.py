@@ -1,15 +1,16 @@
 """The CPU of a device behind an RPC tracker as a place to measure on.
 
-A session holds the device. So one is opened for each thing to measure, and none while kernels are
-tuned, since TVM's runners ask the tracker for the same device.
+A session holds the device from its first use on. So it lets go of it with each stage of a job, and
+none is used while kernels are tuned, since TVM's runners ask the tracker for the same device.
 """
 
 from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,12 @@ class RemoteDevice:
         """The device, its processor and cores, for messages."""
         return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"
 
+    def at(self, address: str) -> RemoteDevice:
+        """Another board of the same kind, or this one where the address is empty."""
+        return replace(self, address=self.address.at(address))
+
     def open(self) -> RemoteSession:
-        """Take the device from the tracker until the session is closed."""
+        """A session, which takes the device from the tracker when it first needs it."""
         return RemoteSession(self)
 
 
@@ -90,11 +95,28 @@ class RemoteSession(MeasuringSession):
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
-        self._connection = RemoteConnection(device.address)
+        self._address = device.address
+        self._taken: RemoteConnection | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
         # By the address of the factory, which is kept with it: a freed one's may be used again.
         self._exported: dict[int, tuple[object, Path]] = {}
         self._kernels: dict[Path, RemoteKernels] = {}
+
+    @contextmanager
+    def in_stage(self, address: str) -> Iterator[None]:
+        """Inside, the device at this address may be held; it is given back at the end."""
+        before, self._address = self._address, self._address.at(address)
+        try:
+            yield
+        finally:
+            self._give_back()
+            self._address = before
+
+    @property
+    def _connection(self) -> RemoteConnection:
+        if self._taken is None:
+            self._taken = RemoteConnection(self._address)
+        return self._taken
 
     def export(self, kernels: BuiltKernels) -> Path:
         """Link compiled kernels for the device; see :meth:`link`."""
@@ -112,7 +134,7 @@ class RemoteSession(MeasuringSession):
         if path is not None:
             return path
         path = Path(self._folder.name) / f"{len(self._exported)}.so"
-        compiler = shlex.split(self._connection.address.cross_compiler or "")
+        compiler = shlex.split(self._address.cross_compiler or "")
         link = cc.cross_compiler(compiler[0], compiler[1:]) if compiler else None
         try:
             factory.get_lib().export_library(str(path), fcompile=link)
@@ -145,8 +167,14 @@ class RemoteSession(MeasuringSession):
 
     def close(self) -> None:
         """Give the device back; may be called twice."""
-        self._connection.close()
+        self._give_back()
         self._folder.cleanup()
+
+    def _give_back(self) -> None:
+        if self._taken is not None:
+            self._taken.close()
+        self._taken = None
+        self._kernels.clear()
 
 
 class RemoteStageLanes(RemoteLanes):

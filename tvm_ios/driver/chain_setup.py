@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, gate_arou
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.remote import requested_device
+from tvm_ios.tuning.remote import granted_device, requested_device
 
 __all__ = ["ChainSetup", "OpenDoor"]
 
@@ -50,12 +51,12 @@ class ChainSetup:
             If there is no such GPU, or no such device of the tracker.
         """
         here = LocalCpu() if self.target is None else local_device(resolve_target(self.target))
-        return requested_device(self.options.device, here=here)
+        return requested_device(self.options.device, here=here, gate=self._gate)
 
     def runner(self, model: CompiledModel) -> ModelRunner:
         """Runs a model that was compiled with this setup, where it was measured."""
         if self.options.device.is_remote:
-            return DeviceRunner(model, self.device)
+            return DeviceRunner(model, partial(granted_device, self.options.device))
         return LocalRunner(model)
 
     def evaluate(self, model: CompiledModel) -> Latency:
@@ -71,7 +72,7 @@ class ChainSetup:
         remote = self.options.device.is_remote
         cores = 1 if remote else self.device().cores_for(self.lanes or default_lanes())
         with self._gate.stage(StageNeed.to_profile(cores, "evaluate")) as granted:
-            latency = evaluate(runner, self.options.compare)
+            latency = evaluate(runner, self.options.compare, granted.address)
         if not granted.device:
             return latency
         leased = ", ".join(map(str, granted.cores)) or "none"

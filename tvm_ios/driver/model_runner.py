@@ -33,8 +33,16 @@ class ModelRunner(Protocol):
         """Inputs that are no parameters, in order."""
         ...
 
-    def open(self) -> AbstractContextManager[tuple[ExecutionPlan, TimedExecutor]]:
-        """The plan and an executor of it, whose parameters are set."""
+    def open(
+        self, address: str = ""
+    ) -> AbstractContextManager[tuple[ExecutionPlan, TimedExecutor]]:
+        """The plan and an executor of it, whose parameters are set.
+
+        Parameters
+        ----------
+        address
+            Where a stage was granted its device, as ``GrantedStage.address``.
+        """
         ...
 
     def close(self) -> None:
@@ -51,8 +59,9 @@ class _Kept:
         self._executor: Any = None
 
     @contextmanager
-    def open(self) -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
+    def open(self, address: str = "") -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
         """The plan and the executor of it."""
+        del address
         if self._executor is None:
             self._executor = self._make()
         yield self._executor.plan, self._executor
@@ -83,15 +92,16 @@ class LoadedRunner(_Kept):
 class DeviceRunner:
     """A model on a device that others wait for: held for each use, and no longer."""
 
-    def __init__(self, model: CompiledModel, device: Callable[[], MeasuringDevice]) -> None:
+    def __init__(self, model: CompiledModel, device: Callable[[str], MeasuringDevice]) -> None:
         self.inputs = _inputs_of(model)
         self._model = model
         self._device = device
 
     @contextmanager
-    def open(self) -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
+    def open(self, address: str = "") -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
         """The plan and an executor of it, on the device."""
-        with self._device().open() as session, closing(session.executor(self._model)) as executor:
+        device = self._device(address)
+        with device.open() as session, closing(session.executor(self._model)) as executor:
             # Large parameters are made-up numbers on a device, which do for timing alone.
             for name, value in self._model.kernels.staged.params.items():
                 executor.set_input(name, value)
@@ -124,9 +134,9 @@ def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
         return tuple(_copied(executor.get_output(index)) for index in range(len(plan.outputs)))
 
 
-def evaluate(runner: ModelRunner, options: CompareOptions) -> Latency:
-    """The latency of a model on made-up inputs, timed alone."""
-    with runner.open() as (plan, executor):
+def evaluate(runner: ModelRunner, options: CompareOptions, address: str = "") -> Latency:
+    """The latency of a model on made-up inputs, timed alone; ``address`` as its ``open`` takes."""
+    with runner.open(address) as (plan, executor):
         params = {entry.name for entry in plan.inputs} - set(runner.inputs)
         return measure_latency(executor, sample_inputs(plan, params), options)
 

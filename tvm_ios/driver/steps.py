@@ -64,6 +64,7 @@ class Steps:
         with (
             # First: lanes are bound to the cores that the stage is granted.
             self.call.clock.phase("search", self.call.to_profile),
+            session.in_stage(self.call.clock.address),
             RelayStageRunner(
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
@@ -132,7 +133,10 @@ class Steps:
                 races.keep(identity, raced)
 
         self.call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
-        with self.call.clock.phase("compare", self.call.to_profile):
+        with (
+            self.call.clock.phase("compare", self.call.to_profile),
+            session.in_stage(self.call.clock.address),
+        ):
             return raced_end(models, options=chosen, session=session, keep=keep)
 
     def evidence(
@@ -147,7 +151,10 @@ class Steps:
         needed_s = RUNS_FOR_TRACES * end.comparison.median_ns(end.kept.value) / 1e9
         if needed_s < SHORT_S or self.call.budget.allows(needed_s):
             # No phase of its own: like the race, it times whole networks.
-            with self.call.clock.phase("compare", self.call.to_profile):
+            with (
+                self.call.clock.phase("compare", self.call.to_profile),
+                session.in_stage(self.call.clock.address),
+            ):
                 traced = traced_runs(end.model, session)
         else:
             self.call.budget.cut("no run was traced, so stages have predicted times only")

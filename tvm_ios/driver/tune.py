@@ -39,7 +39,7 @@ from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.progress import PhaseClock, ProgressListener
-from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
+from tvm_ios.support.stage_gate import OpenGate, StageGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
@@ -198,7 +198,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         *require_cudnn(build.cudnn, build.tf32, resolved),
         *require_onednn(build.onednn, resolved, remote=options.device.is_remote),
     )
-    device = _measuring_device(target, options.device)
+    device = _measuring_device(target, options.device, gate)
     if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
@@ -287,7 +287,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     return TuneRace(racers=racers, kept=replace(model, tune_report=report))
 
 
-def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:
+def _measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:
     """Where prices are taken."""
     resolved = None if target is None else resolve_target(target)
     here = LocalCpu() if resolved is None else local_device(resolved)
@@ -297,4 +297,4 @@ def _measuring_device(target: Any, options: DeviceOptions) -> MeasuringDevice:
             f"target is {target!r} and rpc_tracker {tracker!r}, but GPUs are measured on the "
             "machine they are in; run tune there, without rpc_tracker"
         )
-    return requested_device(options, here=here)
+    return requested_device(options, here=here, gate=gate)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.core.resources import Device, DeviceKind
+from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish
 from tvm_ios.jobs.table_values import checked, member
 from tvm_ios.jobs.tracker import TrackerAddress
 
-__all__ = ["chosen_device", "kind_for", "read_devices", "usual_device"]
+__all__ = ["kind_for", "read_devices", "usual_device", "wished_device"]
 
 _DEVICE_KEYS: Mapping[str, Any] = {
     "name": str,
@@ -45,37 +45,57 @@ def kind_for(target: str) -> DeviceKind:
     return DeviceKind.GPU if target.startswith("cuda") else DeviceKind.CORE
 
 
-def chosen_device(
-    name: str, target: str, devices: Sequence[Device], where: str, *, on_nodes: bool
-) -> Device | None:
-    """The device that a job must have; None: any of the kind that fits its target.
+def wished_device(
+    name: str, key: str, target: str, devices: Sequence[Device], where: str, *, on_nodes: bool
+) -> DeviceWish:
+    """The devices that a job may be tuned for: the one that it names, or any that fits its target.
 
-    The only device of all will do for any target but one for another kind of processor. Nodes of a
-    cluster may bring devices that nobody has named.
+    The only device of all will do for any target but one for another kind of processor, and so will
+    any board where all are boards with one key. Nodes of a cluster may bring devices that nobody
+    has named.
+
+    Parameters
+    ----------
+    name, key
+        What the job names: a device, or the key of boards of which each will do; empty: neither.
 
     Raises
     ------
     JobError
         If there is no such device, or none that fits.
     """
+    if name and key:
+        raise JobError(f"{where}device is {name!r} and rpc_key {key!r}; keep one of both")
     by_name = {device.name: device for device in devices}
     if name in by_name:
-        return by_name[name]
-    if on_nodes and not devices:
-        return None
+        return _only(by_name[name])
+    if on_nodes and not devices and not key:
+        return DeviceWish(name, None if name else kind_for(target))
     listed = ", ".join(f"{device.name} ({device.kind.value})" for device in devices)
     if name:
         raise JobError(f"{where}there is no device {name!r}; there are {', '.join(by_name)}")
+    keys = {device.key for device in devices}
+    if key and key not in keys:
+        raise JobError(f"{where}no device has the rpc_key {key!r}; there are {listed or 'none'}")
+    if key:
+        return DeviceWish(kind=DeviceKind.RPC, key=key)
     kind = kind_for(target)
-    if len(devices) == 1 and (not target or (kind is DeviceKind.GPU) is _is_gpu(devices[0])):
-        return devices[0]
+    if not target or (kind is DeviceKind.GPU) is _is_gpu(devices[0]):
+        if len(devices) == 1:
+            return _only(devices[0])
+        if len(keys) == 1 and "" not in keys:
+            return DeviceWish(kind=DeviceKind.RPC, key=devices[0].key)
     if any(device.kind is kind for device in devices):
-        return None
+        return DeviceWish(kind=kind)
     aim = f"target {target!r}" if target else "target, a processor of this kind of machine"
     raise JobError(
         f"{where}no device fits its {aim}; there are {listed}: name the one that it is tuned for, "
         f'device = "{devices[0].name}"'
     )
+
+
+def _only(device: Device) -> DeviceWish:
+    return DeviceWish(device.name, device.kind, device.key)
 
 
 def _is_gpu(device: Device) -> bool:
@@ -104,4 +124,4 @@ def _device(table: Mapping[str, Any], *, on_nodes: bool) -> Device:
             f'{where}node is {node!r}; with executor = "ray" each device names the node it is on, '
             'as node = "NAME", and else none does'
         )
-    return Device(kind=kind, address=address, **known)
+    return Device(kind=kind, address=address, key=key, **known)

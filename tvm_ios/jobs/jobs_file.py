@@ -23,7 +23,7 @@ from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.device_tables import chosen_device, kind_for, read_devices, usual_device
+from tvm_ios.jobs.device_tables import read_devices, usual_device, wished_device
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.table_values import checked, member, rows_of, table_of
 from tvm_ios.jobs.tune_work import TuneWork
@@ -47,6 +47,7 @@ _JOB_KEYS: Mapping[str, Any] = {
     "batch_size": int,
     "config": str,
     "device": str,
+    "rpc_key": str,
     "sla_ms": float,
     "lanes": int,
     "target": str,
@@ -183,16 +184,22 @@ def _order(
     require_known(inline, _CONFIG_KEYS, where)
     known = checked({key: table[key] for key in table if key in _JOB_KEYS}, _JOB_KEYS, where)
     config = _config(known.get("config"), inline, folder, where)
-    wanted, target = known.get("device", ""), known.get("target", "")
-    device = chosen_device(wanted, target, devices, where, on_nodes=on_nodes)
+    target = known.get("target", "")
+    wish = wished_device(
+        known.get("device", ""),
+        known.get("rpc_key", ""),
+        target,
+        devices,
+        where,
+        on_nodes=on_nodes,
+    )
     sla_ms = known.get("sla_ms")
     if sla_ms is not None and not 0 < sla_ms < float("inf"):
         raise JobError(f"{where}sla_ms is {sla_ms!r}; give milliseconds above 0")
-    lanes, kind = known.get("lanes"), device.kind if device is not None else DeviceKind.CORE
-    most = cores if kind is DeviceKind.CORE else sys.maxsize
+    lanes = known.get("lanes")
+    most = cores if wish.kind in (None, DeviceKind.CORE) else sys.maxsize
     if lanes is not None and not 1 <= lanes <= most:
         raise JobError(f"{where}lanes is {lanes}; give 1 to {cores}, the cores here")
-    tracker, _, key = device.address.rpartition(":") if device is not None else ("", "", "")
     params = known.get("params", "")
     shapes, batch_size = known.get("input_shapes", ""), known.get("batch_size")
     _require_shapes(shapes, batch_size, where)
@@ -201,8 +208,9 @@ def _order(
             name=name,
             model=_model(model, folder),
             config=known.get("config", ""),
-            device=device.name if device is not None else wanted,
-            kind=None if device is not None or wanted else kind_for(target),
+            device=wish.name,
+            kind=wish.kind,
+            key=wish.key,
             trials=_trials(config),
             sla_ms=sla_ms,
         ),
@@ -211,10 +219,8 @@ def _order(
             params=str(folder / params) if params else "",
             input_shapes=shapes,
             batch_size=batch_size,
-            target=target or ("cuda" if kind is DeviceKind.GPU else ""),
+            target=target or ("cuda" if wish.kind is DeviceKind.GPU else ""),
             lanes=lanes,
-            rpc_tracker=tracker,
-            rpc_key=key,
         ),
     )
 

@@ -24,7 +24,7 @@ from tvm_ios.support.stored_value import UnreadableValueError
 
 __all__ = ["JobStore", "StoredJob"]
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION_ID = 0x54494F4A
 """``TIOJ``, so that a foreign SQLite file is known as such."""
 _TABLES = """

@@ -54,19 +54,24 @@ class TrackerAddress:
         return cls(host.strip("[]"), int(port), key)
 
     @property
+    def tracker(self) -> str:
+        """The tracker as ``HOST:PORT``, an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
     def command(self) -> str:
         """What starts a server for the device."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"python -m tvm.exec.rpc_server --tracker {host}:{self.port} --key {self.key}"
+        return f"python -m tvm.exec.rpc_server --tracker {self.tracker} --key {self.key}"
 
-    async def is_listed(self) -> bool:
-        """Whether the tracker answers and has the device, be it in use."""
+    async def servers(self) -> int:
+        """Servers that the tracker has for it, be they in use; 0 where it does not answer."""
         with suppress(OSError, ValueError, LookupError, TypeError, EOFError, struct.error):
             async with asyncio.timeout(_LIMIT_S):
                 summary = await _asked(self.host, self.port)
             servers = [str(server.get("key", "")) for server in summary[1]["server_info"]]
-            return f"{_PREFIX}{self.key}" in servers
-        return False
+            return servers.count(f"{_PREFIX}{self.key}")
+        return 0
 
 
 async def _asked(host: str, port: int) -> list[dict[str, list[dict[str, str]]]]:

@@ -48,9 +48,6 @@ class TuneWork:
     """A TVM target; the best for the device where omitted."""
     lanes: int | None = None
     """Threads that run the model; where omitted, all cores of the machine that runs it."""
-    rpc_tracker: str = ""
-    """Tracker and key of the device, where it is one; in place of what ``config`` says."""
-    rpc_key: str = ""
 
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Tune, save the run, and link it as ``run`` into the job's folder.
@@ -60,10 +57,12 @@ class TuneWork:
         measured lies in logs and databases.
         """
         for _ in range(_LOSSES):
+            board = None
             try:
-                self._run(spec, gate, folder)
+                board = _found_board(gate) if spec.key else None
+                self._run(spec, gate, folder, board)
             except TuningError as error:
-                if not isinstance(error, DeviceLostError) and self._has_device():
+                if not isinstance(error, DeviceLostError) and _is_listed(board):
                     raise
                 _LOG.warning("%s", error)
             else:
@@ -73,15 +72,14 @@ class TuneWork:
             "them brings it down, and run the jobs again: what was measured is kept"
         )
 
-    def _run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
-        config = self._config()
+    def _run(
+        self, spec: JobSpec, gate: JobGate, folder: Path, board: TrackerAddress | None
+    ) -> None:
+        config = TuneConfig.of_tables(self.config)
+        if board is not None:
+            config = _on_board(config, board)
         elsewhere = config.options.device.is_remote or self.target.startswith("cuda")
         lanes = self.lanes if elsewhere else self.lanes or gate.most_cores
-        if self.rpc_tracker:
-            # One that is lost now is waited for: nothing later would.
-            with gate.stage(StageNeed.to_profile(1, "find the device")):
-                if not self._has_device():
-                    raise DeviceLostError(f"device {spec.device!r} has gone")
         with gate.stage(StageNeed.to_prepare(1, "load")), gated_by(gate):
             # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
             os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
@@ -107,19 +105,26 @@ class TuneWork:
         link_run(folder, runs_directory() / chain.run_id)
         print(chain.report().as_text())
 
-    def _has_device(self) -> bool:
-        """Whether its tracker has the device; always so of one that is here."""
-        if not self.rpc_tracker:
-            return True
-        address = TrackerAddress.of(f"{self.rpc_tracker}:{self.rpc_key}")
-        return asyncio.run(address.is_listed())
 
-    def _config(self) -> TuneConfig:
-        config = TuneConfig.of_tables(self.config)
-        if not self.rpc_tracker:
-            return config
-        device = replace(config.options.device, rpc_tracker=self.rpc_tracker, rpc_key=self.rpc_key)
-        return replace(config, options=replace(config.options, device=device))
+def _found_board(gate: JobGate) -> TrackerAddress:
+    """A board that the job may have; where all are lost, one is waited for."""
+    with gate.stage(StageNeed.to_profile(1, "find the device")) as granted:
+        board = TrackerAddress.of(granted.address)
+        if not _is_listed(board):  # nothing later would wait for it
+            raise DeviceLostError(f"device {granted.device!r} has gone")
+    return board
+
+
+def _is_listed(board: TrackerAddress | None) -> bool:
+    """Whether its tracker has a board; always so of devices that are here."""
+    return board is None or asyncio.run(board.servers()) > 0
+
+
+def _on_board(config: TuneConfig, board: TrackerAddress) -> TuneConfig:
+    """A configuration with a board, and those that are alike, as its device."""
+    options = config.options
+    device = replace(options.device, rpc_tracker=board.tracker, rpc_key=board.key)
+    return replace(config, options=replace(options, device=device))
 
 
 def link_run(folder: Path, run: Path) -> None:

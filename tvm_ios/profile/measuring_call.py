@@ -71,6 +71,11 @@ class MeasuringCall:
         """What a step needs that measures."""
         return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
+    @property
+    def leased(self) -> MeasuringDevice:
+        """The device that its present stage was granted, which is alike."""
+        return self.device.at(self.clock.address)
+
     def context(self, target: tvm.target.Target) -> ProfileContext:
         """What prices depend on besides the stages, under the records in force."""
         return profile_context(target, self.lanes, self.device)

@@ -52,6 +52,9 @@ class PhaseClock:
         self._begin = time.monotonic()
         self._phase = ""
         self.phase_s: dict[str, float] = {}
+        self.address = ""
+        """Where the present stage was granted its device, as ``GrantedStage.address``; empty where
+        it was granted none, or one of this machine."""
 
     @contextmanager
     def phase(self, name: str, need: StageNeed | None = None) -> Iterator[None]:
@@ -64,13 +67,15 @@ class PhaseClock:
             once the gate lets it, and waiting does not count. None where it has stages inside.
         """
         stage = self.gate.stage(replace(need, task=need.task or name)) if need else nullcontext()
-        with stage:
+        with stage as granted:
             self._phase = name
+            self.address = granted.address if granted else ""
             begin = time.monotonic()
             self.say("")
             try:
                 yield
             finally:
+                self.address = ""
                 self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
 
     def say(

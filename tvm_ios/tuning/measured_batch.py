@@ -8,7 +8,6 @@ device after the other.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,15 +18,17 @@ from typing import Any
 from tvm import TVMError, rpc
 from tvm.contrib.popen_pool import PopenWorker
 
-from tvm_ios.errors import DeviceLostError, OptionError, TuningError
-from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.errors import DeviceLostError, TuningError
+from tvm_ios.runtime.rpc.address import DeviceAddress, last_line
 from tvm_ios.support.stage_gate import GrantedStage, StageGate, StageNeed
 from tvm_ios.tuning.remote import require_tracker
 
-__all__ = ["BatchDevice", "device_answers", "granted_address", "measure_batch"]
+__all__ = ["BatchDevice", "ask_device", "device_answers", "measure_batch"]
 
 MOST_DEATHS = 2
 """Workers or devices that a candidate may bring down before it is recorded as failed."""
+LOAD_S = 120
+"""Limit of a process that loads TVM."""
 ANSWER_S = 10
 """A device that gives no session within so many seconds does not answer."""
 
@@ -88,44 +89,52 @@ def measure_batch(
     return [results[place] for place in range(size)]
 
 
-def granted_address(text: str) -> DeviceAddress:
-    """The device that a gate names, ``host:port:key`` of an RPC tracker; IPv6 in brackets.
+def device_answers(address: DeviceAddress) -> bool:
+    """Whether the tracker has the device, and it gives a session soon."""
+    try:
+        ask_device(address, _open_session, limit_s=ANSWER_S)
+    except DeviceLostError:
+        return False
+    return True
+
+
+def ask_device(
+    address: DeviceAddress, question: Callable[[str, int, str], Any], *, limit_s: float
+) -> Any:
+    """What a device answers to one question.
+
+    Asked by a process of its own: TVM waits without end for a device that others have, and for a
+    machine that has lost power.
+
+    Parameters
+    ----------
+    question
+        Called in that process with host and port of the tracker, and the key.
 
     Raises
     ------
-    OptionError
-        If it is anything else.
-
-    Examples
-    --------
-    >>> granted_address("127.0.0.1:9190:board-7").as_text()
-    "the device with key 'board-7' of the RPC tracker at host '127.0.0.1', port 9190"
-    """
-    match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):(.+)", text)
-    if match is None:
-        raise OptionError(
-            f"the gate grants a device at {text!r}; give host:port:key of an RPC tracker, such as "
-            "127.0.0.1:9190:board-7"
-        )
-    host, port, key = match.groups()
-    return DeviceAddress(host=host.strip("[]"), port=int(port), key=key)
-
-
-def device_answers(address: DeviceAddress) -> bool:
-    """Whether the tracker has the device, and it gives a session soon.
-
-    Asked by a process of its own: TVM waits without end for a machine that has lost power.
+    DeviceLostError
+        If the tracker has no such device, or no answer comes in time.
     """
     worker = PopenWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         require_tracker(address.tracker, address.key)
-        worker.send(_open_session, (address.host, address.port, address.key), timeout=ANSWER_S)
+        worker.send(_load, timeout=LOAD_S)  # on a busy machine that takes longer than any answer
         worker.recv()
-    except (TuningError, TimeoutError, ChildProcessError, RuntimeError, TVMError):
-        return False
+        worker.send(question, (address.host, address.port, address.key), timeout=limit_s)
+        return worker.recv()
+    except (TuningError, TimeoutError, ChildProcessError, RuntimeError, TVMError) as error:
+        late = isinstance(error, TimeoutError)
+        why = f"not within {limit_s:g} s" if late else last_line(error)
+        raise DeviceLostError(
+            f"{address.as_text()} does not answer: {why}; {address.commands}"
+        ) from error
     finally:
         worker.kill()
-    return True
+
+
+def _load() -> None:
+    """Nothing: the process has loaded this file, and TVM with it."""
 
 
 def _open_session(host: str, port: int, key: str) -> None:

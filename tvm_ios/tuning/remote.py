@@ -14,14 +14,16 @@ import tvm
 
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
-from tvm_ios.errors import OptionError, TuningError
+from tvm_ios.errors import DeviceLostError, OptionError, TuningError
 from tvm_ios.host import processor_name, target_candidates
 from tvm_ios.runtime.rpc.address import ANSWER_S, DeviceAddress, server_command, tracker_keys
 from tvm_ios.runtime.rpc.connection import RemoteConnection
+from tvm_ios.support.stage_gate import StageGate, StageNeed
 from tvm_ios.tuning.device_options import DeviceOptions
 
 __all__ = [
     "find_device",
+    "granted_device",
     "parse_tracker",
     "requested_device",
     "require_device",
@@ -126,13 +128,40 @@ def require_device(options: DeviceOptions) -> None:
         require_tracker(options.rpc_tracker, options.rpc_key or "")
 
 
-def requested_device(options: DeviceOptions, *, here: MeasuringDevice) -> MeasuringDevice:
-    """The tracker's device that options name, or ``here``, this machine's, where they name none."""
+def requested_device(
+    options: DeviceOptions, *, here: MeasuringDevice, gate: StageGate
+) -> MeasuringDevice:
+    """The tracker's device that options name, or ``here``, this machine's, where they name none.
+
+    It is asked what it is in a stage of its own, where the gate grants it.
+    """
     if options.rpc_tracker is None:
         return here
-    return find_device(
-        options.rpc_tracker, options.rpc_key or "", cross_compiler=options.cross_compiler
-    )
+    with gate.stage(StageNeed.to_profile(1, "ask the device")) as granted:
+        return granted_device(options, granted.address)
+
+
+def granted_device(options: DeviceOptions, address: str) -> RemoteDevice:
+    """The tracker's device that options name, or the one that a stage was granted in its place.
+
+    Parameters
+    ----------
+    address
+        As :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
+
+    Raises
+    ------
+    DeviceLostError
+        If the tracker has the granted device no more.
+    """
+    if not address:
+        tracker, key = options.rpc_tracker or "", options.rpc_key or ""
+        return find_device(tracker, key, cross_compiler=options.cross_compiler)
+    granted = DeviceAddress.granted(address)
+    try:
+        return find_device(granted.tracker, granted.key, cross_compiler=options.cross_compiler)
+    except TuningError as error:
+        raise DeviceLostError(f"{granted.as_text()} is lost: {error}") from error
 
 
 def _why(error: OSError) -> str:

@@ -216,7 +216,7 @@ def tuned_kernels(
                     replace(untuned, libraries=()),  # one kernel of TVM's against the other
                     replace(builds[ANSOR], libraries=()),
                     lanes=call.lanes,
-                    device=call.device,
+                    device=call.leased,
                 )
                 if ANSOR in builds
                 else frozenset[str]()

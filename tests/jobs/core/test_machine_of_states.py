@@ -60,8 +60,9 @@ MACHINES = {
     "boards": Machine(
         cores=(0, 1, 2, 3),
         devices=(
-            Device(name="near", kind=DeviceKind.RPC, core=3, address="host:9190:near"),
-            Device(name="far", kind=DeviceKind.RPC, escorted=False),
+            Device(name="near", kind=DeviceKind.RPC, core=3, address="host:9190:pi", key="pi"),
+            Device(name="far", kind=DeviceKind.RPC, escorted=False, key="pi"),
+            Device(name="other", kind=DeviceKind.RPC, key="tpu"),
             Device(name="gpu0", kind=DeviceKind.GPU),
         ),
     ),
@@ -209,6 +210,7 @@ class Jobs(RuleBasedStateMachine):
             device = devices[lease.device]
             assert worker.spec.device in ("", lease.device)
             assert worker.spec.device or worker.spec.kind in (None, device.kind)
+            assert worker.spec.device or worker.spec.key in ("", device.key)
             assert lease.device not in self.lost
             assert all(other.lease.device != lease.device for other in others)
             assert lease.address == device.address
@@ -305,10 +307,13 @@ class Jobs(RuleBasedStateMachine):
     def submit(self, data, trials):
         devices = self.machine.devices
         pins, kinds = ["", *(d.name for d in devices)], [None, *{d.kind: None for d in devices}]
+        kind = data.draw(st.sampled_from(kinds))
+        keys = {"": None} | {d.key: None for d in devices if d.kind is kind}
         spec = JobSpec(
             name=f"job{len(self.workers)}",
             device=data.draw(st.sampled_from(pins)),
-            kind=data.draw(st.sampled_from(kinds)),
+            kind=kind,
+            key=data.draw(st.sampled_from(list(keys))),
             trials=trials,
         )
         self.workers[spec.name] = Worker(spec)

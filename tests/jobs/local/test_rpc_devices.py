@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from dataclasses import replace
 
 import pytest
 
-from tests.jobs.local.runs import CORES, processes_of
+from tests.jobs.local.runs import CORES, LONG_S, processes_of
 from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
+from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.local.lost_devices import LostDevices
+from tvm_ios.jobs.tracker import TrackerAddress
 from tvm_ios.support.stage_gate import StageKind
 
 pytestmark = pytest.mark.slow
@@ -21,14 +26,34 @@ pytestmark = pytest.mark.slow
 def order(fork, fresh_cache, tmp_path, monkeypatch):
     """A small network for the device with key ``board``."""
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
-    return tuned_order(fork, tmp_path, device="board", rpc_key="board")
+    return tuned_order(fork, tmp_path, device="board", key="board")
 
 
-def machine_with(tracker):
-    board = Device(
-        name="board", kind=DeviceKind.RPC, core=CORES[-1], address=f"{tracker.address}:board"
+def machine_with(*boards, names=("board", "other")):
+    devices = (
+        Device(name=name, kind=DeviceKind.RPC, address=f"{board.address}:board", key="board")
+        for name, board in zip(names, boards, strict=False)
     )
-    return Machine(cores=CORES, devices=(board,))
+    return Machine(cores=CORES, devices=tuple(devices))
+
+
+@pytest.fixture
+def elsewhere(bare_tracker):
+    """A tracker of its own, with a board that has the same key."""
+    port = free_port()
+    with tracker_process(port), server_process(free_port(), port, "board") as process:
+        board = replace(bare_tracker, port=port, key="board", server=process)
+        deadline = time.monotonic() + LONG_S
+        while not asyncio.run(TrackerAddress.of(f"{board.address}:board").servers()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield board
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        return taken.getsockname()[1]
 
 
 async def until_stage_of(run, task, kind=StageKind.PROFILE):
@@ -52,8 +77,7 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
     run_daemon, folder, order, fresh_cache, start_rpc_server, task
 ):
     async def act(run, first):
-        work = replace(order.work, rpc_tracker=first.address)
-        run.daemon.submit([replace(order, work=work)])
+        run.daemon.submit([order])
         await until_stage_of(run, task)
         lost = asyncio.ensure_future(run.until(lambda event: isinstance(event, DeviceLost)))
         first.kill()
@@ -75,12 +99,70 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
     assert not processes_of(folder)
 
 
+@pytest.mark.parametrize("task", ["conv2d", "search"])
+def test_what_a_lost_board_leaves_goes_to_another_that_is_alike(
+    run_daemon, folder, order, tmp_path, start_rpc_server, elsewhere, task
+):
+    async def act(run, boards):
+        spec = replace(order.spec, device="")
+        run.daemon.submit([replace(order, spec=spec)])
+        await until_stage_of(run, task)
+        lost = run.status("job").device
+        boards[lost].kill()
+        await run.daemon.all_ended()
+        assert run.status("job").state is JobState.DONE, run.status("job").reason
+        assert run.status("job").attempt == 1
+        assert DeviceLost(lost) in run.events
+        assert DeviceBack(lost) not in run.events
+        assert [s.finished for s in run.daemon.spans() if s.device == lost][-1] is False
+
+    with start_rpc_server("board") as first:
+        machine = machine_with(first, elsewhere)
+        boards = {"board": first, "other": elsewhere}
+        run_daemon(lambda run: act(run, boards), machine=machine)
+    assert_all_measured_once(tmp_path / "cache" / "autotvm.log")
+    assert not processes_of(folder)
+
+
+def test_two_jobs_share_a_board(run_daemon, fork, order, tmp_path, start_rpc_server):
+    other = tuned_order(fork, tmp_path, name="other", key="board")
+
+    async def act(run):
+        run.daemon.submit([order, other])
+        await run.daemon.all_ended()
+        states = {status.name: status.state for status in run.daemon.status()}
+        assert set(states.values()) == {JobState.DONE}, run.daemon.status()
+        assert not any(isinstance(event, DeviceLost) for event in run.events)
+
+    with start_rpc_server("board") as board:
+        run_daemon(act, machine=machine_with(board))
+
+
+def test_one_of_two_boards_under_one_key_is_lost_and_comes_back(start_rpc_server):
+    async def act(first):
+        told = asyncio.Queue()
+        devices = machine_with(first, first).devices
+        lost = LostDevices(devices, told.put_nowait)
+        try:
+            first.kill()
+            gone = await asyncio.wait_for(told.get(), LONG_S)
+            assert isinstance(gone, DeviceLost)
+            await asyncio.sleep(2.5)
+            assert told.empty()
+            with start_rpc_server("board"):
+                assert await asyncio.wait_for(told.get(), LONG_S) == DeviceBack(gone.device)
+        finally:
+            await lost.close()
+
+    with start_rpc_server("board") as first, start_rpc_server("board"):
+        asyncio.run(act(first))
+
+
 def test_a_job_waits_for_a_device_that_is_not_there_yet(
     run_daemon, order, bare_tracker, start_rpc_server
 ):
     async def act(run):
-        work = replace(order.work, rpc_tracker=bare_tracker.address)
-        run.daemon.submit([replace(order, work=work)])
+        run.daemon.submit([order])
         while run.status("job").waits_for != "device board, which is lost":
             assert not run.status("job").state.ended
             await asyncio.sleep(0.01)

@@ -8,6 +8,7 @@ import tvm
 
 from tests.tuning.autotvm.test_backend import measured
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.core.resources import DeviceKind
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
 
@@ -20,13 +21,14 @@ CONFIG = {
 CANDIDATES = 6
 
 
-def tuned_order(network, folder, *, device="", **work):
-    """The job, its model in files of a folder."""
+def tuned_order(network, folder, *, name="job", device="", key="", **work):
+    """The job, its model in files of a folder; ``key`` is that of boards that will do."""
     mod, params = network
     model, values = folder / "net.json", folder / "net.params"
     model.write_text(tvm.ir.save_json(mod))
     values.write_bytes(tvm.runtime.save_param_dict(params))
-    spec = JobSpec(name="job", model=str(model), device=device)
+    kind = DeviceKind.RPC if key else None
+    spec = JobSpec(name=name, model=str(model), device=device, kind=kind, key=key)
     return JobOrder(spec=spec, work=TuneWork(config=CONFIG, params=str(values), lanes=1, **work))
 
 

@@ -54,6 +54,8 @@ class JobSpec:
     """The device that it is tuned for; empty: any, and each batch may run on another one."""
     kind: DeviceKind | None = None
     """The kind of device that will do where none is named; None: every kind."""
+    key: str = ""
+    """What trackers list boards under that will do where none is named; empty: every device."""
     trials: int | None = None
     """Candidates it will measure, before it says so itself; None: like other jobs."""
     batch: int = 64
@@ -66,7 +68,7 @@ class JobSpec:
     @property
     def wish(self) -> DeviceWish:
         """The devices that will do."""
-        return DeviceWish(self.device, self.kind)
+        return DeviceWish(self.device, self.kind, self.key)
 
 
 @dataclass(slots=True, kw_only=True)

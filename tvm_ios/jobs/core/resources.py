@@ -36,6 +36,8 @@ class Device:
     """The core that it is, or that escorts each of its profiles; None: any core may escort one."""
     address: str = ""
     """Where it is reached, ``host:port:key`` of an RPC tracker; empty on this machine."""
+    key: str = ""
+    """What its tracker lists it under: boards with one key are alike, be it on several trackers."""
     escorted: bool = True
     """Whether its profiles take a core of ours; a farm of boards with hosts of its own takes none.
     """
@@ -51,17 +53,21 @@ class DeviceWish:
     """The only one; empty: any of the kind."""
     kind: DeviceKind | None = None
     """None: every kind."""
+    key: str = ""
+    """That of the boards that will do; empty: every one."""
 
     def takes(self, device: Device) -> bool:
         """Whether a device will do."""
         if self.name:
             return device.name == self.name
-        return self.kind is None or device.kind is self.kind
+        return self.kind in (None, device.kind) and self.key in ("", device.key)
 
     def as_text(self) -> str:
         """The devices in words."""
         if self.name:
             return f"device {self.name}"
+        if self.key:
+            return f"any device with key {self.key}"
         return "any device" if self.kind is None else f"any device of kind {self.kind.value}"
 
 

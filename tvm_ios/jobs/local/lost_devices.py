@@ -23,8 +23,9 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _ASK = (
     "import sys\n"
-    "from tvm_ios.tuning.measured_batch import device_answers, granted_address\n"
-    "sys.exit(not device_answers(granted_address(sys.argv[1])))\n"
+    "from tvm_ios.runtime.rpc.address import DeviceAddress\n"
+    "from tvm_ios.tuning.measured_batch import device_answers\n"
+    "sys.exit(not device_answers(DeviceAddress.granted(sys.argv[1])))\n"
 )
 """In a process of its own: TVM's sessions block, and a daemon has no use for TVM otherwise."""
 
@@ -64,21 +65,32 @@ class LostDevices:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self) -> None:
+        addresses = dict.fromkeys(device.address for device in self._devices.values())
         while True:
-            for device in self._devices.values():
-                if device.name in self._asking:
-                    continue
-                if not await TrackerAddress.of(device.address).is_listed():
-                    self.add(device.name)
+            for address in addresses:
+                servers = await TrackerAddress.of(address).servers()
+                # Which of several boards under one key has gone no tracker tells.
+                for name in self._present(address)[servers:]:
+                    self.add(name)
             await asyncio.sleep(_LOOK_S)
+
+    def _present(self, address: str) -> list[str]:
+        """Devices at an address that are not lost."""
+        devices = self._devices.values()
+        here = [each.name for each in devices if each.address == address]
+        return [name for name in here if name not in self._asking]
 
     async def _ask(self, device: Device) -> None:
         address = TrackerAddress.of(device.address)
-        while not (await address.is_listed() and await _answers(device)):
+        while not (await self._has_another(device, address) and await _answers(device)):
             await asyncio.sleep(_LOOK_S)
         del self._asking[device.name]
         _LOG.warning("device %s is back", device.name)
         self._say(DeviceBack(device.name))
+
+    async def _has_another(self, device: Device, address: TrackerAddress) -> bool:
+        """Whether a tracker has a server besides those of devices that are not lost."""
+        return await address.servers() > len(self._present(device.address))
 
 
 async def _answers(device: Device) -> bool:
@@ -91,3 +103,4 @@ async def _answers(device: Device) -> bool:
     finally:
         with suppress(ProcessLookupError):
             asker.kill()  # its worker sees the end of its pipe
+        await asker.wait()

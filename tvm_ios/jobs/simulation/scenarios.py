@@ -55,6 +55,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     "8 cores, 2 devices, 8 jobs": Scenario(
         machine=Machine(cores=tuple(range(8)), devices=_boards(2)), jobs=8, max_active=8
     ),
+    "8 cores, 2 devices, 8 jobs, each profile takes a core": Scenario(
+        machine=Machine(cores=tuple(range(8)), devices=_boards(2, escorted=True)),
+        jobs=8,
+        max_active=8,
+    ),
     "64 cores, 2 devices, 16 jobs": Scenario(
         machine=Machine(cores=tuple(range(64)), devices=_boards(2)), jobs=16, max_active=8
     ),

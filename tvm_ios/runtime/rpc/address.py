@@ -7,20 +7,21 @@ connection stands, be the other machine without power.
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import stat
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import rpc
 from tvm.rpc import base
 
-from tvm_ios.errors import CostError, LostSessionError
+from tvm_ios.errors import CostError, LostSessionError, OptionError
 
 __all__ = [
     "DeviceAddress",
@@ -53,6 +54,33 @@ class DeviceAddress:
     key: str
     cross_compiler: str | None = None
     """Command of a C compiler for the device; None where that of this machine fits."""
+
+    @classmethod
+    def granted(cls, text: str) -> DeviceAddress:
+        """The device that a gate names, ``host:port:key`` of an RPC tracker; IPv6 in brackets.
+
+        Raises
+        ------
+        OptionError
+            If it is anything else.
+
+        Examples
+        --------
+        >>> DeviceAddress.granted("127.0.0.1:9190:board-7").as_text()
+        "the device with key 'board-7' of the RPC tracker at host '127.0.0.1', port 9190"
+        """
+        match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):(.+)", text)
+        if match is None:
+            raise OptionError(
+                f"the gate grants a device at {text!r}; give host:port:key of an RPC tracker, such "
+                "as 127.0.0.1:9190:board-7"
+            )
+        host, port, key = match.groups()
+        return cls(host=host.strip("[]"), port=int(port), key=key)
+
+    def at(self, text: str) -> DeviceAddress:
+        """The device that a gate names, compiled for like this one; this one if it names none."""
+        return replace(self.granted(text), cross_compiler=self.cross_compiler) if text else self
 
     def as_text(self) -> str:
         """The device as error messages name it."""

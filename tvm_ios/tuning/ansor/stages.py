@@ -22,6 +22,7 @@ import tvm
 from tvm.auto_scheduler import XGBModel, measure
 from tvm.auto_scheduler.measure import MeasureErrorNo, MeasureResult
 
+from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.support.stage_gate import GrantedStage, StageGate, StageKind, StageNeed
 from tvm_ios.tuning.ansor.measure import runner
 from tvm_ios.tuning.ansor.workers import limited_workers
@@ -29,7 +30,6 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.measured_batch import (
     BatchDevice,
     device_answers,
-    granted_address,
     measure_batch,
 )
 from tvm_ios.tuning.options import TuningOptions
@@ -159,7 +159,7 @@ class AnsorStages:
 
     def _measured_there(self, address: str, one: Any, code: Any, how: Sequence[Any]) -> Any:
         """Measure a candidate on a device of a tracker that is ours alone."""
-        device = granted_address(address)
+        device = DeviceAddress.granted(address)
         where = device.key, device.host, device.port, 1, 1
         try:
             with (
@@ -179,7 +179,7 @@ class AnsorStages:
     def _lost(self, granted: GrantedStage) -> bool:
         """Whether the device is gone; TuningError if it is the one that the call named."""
         if granted.address:
-            return not device_answers(granted_address(granted.address))
+            return not device_answers(DeviceAddress.granted(granted.address))
         require_device(self.device)
         return False
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Self
 
+import tvm
 from tvm import autotvm
 from tvm.autotvm.env import AutotvmGlobalScope, reset_global_scope
 from tvm.autotvm.measure import MeasureErrorNo, MeasureResult
@@ -15,10 +18,10 @@ from tvm.rpc.server import _popen_start_rpc_server
 from tvm.rpc.tracker import _popen_start_tracker_server
 
 from tvm_ios.errors import TuningError
-from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.runtime.rpc.address import WAIT_LIMIT_S, DeviceAddress
 from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.measured_batch import device_answers, granted_address
+from tvm_ios.tuning.measured_batch import ask_device, device_answers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.remote import parse_tracker, require_device, require_tracker
 from tvm_ios.tuning.watched_device import watched_device
@@ -97,10 +100,15 @@ class Measuring:
         return self.gpu and self._checks is None
 
     def learn_limits(self, granted: GrantedStage, task: autotvm.task.Task) -> None:
-        """Ask the device for the limits of its kernels; a CPU has none."""
-        self._reach(granted)
-        self._runner.task = task
-        self._checks = self._runner.get_build_kwargs()
+        """Ask the device for the limits of its kernels; a CPU has none.
+
+        Raises
+        ------
+        DeviceLostError
+            If it does not answer within a minute, as where others have it.
+        """
+        question = partial(_limits_of_kernels, str(task.target))
+        self._checks = ask_device(self._address(granted), question, limit_s=WAIT_LIMIT_S)
 
     def build(self, granted: GrantedStage, inputs: Sequence[Any]) -> list[Any]:
         """Compile candidates, as many at a time as there are cores.
@@ -128,7 +136,7 @@ class Measuring:
         if not granted.address:
             yield from self._runner.run(inputs, built)
             return
-        address = granted_address(granted.address)
+        address = DeviceAddress.granted(granted.address)
         for one, code in zip(inputs, built, strict=True):
             with watched_device(address, lambda: (self._runner.executor,)):
                 results = self._runner.run([one], [code])
@@ -143,7 +151,7 @@ class Measuring:
             If it is the one that the call named: there is no other.
         """
         if granted.address:
-            return not device_answers(granted_address(granted.address))
+            return not device_answers(DeviceAddress.granted(granted.address))
         if self.device.is_remote:
             require_device(self.device)
             return False
@@ -162,7 +170,7 @@ class Measuring:
 
     def _address(self, granted: GrantedStage) -> DeviceAddress:
         if granted.address:
-            return granted_address(granted.address)
+            return DeviceAddress.granted(granted.address)
         if self.device.rpc_tracker is not None:
             host, port = parse_tracker(self.device.rpc_tracker)
             return DeviceAddress(host=host, port=port, key=str(self.device.rpc_key))
@@ -188,6 +196,14 @@ class Measuring:
         if self._pair is not None:
             self._pair.kill()
             self._pair = None
+
+
+def _limits_of_kernels(target: str, host: str, port: int, key: str) -> dict[str, Any]:
+    """What builders of TVM check kernels by."""
+    runner = autotvm.RPCRunner(key, host, port)
+    runner.task = SimpleNamespace(target=tvm.target.Target(target))
+    limits: dict[str, Any] = runner.get_build_kwargs()
+    return limits
 
 
 def _own_key(port: int) -> str:
