@@ -22,6 +22,7 @@ from tvm_ios.relay.dataflow import rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
+from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, Optimized, optimize
 from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
@@ -85,7 +86,7 @@ def prepare(
         If the model cannot be converted.
     """
     chosen = resolve_target(target)
-    typed = check_module(mod)
+    typed = fold_empty_tensors(check_module(mod))
     arrays = check_parameters(typed["main"], params)
     notes: list[str] = []
     free = [parameter.name_hint for parameter in typed["main"].params]

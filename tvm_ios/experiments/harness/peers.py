@@ -84,11 +84,11 @@ class PeerRace:
                 (builds / f"{name}.json").unlink(missing_ok=True)  # of an earlier run
         if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
-        python, peers = sys.executable, (OURS,)
+        python, peers = sys.executable, [OURS]
         if self.torch_python is None:
             left_out.append("no PyTorch on this machine; give --peers-python")
         else:
-            python, peers = str(self.torch_python), (*TORCH, OURS)
+            python, peers = str(self.torch_python), [*TORCH, OURS]
         results.mkdir(parents=True, exist_ok=True)
         self._run(
             "measure",

@@ -1,0 +1,180 @@
+"""Random graphs, whole way through: prepared, searched, lowered, and run on two lanes.
+
+The answers have the bits of TVM's own executor on the same kernels, and are near those that NumPy
+computes. Graphs are the same in each run, 200 by default and 2,000 with those marked ``full``; a
+failure prints the smallest that Hypothesis finds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tvm.contrib import graph_executor
+
+from tests.relay_graphs.builder import DrawnGraph
+from tests.relay_graphs.graphs import any_graph, deep_graph, drawn, wide_graph
+from tvm_ios.compile.model import BuiltModel, CompiledModel, ModelKernels, lower_schedule
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.host import host_target
+from tvm_ios.plan.lanes import CORES
+from tvm_ios.relay import build, prepare
+from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.search.ios import search_ios
+from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+from tvm_ios.search.options import SearchOptions
+
+LANES = 2
+SEEDS = st.integers(0, 10**6)
+PATIENT = settings(suppress_health_check=list(HealthCheck))
+
+
+def parts(usual: int, nightly: int) -> pytest.MarkDecorator:
+    """Four parts of the usual graphs, and four of the nightly ones, that workers may share."""
+    usual_parts = [(f"usual-{part}", usual, ()) for part in range(4)]
+    nightly_parts = [(f"nightly-{part}", nightly, (pytest.mark.full,)) for part in range(4)]
+    return pytest.mark.parametrize(
+        "count",
+        [
+            pytest.param(
+                count, id=name, marks=(*marks, pytest.mark.xdist_group(f"random graphs {name}"))
+            )
+            for name, count, marks in usual_parts + nightly_parts
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class RandomPrices:
+    """Prices that follow from a seed: operators cost anything, and merging them often pays."""
+
+    seed: int
+
+    def alone_ns(self, graph: OperatorGraph) -> list[int]:
+        """Of each operator."""
+        chooser = random.Random(self.seed)
+        return [chooser.randrange(1, 1000) for _ in range(len(graph))]
+
+    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        """Of each stage: its longest group, and something for each group."""
+        alone_ns = self.alone_ns(graph)
+        groups = [[sum(alone_ns[i] for i in group) for group in stage.groups] for stage in stages]
+        return [
+            (max(sizes) // (2 if stage.is_merge else 1)) + 50 * len(sizes)
+            for stage, sizes in zip(stages, groups, strict=True)
+        ]
+
+
+@dataclass
+class Pipeline:
+    """Compiles graphs; kernels of one are known to the next."""
+
+    known: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Lowered kernels by optimization level."""
+
+    def built(self, graph: DrawnGraph, opt_level: int) -> BuiltModel:
+        """The graph, prepared, and its kernels."""
+        known = self.known.setdefault(opt_level, {})
+        with tvm.transform.PassContext(opt_level=opt_level):
+            prepared = prepare(graph.module, graph.params, f"{host_target()} -opt-level=0")
+            staged = build(prepared.module, prepared.target, prepared.params, known=known)
+        known.update(staged.lowered)
+        return BuiltModel(prepared, ModelKernels(staged))
+
+    def compiled(self, graph: DrawnGraph, chooser: random.Random) -> CompiledModel:
+        """The graph with a schedule of any scheduler."""
+        opt_level = chooser.choice((2, 3))
+        built = self.built(graph, opt_level)
+        schedule = self.schedule(built.graph, chooser)
+        with tvm.transform.PassContext(opt_level=opt_level):
+            return lower_schedule(built, schedule, lanes=LANES)
+
+    def schedule(self, graph: OperatorGraph, chooser: random.Random) -> InterOpSchedule:
+        """Mostly IOS's."""
+        prices = RandomPrices(chooser.randrange(1000))
+        kind = chooser.choice(("ios", "ios", "list", "greedy"))
+        if kind == "ios":
+            options = SearchOptions(max_block_states=500, max_block_transitions=20_000)
+            return search_ios(graph, prices, options).schedule
+        schedule = greedy_schedule(graph)
+        if kind == "greedy":
+            return schedule
+        alone_ns = prices.alone_ns(graph)
+        times = OperatorTimes(alone_ns=alone_ns, helped_ns=alone_ns)
+        return list_schedule(graph, times, lanes=LANES, hand_over=CORES, start=schedule)
+
+
+def check(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:
+    """Compile and run a graph, and compare its answers."""
+    chooser = random.Random(seed)
+    model = pipeline.compiled(graph, chooser)
+    memory = PlanMemory(model.plan, model.kernels.staged.params)
+    for entry in model.plan.inputs:
+        if entry.name in graph.inputs:
+            memory.array(entry.tensor).copyfrom(graph.inputs[entry.name])
+    staged, library = model.kernels.staged, model.kernels.library
+    options = LaneOptions(oversubscribe=True, jitter_seed=seed % 1000 + 1)
+    executor = LaneExecutor(model.plan, library, memory, options=options, poison=True)
+    stock = graph_executor.create(staged.graph_json, library.module, tvm.cpu())
+    stock.run(**staged.params, **graph.inputs)
+    try:
+        for _ in range(2):
+            executor.run()
+            answers = [memory.array(tensor).numpy() for tensor in model.plan.outputs]
+            for number, answer in enumerate(answers):
+                np.testing.assert_array_equal(
+                    answer.reshape(-1).view("uint8"),
+                    stock.get_output(number).numpy().reshape(-1).view("uint8"),
+                )
+    finally:
+        executor.close()
+    graph.assert_answers(answers)
+
+
+def check_many(
+    pipeline: Pipeline, graphs: st.SearchStrategy[DrawnGraph], count: int, salt: str
+) -> None:
+    """Check so many graphs of a strategy."""
+
+    @settings(PATIENT, max_examples=count)
+    @given(graph=graphs, seed=SEEDS)
+    def one(graph: DrawnGraph, seed: int) -> None:
+        check(pipeline, graph, seed)
+
+    one.hypothesis.inner_test._hypothesis_internal_add_digest = salt.encode()
+    one()
+
+
+@pytest.fixture(scope="session")
+def pipeline() -> Pipeline:
+    """Compiles all graphs of a worker."""
+    return Pipeline()
+
+
+@pytest.mark.slow(15)
+@parts(usual=47, nightly=423)
+def test_any_graph(pipeline, count, request):
+    check_many(pipeline, drawn(any_graph), count, request.node.name)
+
+
+@pytest.mark.slow(5)
+@parts(usual=1, nightly=9)
+def test_graph_500_deep(pipeline, count, request):
+    check_many(pipeline, drawn(deep_graph), count, request.node.name)
+
+
+@pytest.mark.slow(5)
+@parts(usual=2, nightly=18)
+def test_graph_60_wide(pipeline, count, request):
+    check_many(pipeline, drawn(wide_graph), count, request.node.name)

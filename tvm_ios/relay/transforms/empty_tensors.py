@@ -1,0 +1,56 @@
+"""Takes out operators that compute no element: their results become constants without bytes.
+
+Goes before TVM's pipeline. A zero in a shape comes from slices and splits of nothing, and from
+models of detection on an image with no box; TVM divides by it in the kernels of some operators
+(``batch_flatten``, ``argmax``, seen in TVM 0.17), and there is nothing for them to compute.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+
+__all__ = ["fold_empty_tensors"]
+
+
+def fold_empty_tensors(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace what has a zero in its shape by a constant of that shape.
+
+    Inputs stay, and so do operators with elements that read nothing, such as its sum.
+
+    Parameters
+    ----------
+    module
+        Straight-line code of static shapes, with types inferred.
+    """
+    main = module["main"]
+    known: dict[relay.Expr, relay.Expr] = {
+        expression: relay.Constant(tvm.nd.array(_nothing(expression.checked_type)))
+        for expression in graph_order(main.body)
+        if isinstance(expression, (relay.Call, relay.TupleGetItem))
+        and _is_empty(expression.checked_type)
+    }
+    if not known:
+        return module
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    new[module.get_global_var("main")] = relay.Function(
+        main.params,
+        rebuild(main.body, known, copy_call),
+        main.ret_type,
+        main.type_params,
+        main.attrs,
+    )
+    return relay.transform.InferType()(new)
+
+
+def _is_empty(type_: tvm.ir.Type) -> bool:
+    return isinstance(type_, tvm.ir.TensorType) and any(
+        isinstance(extent, tvm.tir.IntImm) and int(extent) == 0 for extent in type_.shape
+    )
+
+
+def _nothing(type_: tvm.ir.TensorType) -> np.ndarray:
+    return np.empty([int(extent) for extent in type_.shape], str(type_.dtype))
