@@ -12,8 +12,9 @@ from tests.impatience import IMPATIENT
 pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
 
 
-def test_a_model_of_pytorch_becomes_a_file(run_python, tmp_path):
+def test_a_model_of_pytorch_becomes_a_file(run_python, project_root, tmp_path):
     (code,) = (c for c in code_blocks(DOCS / "own-model.md", "python") if "import torch" in c)
-    done = run_python("-c", IMPATIENT + code.replace("time_budget=60", "time_budget=1"))
+    hasty = code.replace("time_budget=60", "time_budget=1")
+    done = run_python("-c", IMPATIENT + hasty, PYTHONPATH=str(project_root))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "cwd" / "net.so").exists()
