@@ -287,6 +287,7 @@ def sole_daemon(folder: StateFolder) -> Iterator[None]:
             yield
         finally:
             end_processes(mark, DAEMON_MARK)
+            guard.kill()  # whatever has become of its mark, nobody waits for it for ever
             guard.wait()
             if before is None:
                 del os.environ[DAEMON_MARK]
