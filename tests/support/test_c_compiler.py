@@ -93,5 +93,5 @@ def test_compiling_says_where_it_keeps_what_and_only_once(tmp_path, monkeypatch,
         (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
         compile_shared(tmp_path / f"{name}.c")
     (line,) = caplog.messages
-    assert line.startswith("tvm-ios: compiling its C code with ")
+    assert line.startswith("compiling the C code of tvm-ios with ")
     assert line.endswith(f", once; kept in {tmp_path / 'cache' / 'native'}")

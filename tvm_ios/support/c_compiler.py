@@ -193,4 +193,4 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
 @cache
 def _say_once(compiler: str, directory: Path) -> None:
     """Say, once a process, why its first call waits; a warning is seen where nobody set up logs."""
-    _LOG.warning("tvm-ios: compiling its C code with %s, once; kept in %s", compiler, directory)
+    _LOG.warning("compiling the C code of tvm-ios with %s, once; kept in %s", compiler, directory)

@@ -504,7 +504,8 @@ class Drawn:
 def board_promised():
     """Job 3 has been promised the near board, and job 1, older, waits for a core."""
     jobs = Jobs()
-    jobs.begin("boards", PolicyName.FIFO, 4, Drawn(*4 * ["", None]))
+    jobs.begin("boards", PolicyName.FIFO, 4, Drawn(*4 * [None, "", ""]))
+    jobs.lose(Drawn("other"))
     builds = (1, StageKind.BUILD, 3, 1, StageKind.BUILD, 0)
     jobs.all_ask(Drawn(*builds, *2 * [1, StageKind.PROFILE, 0]))
     return jobs

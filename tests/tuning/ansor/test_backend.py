@@ -377,7 +377,8 @@ def test_the_budget_is_spent_and_told(tuned):
     assert row.name in outcome.as_text()
     assert {step.phase for step in steps} == {"tune"}
     assert steps[-1].done == BATCH
-    assert f"{BATCH} of {BATCH} candidates, 1 of 1 tasks" in steps[-1].detail
+    assert steps[-1].unit == f"of {BATCH} candidates"
+    assert steps[-1].detail.endswith("; 1 of 1 tasks")
 
 
 @pytest.mark.slow
