@@ -1,8 +1,8 @@
 """Random graphs, whole way through: prepared, searched, lowered, and run on two lanes.
 
 The answers have the bits of TVM's own executor on the same kernels, and are near those that NumPy
-computes. Graphs are the same in each run, some 200 by default and 2,000 with those marked ``full``; a
-failure prints the smallest that Hypothesis finds.
+computes. Graphs are the same in each run, some 200 by default and 2,000 with those marked ``full``;
+a failure prints the smallest that Hypothesis finds.
 """
 
 from __future__ import annotations
