@@ -1,8 +1,8 @@
 """Random graphs, whole way through: prepared, searched, lowered, and run on two lanes.
 
 The answers have the bits of TVM's own executor on the same kernels, and are near those that NumPy
-computes. Graphs are the same in each run, 200 by default and 2,000 with those marked ``full``; a
-failure prints the smallest that Hypothesis finds.
+computes. Graphs are the same in each run, some 200 by default and 2,000 with those marked ``full``;
+a failure prints the smallest that Hypothesis finds.
 """
 
 from __future__ import annotations
@@ -163,18 +163,19 @@ def pipeline() -> Pipeline:
 
 
 @pytest.mark.slow(15)
-@parts(usual=47, nightly=423)
+@parts(usual=47, nightly=420)
 def test_any_graph(pipeline, count, request):
     check_many(pipeline, drawn(any_graph), count, request.node.name)
 
 
-@pytest.mark.slow(5)
-@parts(usual=1, nightly=9)
-def test_graph_500_deep(pipeline, count, request):
-    check_many(pipeline, drawn(deep_graph), count, request.node.name)
+@pytest.mark.full
+@pytest.mark.slow(120)
+def test_graph_500_deep(pipeline):
+    # One takes from four seconds of a core to minutes: element-wise operators become huge kernels.
+    check(pipeline, deep_graph(random.Random(0)), 0)
 
 
-@pytest.mark.slow(5)
+@pytest.mark.slow(12)
 @parts(usual=2, nightly=18)
 def test_graph_60_wide(pipeline, count, request):
     check_many(pipeline, drawn(wide_graph), count, request.node.name)
