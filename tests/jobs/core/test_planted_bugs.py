@@ -100,5 +100,5 @@ def jobs_of(machine):
 def test_the_machine_of_states_finds(bug, monkeypatch):
     monkeypatch.setattr(*BUGS[bug])
     jobs = jobs_of(PLACES[bug]) if bug in PLACES else Jobs
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, AttributeError)):  # of who is moved with no lease
         run_state_machine_as_test(jobs, settings=LOOK)

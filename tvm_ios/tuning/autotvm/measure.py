@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 from tvm.rpc.server import _popen_start_rpc_server
 from tvm.rpc.tracker import _popen_start_tracker_server
 
-from tvm_ios.errors import TuningError
+from tvm_ios.errors import DeviceLostError, TuningError
 from tvm_ios.runtime.rpc.address import WAIT_LIMIT_S, DeviceAddress
 from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.tuning.device_options import DeviceOptions
@@ -33,6 +34,8 @@ USES = 100
 DEATHS = frozenset({MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT})
 """Errors of a candidate whose worker or device went away or hung; a wrong one has the same."""
 
+REGISTER_S = 30.0
+"""How long a server of ours may take until the tracker knows it."""
 _HERE = "127.0.0.1"
 
 
@@ -108,7 +111,15 @@ class Measuring:
             If it does not answer within a minute, as where others have it.
         """
         question = partial(_limits_of_kernels, str(task.target))
-        self._checks = ask_device(self._address(granted), question, limit_s=WAIT_LIMIT_S)
+        deadline = time.monotonic() + REGISTER_S
+        while self._checks is None:
+            try:
+                self._checks = ask_device(self._address(granted), question, limit_s=WAIT_LIMIT_S)
+            except DeviceLostError:
+                # A server of ours, just started, is not registered at once.
+                if granted.address or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def build(self, granted: GrantedStage, inputs: Sequence[Any]) -> list[Any]:
         """Compile candidates, as many at a time as there are cores.
