@@ -117,7 +117,7 @@ class Measuring:
                 self._checks = ask_device(self._address(granted), question, limit_s=WAIT_LIMIT_S)
             except DeviceLostError:
                 # A server of ours, just started, is not registered at once.
-                if granted.address or time.monotonic() > deadline:
+                if self._pair is None or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
