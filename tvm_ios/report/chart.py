@@ -27,6 +27,8 @@ _HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
 _LEGEND_COLUMNS = 3
 _MOST_GROUPS = 5
 """With more groups their names are small."""
+_MOST_UPRIGHT = 10
+"""With more groups their names are of one line each, and aslant."""
 _SMALL = 10
 _BAR_SPACE = 0.82
 """Share of a group's width that its bars take."""
@@ -104,8 +106,7 @@ class Bars:
                 label="published",
                 zorder=5,
             )
-        crowded = len(self.groups) > _MOST_GROUPS
-        axes.set_xticks(range(len(self.groups)), self.groups, fontsize=9 if crowded else None)
+        _name_groups(axes, self.groups)
         axes.set_ylabel(self.y_label)
         _leave_room(axes)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
@@ -270,6 +271,15 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
             panel.draw_on(axes)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=_DOTS_PER_INCH)
+
+
+def _name_groups(axes: Axes, names: Sequence[str]) -> None:
+    small = 9 if len(names) > _MOST_GROUPS else None
+    if len(names) <= _MOST_UPRIGHT:
+        axes.set_xticks(range(len(names)), names, fontsize=small)
+        return
+    lines = [name.replace("\n", " ") for name in names]
+    axes.set_xticks(range(len(names)), lines, fontsize=small, rotation=30, ha="right")
 
 
 def _leave_room(axes: Axes) -> None:

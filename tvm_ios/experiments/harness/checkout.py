@@ -17,6 +17,7 @@ __all__ = [
     "distinct_parts",
     "recorded_problem",
     "sample_part",
+    "stored_names",
     "stored_text",
 ]
 
@@ -46,6 +47,12 @@ def stored_text(path: str) -> str:
             f"cannot read {path} in {ROOT}: {error}; experiments of the paper need a checkout of "
             "tvm-ios, so install it from one with pip install -e"
         ) from error
+
+
+def stored_names(folder: str, *, ending: str) -> tuple[str, ...]:
+    """The names of a folder's files in the checkout without their common ending, in order."""
+    files = (ROOT / folder).glob(f"*{ending}")
+    return tuple(sorted(path.name.removesuffix(ending) for path in files))
 
 
 @cache

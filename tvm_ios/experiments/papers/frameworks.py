@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.harness.checkout import stored_text
+from tvm_ios.experiments.harness.checkout import stored_names, stored_text
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.records import BenchmarkRecord
@@ -16,17 +16,7 @@ __all__ = ["OURS", "PEERS", "PUBLISHED_MS", "Frameworks", "FrameworksCell", "Rac
 
 PEERS = ("torch", "onnxruntime", "openvino")
 SEQUENTIAL, OURS = "tvm-ios sequential", "tvm-ios"
-NETWORKS = (
-    "nasnet_small",
-    "randwire_small",
-    "nasnet_small_c44",
-    "mobilenet_v2",
-    "squeezenet",
-    "resnet_50",
-    "inception_v3",
-    "randwire",
-    "nasnet_large",
-)
+RACES = "benchmarks/results/peers"
 PUBLISHED = ("TensorFlow", "TensorFlow-XLA", "TASO", "TVM-cuDNN", "TensorRT", "IOS")
 PUBLISHED_MS = {
     "inception_v3": (7.95, 9.95, 5.70, 4.88, 5.21, 4.03),
@@ -82,12 +72,13 @@ class Frameworks:
     found_kind: type[RacedPeers] = RacedPeers
 
     def cells(self, _: Settings) -> tuple[FrameworksCell, ...]:
-        """The networks of the peers' run."""
-        return tuple(FrameworksCell(network=network) for network in NETWORKS)
+        """The networks that the peers' run has a stored race of, by name."""
+        names = stored_names(RACES, ending="_bs1.json")
+        return tuple(FrameworksCell(network=network) for network in names)
 
     def measure(self, cell: FrameworksCell, _: Bench) -> RacedPeers:
         """Read the stored race."""
-        path = f"benchmarks/results/peers/{cell.network}_bs1.json"
+        path = f"{RACES}/{cell.network}_bs1.json"
         try:
             record = BenchmarkRecord.from_json(stored_text(path))
         except ArtifactError as error:
