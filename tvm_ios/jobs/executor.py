@@ -53,6 +53,6 @@ class Workers(Protocol):
         """End all workers. Nothing is told of it."""
 
 
-MakeWorkers = Callable[[Callable[[Event], None]], Workers]
+MakeWorkers = Callable[[Callable[[Event], None], Callable[[Exception], None]], Workers]
 """Makes workers in a running event loop. What it is given is to be told each event there, but never
-from inside `obey`."""
+from inside `obey`; and why they cannot go on, where that comes to pass."""

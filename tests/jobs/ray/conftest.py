@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,11 @@ class RayCluster:
     def remove(self, name):
         """Take a node away as a power cut does."""
         self.cluster.remove_node(self.nodes.pop(name), allow_graceful=False)
+
+    def kill_head(self):
+        """Kill what a cluster cannot be without; no test can use it any more."""
+        (server,) = self.cluster.head_node.all_processes["gcs_server"]
+        os.kill(server.process.pid, signal.SIGKILL)
 
 
 @contextmanager

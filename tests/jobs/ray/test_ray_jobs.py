@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -16,9 +17,11 @@ from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.jobs_file import ExecutorName, JobsFile, SchedulerTable
 from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon, sole_daemon
 from tvm_ios.jobs.mock_work import measured_batches
+from tvm_ios.jobs.ray import workers
 from tvm_ios.jobs.ray.connection import node_mark
 from tvm_ios.jobs.ray.open_cluster import ray_executor
 from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
 from tvm_ios.tuning.guard import marked_processes
 
@@ -123,3 +126,26 @@ def test_what_a_file_asks_for_and_the_cluster_lacks_is_named(run_on, ray_cluster
     misplaced = Device(name="here", kind=DeviceKind.CORE, core=other, node="a")
     with pytest.raises(JobError, match=f"device 'here' lies on core {other}, and the cores are"):
         run_on(None, devices=(misplaced,))
+
+
+def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(
+    run_on, ray_cluster, folder, monkeypatch
+):
+    """The last of this file: the cluster is of no use any more."""
+    monkeypatch.setattr(workers, "HEAD_SILENT_S", 2.0)
+
+    async def act(run):
+        run.daemon.submit([mock_order("long", 3, profile_s=30.0)])
+        await run.until_in("long", StageKind.PROFILE)
+        ray_cluster.kill_head()
+        await run.daemon.all_ended()
+
+    with pytest.raises(
+        JobError, match="the head of the Ray cluster at .* not answered for 2 s"
+    ):
+        run_on(act)
+    assert not left_on(folder, "a", "b")
+    with closing(JobStore(folder.database)) as store:
+        (job,) = store.jobs()
+    assert job.state is JobState.RUNNING
+    assert job.order == mock_order("long", 3, profile_s=30.0)

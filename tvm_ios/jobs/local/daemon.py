@@ -64,8 +64,8 @@ class Daemon:
     ) -> None:
         self._core = core
         self._store = JobStore(folder.database)
-        make = workers or (lambda say: LocalAgent(core.machine, folder.jobs, say))
-        self._workers: Workers = make(self.say)
+        make = workers or (lambda say, _: LocalAgent(core.machine, folder.jobs, say))
+        self._workers: Workers = make(self.say, self.fail)
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._since_1970 = time.time() - self._loop.time()
@@ -146,7 +146,7 @@ class Daemon:
         Raises
         ------
         JobError
-            If the daemon cannot go on, as where its disk is full.
+            If the daemon cannot go on, as where its disk is full or a cluster's head has gone.
         """
         if self._core.all_ended:
             self._ended.set()  # nothing was submitted
@@ -177,8 +177,11 @@ class Daemon:
         try:
             self._handle(event)
         except Exception as error:  # noqa: BLE001 - whoever waits for the end is told
-            if self._fault.done():
-                return
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Have whoever waits for the end told why the daemon cannot go on."""
+        if not self._fault.done():
             self._fault.set_exception(error)
 
     def _handle(self, event: Event) -> None:

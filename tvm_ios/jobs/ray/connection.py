@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator
@@ -27,10 +28,12 @@ except ImportError as error:
         "tvm-ios[ray]"
     ) from error
 
-__all__ = ["Hiring", "Node", "connected", "node_mark"]
+__all__ = ["Hiring", "Node", "RayHead", "connected", "node_mark"]
 
 _CARRIED = ("TVM_", "PYTHONPATH")
 """Beginnings of names of variables that workers get from the daemon."""
+_ANSWER_S = 2.0
+"""Time in which a head takes a connection, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +53,31 @@ class Node:
         return tuple(self.cores[self.machine.cores.index(core)] for core in cores)
 
 
+@dataclass(frozen=True, slots=True)
+class RayHead:
+    """The head of a cluster, without which no node comes or goes, and no agent begins."""
+
+    address: str
+
+    async def answers(self) -> bool:
+        """Whether it takes connections.
+
+        Ray's own calls wait for a head that has gone, and end the process after a minute.
+        """
+        host, _, port = self.address.rpartition(":")
+        try:
+            _, writer = await asyncio.wait_for(
+                asyncio.open_connection(host.strip("[]"), int(port)), _ANSWER_S
+            )
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+
 @contextmanager
-def connected(address: str) -> Iterator[None]:
-    """Inside, this process is a driver of the cluster; it starts none.
+def connected(address: str) -> Iterator[RayHead]:
+    """Inside, this process is a driver of the cluster; it starts none. Gives the cluster's head.
 
     Raises
     ------
@@ -74,7 +99,7 @@ def connected(address: str) -> Iterator[None]:
             "--disable-usage-stats"
         ) from error
     try:
-        yield
+        yield RayHead(ray.get_runtime_context().gcs_address)
     finally:
         ray.shutdown()
 
@@ -97,7 +122,10 @@ class Hiring:
         self._next = 0
 
     def nodes(self) -> dict[str, str]:
-        """Names of nodes that are alive and that jobs may use, by Ray's ids."""
+        """Names of nodes that are alive and that jobs may use, by Ray's ids.
+
+        It never comes back where the head goes meanwhile.
+        """
         wanted = {device.node for device in self._devices}
         return {
             node["NodeID"]: node["NodeName"]

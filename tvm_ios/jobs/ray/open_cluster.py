@@ -40,7 +40,7 @@ async def ray_executor(
         policy = policy_named(file.scheduler.policy)
         return Scheduler(machine, policy, file.scheduler.limits, epoch=epoch)
 
-    with connected(file.scheduler.ray_address):
+    with connected(file.scheduler.ray_address) as head:
         hiring = Hiring(file.devices, folder)
         nodes = await _hired(hiring)
         if not nodes:
@@ -52,7 +52,7 @@ async def ray_executor(
         cluster = Cluster(file.devices, scheduler)
         for node in nodes:
             cluster.handle(NodeJoined(node.name, node.machine), 0.0)
-        yield cluster, lambda say: RayWorkers(hiring, nodes, say)
+        yield cluster, lambda say, fail: RayWorkers(hiring, head, nodes, say, fail)
 
 
 async def _hired(hiring: Hiring) -> list[Node]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError
@@ -27,18 +30,23 @@ from tvm_ios.jobs.core.commands import (
 )
 from tvm_ios.jobs.core.events import Event, NodeJoined, NodeLost
 from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.ray.connection import Hiring, Node
+from tvm_ios.jobs.ray.connection import Hiring, Node, RayHead
 from tvm_ios.jobs.ray.node_agent import FromNode, TakeOrder, ToNode
 from tvm_ios.support.json_nouns import from_json, to_json
 
 __all__ = ["RayWorkers"]
 
 _LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _LOOK_S = 1.0
 _GONE_S = 2.0
 """Time after an agent's death until nothing of its workers is left: its guard looks twice a second.
 A job that begins elsewhere before would write the same records twice."""
+_CLOSE_S = 20.0
+"""Time in which agents end their workers, seconds."""
+HEAD_SILENT_S = 10.0
+"""Time for which a head may be silent, seconds; Ray's own limit is 60, and ends the process."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,15 +64,28 @@ class RayWorkers:
     ----------
     hiring
         Starts agents on nodes that join.
+    head
+        Watched: without it there is no going on.
     nodes
         Those that have agents.
     say
         Told each event, in the event loop that this lives in.
+    fail
+        Told there why the workers cannot go on.
     """
 
-    def __init__(self, hiring: Hiring, nodes: Iterable[Node], say: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        hiring: Hiring,
+        head: RayHead,
+        nodes: Iterable[Node],
+        say: Callable[[Event], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
         self._hiring = hiring
+        self._head = head
         self._say = say
+        self._fail = fail
         self._orders: dict[str, JobOrder] = {}
         self._places: dict[str, _Line] = {}
         """Where the worker of each job is."""
@@ -82,6 +103,7 @@ class RayWorkers:
         for node in nodes:
             self._tend(node)
         self._spawn(self._look())
+        self._spawn(self._watch_head())
 
     def accept(self, order: JobOrder) -> None:
         """Take over what `StartWorker` of this name will be about."""
@@ -100,7 +122,9 @@ class RayWorkers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         agents = [line.node.agent for line in self._lines.values()]
-        await asyncio.gather(*(agent.close.remote() for agent in agents), return_exceptions=True)
+        closing = (agent.close.remote() for agent in agents)
+        with suppress(TimeoutError):  # of an agent that died when no head told of it
+            await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), _CLOSE_S)
         for agent in agents:
             ray.kill(agent)
 
@@ -139,13 +163,28 @@ class RayWorkers:
         while True:
             await asyncio.sleep(_LOOK_S)
             with suppress(RayError):
-                there = await asyncio.to_thread(self._hiring.nodes)
+                there = await _answered(self._hiring.nodes)
                 known = {*self._lines, *self._refused}
                 names = {line.node.name for line in self._lines.values()}
                 for node_id, name in there.items():
                     # One of a name that is there already is the same one's next life.
                     if node_id not in known and name not in names:
                         await self._join(node_id, name)
+
+    async def _watch_head(self) -> None:
+        """Give up once the head has been silent for a while: Ray ends this process soon after."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < HEAD_SILENT_S:
+            await asyncio.sleep(_LOOK_S)
+            if await self._head.answers():
+                heard = time.monotonic()
+        self._fail(
+            JobError(
+                f"the head of the Ray cluster at {self._head.address} has not answered for "
+                f"{HEAD_SILENT_S:.0f} s; what was measured is kept: start the head and its nodes "
+                "again, and jobs go on with the same command"
+            )
+        )
 
     async def _join(self, node_id: str, name: str) -> None:
         try:
@@ -196,3 +235,26 @@ class RayWorkers:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _answered(ask: Callable[[], _T]) -> _T:
+    """What a question of Ray gives, from a thread for which no process waits at its end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_T] = loop.create_future()
+
+    def tell(said: Callable[[], None]) -> None:
+        if not answer.done():  # nobody waits for it any more
+            said()
+
+    def run() -> None:
+        try:
+            found = ask()
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            said = partial(answer.set_exception, error)
+        else:
+            said = partial(answer.set_result, found)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, said)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await answer
