@@ -91,6 +91,8 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
         By name, all of one network.
     """
     base, *others = builds
+    if not others:
+        return BuildChoice(kept=base, notes=(), certain=True)
     runs = {
         # All lanes first: the first contestant's ping-pong tells of the machine's mode.
         (name, count): f"{name}, lanes: {count}"

@@ -30,7 +30,8 @@ from tvm_ios.support.c_compiler import cache_directory
 from tvm_ios.support.stage_gate import OpenGate, StageGate
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
-from tvm_ios.tuning.ansor.choice import slower_workloads
+from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records
+from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application, TuningBackend
 from tvm_ios.tuning.device_options import DeviceOptions
@@ -55,6 +56,8 @@ UNTUNED = "untuned"
 TUNERS_SHARE = 0.6
 """Tuners' share of the time left when they begin; builds, searches and races need the rest."""
 FASTER_ONLY = f"{ANSOR}, faster kernels only"
+_NOT_FASTER = "no records make the network faster beyond the noise"
+_NONE_FITS = "no records are for kernels of this network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,30 +214,21 @@ def tuned_kernels(
         for name in tuple(variants):
             build(name)
         with call.clock.phase("check tuned", call.to_profile):
-            slower = (
-                slower_workloads(
-                    replace(untuned, libraries=()),  # one kernel of TVM's against the other
-                    replace(builds[ANSOR], libraries=()),
-                    lanes=call.lanes,
-                    device=call.leased,
-                )
-                if ANSOR in builds
-                else frozenset[str]()
-            )
-        if slower:
-            variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
+            judged = _judged(untuned, builds.get(ANSOR), logs, call)
+        if judged.slower:
+            variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=judged.slower)
             build(FASTER_ONLY)
+        # Without any record TVM may have nothing but plain loops: such a race takes half an hour.
+        hopeless = frozenset[str]() if judged.workloads else {ANSOR}
         with call.clock.phase("check tuned", call.to_profile):
-            raced = choose_build(builds, call)
-        choice = replace(raced, left_out=tuple(sorted(slower)))
+            raced = choose_build({n: each for n, each in builds.items() if n not in hopeless}, call)
+        choice = replace(raced, left_out=tuple(sorted(judged.slower)))
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)
     if slower:
         variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
         notes.append(f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own")
     notes += [f"tuned kernels, {note}" for note in choice.notes]
-    if best == UNTUNED:
-        notes.append("no records make the network faster beyond the noise, so none are used")
     used = best != UNTUNED
     # What lost is told of, unless records around the call are in force after all.
     told = best if used or contexts or not variants else next(iter(variants))
@@ -247,6 +241,8 @@ def tuned_kernels(
             logs=logs if told in variants or not variants else (),
             slower=slower,
         )
+    if not used:
+        notes.append(f"{_NOT_FASTER if records.applied else _NONE_FITS}, so none are used")
     with variants[best]() if used else nullcontext():
         yield TunedKernels(
             built=builds[best],
@@ -256,6 +252,21 @@ def tuned_kernels(
             records=records if told == best else records.not_used(),
             curve=() if outcome is None else _curve_of(outcome, logs),
         )
+
+
+def _judged(
+    untuned: BuiltModel, tuned: BuiltModel | None, logs: Sequence[Path], call: MeasuringCall
+) -> JudgedRecords:
+    """What auto_scheduler's records are worth, one kernel of TVM's against the other."""
+    if tuned is None:
+        return JudgedRecords(workloads=frozenset(), slower=frozenset())
+    return judged_records(
+        replace(untuned, libraries=()),
+        replace(tuned, libraries=()),
+        recorded_workloads(logs),
+        lanes=call.lanes,
+        device=call.leased,
+    )
 
 
 def _curve_of(outcome: TuningOutcome, logs: Sequence[Path]) -> tuple[CurvePoint, ...]:

@@ -140,9 +140,7 @@ def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(
         ray_cluster.kill_head()
         await run.daemon.all_ended()
 
-    with pytest.raises(
-        JobError, match="the head of the Ray cluster at .* not answered for 2 s"
-    ):
+    with pytest.raises(JobError, match="the head of the Ray cluster at .* not answered for 2 s"):
         run_on(act)
     assert not left_on(folder, "a", "b")
     with closing(JobStore(folder.database)) as store:

@@ -14,11 +14,13 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.build_choice import choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.ansor.backend import AnsorBackend
-from tvm_ios.tuning.ansor.choice import operator_workloads, slower_workloads
+from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records, operator_workloads
+from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records_in_force import MissingReason
@@ -70,9 +72,12 @@ def test_slow_kernels_are_left_out_and_the_network_stays_right(branching, untune
     backend = AnsorBackend()
     with backend.applied([log]):
         tuned = build_model(*branching, TARGET)
-    slower = slower_workloads(untuned, tuned, lanes=1, device=LocalCpu())
+    recorded = recorded_workloads([log])
+    judged = judged_records(untuned, tuned, recorded, lanes=1, device=LocalCpu())
+    slower = judged.slower
     heaviest = max(convolutions, key=lambda one: one.flop)
     assert heaviest.workload in slower
+    assert judged.workloads == {one.workload for one in convolutions}
     with backend.applied([log], without=slower):
         context = auto_scheduler.DispatchContext.current
         assert context._query_inside(TARGET, heaviest.workload, "") is None
@@ -114,4 +119,27 @@ def test_builds_of_two_models_have_nothing_in_common(untuned):
     data = relay.var("data", shape=(1, 16))
     softmax = tvm.IRModule.from_expr(relay.Function([data], relay.nn.softmax(data)))
     other = build_model(softmax, {}, TARGET)
-    assert slower_workloads(untuned, other, lanes=1, device=LocalCpu()) == frozenset()
+    keys = [key for key in operator_workloads(other.extraction, TARGET) if key is not None]
+    judged = judged_records(untuned, other, keys, lanes=1, device=LocalCpu())
+    assert judged == JudgedRecords(frozenset(keys), slower=frozenset())
+
+
+@pytest.mark.slow
+def test_records_of_another_network_are_told_of_and_cost_no_race(
+    branching, untuned, tmp_path, monkeypatch
+):
+    data, weight = (relay.var(name, shape=(24, 24)) for name in ("data", "weight"))
+    product = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.dense(data, weight)))
+    log = tmp_path / "plain.json"
+    write_plain_loops(log, extract_tasks(product, {}, TARGET, cores=2))
+    raced = []
+    monkeypatch.setattr(
+        "tvm_ios.tuning.tuned_kernels.choose_build",
+        lambda builds, call: raced.append(tuple(builds)) or choose_build(builds, call),
+    )
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite")
+    with tuned_kernels(untuned, *branching, TuningRequest(records=(log,)), call) as kernels:
+        assert kernels.built is untuned
+    assert raced == [("untuned",)]
+    assert kernels.notes == ("no records are for kernels of this network, so none are used",)
+    assert {kernel.found for kernel in kernels.records.kernels} == {MissingReason.NO_RECORD}

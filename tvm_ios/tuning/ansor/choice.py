@@ -6,7 +6,8 @@ same operators, so each kernel is timed in turn with the one it would replace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import tvm
@@ -25,36 +26,53 @@ from tvm_ios.relay import Extraction
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.tuning.ansor.tasks import ansor_context, workloads_of
 
-__all__ = ["operator_workloads", "slower_workloads"]
+__all__ = ["JudgedRecords", "judged_records", "operator_workloads"]
 
 OWN, TUNED = "TVM's own", "tuned"
 BRIEF = CompareOptions(rounds=11, min_repeat_ms=1.0, mode=ModeOptions(patience_s=5.0))
 
 
-def slower_workloads(
+@dataclass(frozen=True, slots=True)
+class JudgedRecords:
+    """Records of a log that are for kernels of a model."""
+
+    workloads: frozenset[str]
+    """Workloads of the model's operators that have one."""
+    slower: frozenset[str]
+    """Those whose record had better not be applied: TVM's own kernel wins beyond the noise."""
+
+
+def judged_records(
     untuned: BuiltModel,
     tuned: BuiltModel,
+    recorded: Collection[str],
     *,
     lanes: int,
     device: MeasuringDevice,
     options: CompareOptions = BRIEF,
-) -> frozenset[str]:
-    """Workloads whose records had better not be applied: TVM's own kernels win beyond the noise.
+) -> JudgedRecords:
+    """The records that a model has, each raced with TVM's own kernel.
 
-    Operators that differ between the builds are left out: of a dense layer TVM has its own kernel
+    Operators that differ between the builds are not raced: of a dense layer TVM has its own kernel
     only while auto_scheduler is off.
 
     Parameters
     ----------
     untuned, tuned
         One model, built without and with records of auto_scheduler.
+    recorded
+        Workloads that have a record; no others are timed. Their kernels under auto_scheduler may be
+        plain loops, which take a thousand times as long.
     lanes
         Lanes the network runs on. A kernel takes what it does with the help of all of them or
         alone, whichever is less.
     """
-    places = _places(untuned, tuned)
+    keys = operator_workloads(tuned.extraction, tuned.prepared.target)
+    workloads = frozenset(key for key in keys if key is not None and key in recorded)
+    found = _places(untuned, tuned, keys)
+    places = {workload: place for workload, place in found.items() if workload in workloads}
     if not places:
-        return frozenset()
+        return JudgedRecords(workloads, slower=frozenset())
     with (
         device.open() as session,
         RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
@@ -68,7 +86,8 @@ def slower_workloads(
             for how, time_ns in _ways_to_run(runner, place)
         }
         comparison = compare(contestants, options=options, ping_pong_ns=own_runner.ping_pong_ns)
-    return frozenset(workload for workload in places if _loses(workload, comparison))
+    slower = frozenset(workload for workload in places if _loses(workload, comparison))
+    return JudgedRecords(workloads, slower)
 
 
 def operator_workloads(extraction: Extraction, target: tvm.target.Target) -> tuple[str | None, ...]:
@@ -95,12 +114,13 @@ def _only(function: relay.Function) -> tvm.IRModule:
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
 
 
-def _places(untuned: BuiltModel, tuned: BuiltModel) -> Mapping[str, int]:
+def _places(
+    untuned: BuiltModel, tuned: BuiltModel, keys: Sequence[str | None]
+) -> Mapping[str, int]:
     """An operator of each task that both builds have."""
     operators = untuned.graph.operators, tuned.graph.operators
     if len(operators[0]) != len(operators[1]):
         return {}
-    keys = operator_workloads(tuned.extraction, tuned.prepared.target)
     places: dict[str, int] = {}
     for place, (before, after, key) in enumerate(zip(*operators, keys, strict=True)):
         if before.workload == after.workload and key is not None:

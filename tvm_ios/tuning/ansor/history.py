@@ -14,7 +14,7 @@ from tvm.auto_scheduler.measure_record import load_record_from_string
 from tvm_ios.tuning.ansor.tasks import ansor_context
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
 
-__all__ = ["apply_history", "known_records"]
+__all__ = ["apply_history", "known_records", "recorded_workloads"]
 
 
 def known_records(
@@ -36,6 +36,16 @@ def known_records(
         if same[record.target] and _loaded(record) is not None:
             found.setdefault(record.workload, {}).setdefault(record.candidate(), record)
     return {workload: list(records.values()) for workload, records in found.items()}
+
+
+def recorded_workloads(logs: Sequence[Path]) -> frozenset[str]:
+    """Workloads that logs hold a candidate of that ran, whatever its target."""
+    records = read_records(*logs).records
+    return frozenset(
+        record.workload
+        for record in records
+        if record.format is RecordFormat.AUTO_SCHEDULER and record.ok
+    )
 
 
 @contextmanager
