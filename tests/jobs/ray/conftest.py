@@ -1,91 +1,15 @@
-"""A Ray cluster on this machine: a head that computes nothing, and nodes of one core each."""
+"""The Ray cluster that tests share."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-
 import pytest
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-cluster_utils = pytest.importorskip("ray.cluster_utils")
+pytest.importorskip("ray.cluster_utils")
 
-from tests.jobs.local.runs import CORES  # noqa: E402
-from tvm_ios.jobs.local.daemon import DAEMON_MARK  # noqa: E402
-
-MEMORY = 100 << 20  # bytes, the least that Ray takes, and more than it needs here
-
-
-@dataclass
-class RayCluster:
-    """Nodes by name; what a test has taken away, it gives back."""
-
-    cluster: object
-    nodes: dict = field(default_factory=dict)
-
-    @property
-    def address(self):
-        return self.cluster.address
-
-    def add(self, name, core):
-        """A node whose processes are all on one core."""
-        with pinned(core), unmarked():
-            self.nodes[name] = self.cluster.add_node(
-                node_name=name, num_cpus=1, object_store_memory=MEMORY, include_dashboard=False
-            )
-
-    def remove(self, name):
-        """Take a node away as a power cut does."""
-        self.cluster.remove_node(self.nodes.pop(name), allow_graceful=False)
-
-    def kill_head(self):
-        """Kill what a cluster cannot be without; no test can use it any more."""
-        (server,) = self.cluster.head_node.all_processes["gcs_server"]
-        os.kill(server.process.pid, signal.SIGKILL)
-
-
-@contextmanager
-def pinned(core) -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextmanager
-def unmarked() -> Iterator[None]:
-    """Inside, what is started is none of a daemon's processes."""
-    mark = os.environ.pop(DAEMON_MARK, None)
-    try:
-        yield
-    finally:
-        if mark is not None:
-            os.environ[DAEMON_MARK] = mark
+from tests.jobs.ray.clusters import running_cluster
 
 
 @pytest.fixture(scope="module")
 def ray_cluster(project_root):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(project_root))
-        patch.setenv("RAY_worker_niceness", "0")
-        cluster = cluster_utils.Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 0,
-                "include_dashboard": False,
-                "object_store_memory": MEMORY,
-                "node_name": "head",
-            },
-        )
-        ours = RayCluster(cluster)
-        try:
-            for name, core in zip("ab", (CORES[0], CORES[-1]), strict=True):
-                ours.add(name, core)
-            yield ours
-        finally:
-            cluster.shutdown()
+    with running_cluster(project_root) as cluster:
+        yield cluster

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 
-from tests.jobs.local.runs import CORES, LONG_S, Run, mock_order
+from tests.jobs.local.runs import CORES, LONG_S, mock_order
 from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
+from tests.jobs.ray import lost_head
+from tests.jobs.ray.cluster_runs import run_on_cluster
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
-from tvm_ios.jobs.core.limits import Limits
-from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.jobs_file import ExecutorName, JobsFile, SchedulerTable
-from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon, sole_daemon
+from tvm_ios.jobs.core.resources import Device, DeviceKind
+from tvm_ios.jobs.local.daemon import DAEMON_MARK
 from tvm_ios.jobs.mock_work import measured_batches
-from tvm_ios.jobs.ray import workers
 from tvm_ios.jobs.ray.connection import node_mark
-from tvm_ios.jobs.ray.open_cluster import ray_executor
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
@@ -38,28 +38,7 @@ def run_on(ray_cluster, folder):
     """Runs a coroutine function beside a daemon whose workers are on the cluster."""
 
     def run(act, *, devices=(), max_active=4):
-        file = JobsFile(
-            scheduler=SchedulerTable(
-                executor=ExecutorName.RAY,
-                limits=Limits(max_active=max_active),
-                ray_address=ray_cluster.address,
-            ),
-            machine=Machine(cores=CORES, devices=()),
-            orders=(),
-            devices=devices,
-        )
-
-        async def main():
-            heard = Run(folder)
-            async with ray_executor(file, folder) as (core, workers):
-                heard.daemon = Daemon(core, folder, heard.hear, workers=workers)
-                try:
-                    return await asyncio.wait_for(act(heard), 2 * LONG_S)
-                finally:
-                    await heard.daemon.close()
-
-        with sole_daemon(folder):
-            return asyncio.run(main())
+        return run_on_cluster(act, ray_cluster, folder, devices=devices, max_active=max_active)
 
     return run
 
@@ -128,22 +107,24 @@ def test_what_a_file_asks_for_and_the_cluster_lacks_is_named(run_on, ray_cluster
         run_on(None, devices=(misplaced,))
 
 
-def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(
-    run_on, ray_cluster, folder, monkeypatch
-):
-    """The last of this file: the cluster is of no use any more."""
-    monkeypatch.setattr(workers, "HEAD_SILENT_S", 2.0)
-
-    async def act(run):
-        run.daemon.submit([mock_order("long", 3, profile_s=30.0)])
-        await run.until_in("long", StageKind.PROFILE)
-        ray_cluster.kill_head()
-        await run.daemon.all_ended()
-
-    with pytest.raises(JobError, match="the head of the Ray cluster at .* not answered for 2 s"):
-        run_on(act)
+def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(folder, project_root):
+    """In a process of its own, since Ray ends one whose head has gone a minute later."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.jobs.ray.lost_head", str(folder.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * LONG_S,
+        cwd=project_root,
+    )
+    assert run.returncode == 0, run.stderr
+    assert re.fullmatch(
+        r"the head of the Ray cluster at \S+ has not answered for 2 s; what was measured is kept: "
+        r"start the head and its nodes again, and jobs go on with the same command\n",
+        run.stdout,
+    )
     assert not left_on(folder, "a", "b")
     with closing(JobStore(folder.database)) as store:
         (job,) = store.jobs()
     assert job.state is JobState.RUNNING
-    assert job.order == mock_order("long", 3, profile_s=30.0)
+    assert job.order == lost_head.ORDER
