@@ -219,7 +219,9 @@ def tuned_kernels(
             variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=judged.slower)
             build(FASTER_ONLY)
         # Without any record TVM may have nothing but plain loops: such a race takes half an hour.
-        hopeless = frozenset[str]() if judged.workloads else {ANSOR}
+        # What was tuned just now is raced, since it may be for merges, which are no operators yet.
+        fits = judged.workloads or outcome is not None
+        hopeless = frozenset[str]() if fits else {ANSOR}
         with call.clock.phase("check tuned", call.to_profile):
             raced = choose_build({n: each for n, each in builds.items() if n not in hopeless}, call)
         choice = replace(raced, left_out=tuple(sorted(judged.slower)))
