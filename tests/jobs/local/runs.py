@@ -12,7 +12,7 @@ import pytest
 from tvm_ios.host.pinning import descendants
 from tvm_ios.jobs.core.events import StageReleased
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon
+from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon, sole_daemon
 from tvm_ios.jobs.mock_work import MockWork
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.simulation.mock_job import batched_job
@@ -91,3 +91,22 @@ def affinities(mark_owner):
         for thread in os.listdir(f"/proc/{process}/task"):
             found.add(tuple(sorted(os.sched_getaffinity(int(thread)))))
     return found
+
+
+def run_beside_daemon(folder, act, executor):
+    """Run a coroutine function beside a daemon, which is given to it as a `Run`.
+
+    The executor, an asynchronous context, gives who decides and who makes the workers.
+    """
+
+    async def main():
+        heard = Run(folder)
+        async with executor as (core, workers):
+            heard.daemon = Daemon(core, folder, heard.hear, workers=workers)
+            try:
+                return await asyncio.wait_for(act(heard), 2 * LONG_S)
+            finally:
+                await heard.daemon.close()
+
+    with sole_daemon(folder):
+        return asyncio.run(main())

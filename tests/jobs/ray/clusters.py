@@ -13,8 +13,12 @@ import pytest
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 from ray import cluster_utils
 
-from tests.jobs.local.runs import CORES
+from tests.jobs.local.runs import CORES, run_beside_daemon
+from tvm_ios.jobs.core.limits import Limits
+from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.jobs_file import ExecutorName, JobsFile, SchedulerTable
 from tvm_ios.jobs.local.daemon import DAEMON_MARK
+from tvm_ios.jobs.ray.open_cluster import ray_executor
 
 MEMORY = 100 << 20  # bytes, the least that Ray takes, and more than it needs here
 
@@ -90,3 +94,18 @@ def running_cluster(project_root) -> Iterator[RayCluster]:
             yield ours
         finally:
             cluster.shutdown()
+
+
+def run_on_cluster(act, cluster, folder, *, devices=(), max_active=4):
+    """Run a coroutine function beside a daemon whose workers are on the cluster."""
+    file = JobsFile(
+        scheduler=SchedulerTable(
+            executor=ExecutorName.RAY,
+            limits=Limits(max_active=max_active),
+            ray_address=cluster.address,
+        ),
+        machine=Machine(cores=CORES, devices=()),
+        orders=(),
+        devices=devices,
+    )
+    return run_beside_daemon(folder, act, ray_executor(file, folder))

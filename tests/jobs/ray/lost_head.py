@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.jobs.local.runs import mock_order
-from tests.jobs.ray.cluster_runs import run_on_cluster
-from tests.jobs.ray.clusters import running_cluster
+from tests.jobs.ray.clusters import run_on_cluster, running_cluster
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.ray import workers
 from tvm_ios.jobs.state_folder import StateFolder

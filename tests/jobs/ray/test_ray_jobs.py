@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.local.runs import CORES, LONG_S, mock_order
 from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
 from tests.jobs.ray import lost_head
-from tests.jobs.ray.cluster_runs import run_on_cluster
+from tests.jobs.ray.clusters import run_on_cluster
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
