@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.gpu_evaluation.agenda import Case, Step
 from benchmarks.gpu_evaluation.contestants import Entry, entries, opened, stock_runs
 from benchmarks.gpu_evaluation.ledger import write_whole
-from benchmarks.gpu_evaluation.names import GRAPH, IOS, STREAMS
+from benchmarks.gpu_evaluation.names import COMPILED, GRAPH, IOS, STREAMS
 from benchmarks.gpu_evaluation.torch_process import MODES, TorchProcess
 from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.errors import PeerError
@@ -35,7 +35,7 @@ __all__ = ["measure", "outputs", "prove", "torch"]
 
 _COMPILE_SHARE = 0.8
 """Of the time that is left, what PyTorch may take to compile, and in seconds."""
-_LONGEST_COMPILE_S = 180.0
+_LONGEST_PREPARE_S = 180.0
 _ROUNDS_SHARE = 0.7
 """Of the time that is left, what all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
@@ -44,11 +44,12 @@ _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
 def torch(place: Workplace, step: Step) -> dict[str, Any]:
     """Prepare PyTorch's modes once: what fails is told here, and what is compiled is kept."""
     found: dict[str, Any] = {"modes": {}, "left_out": {}}
-    for mode in MODES:
+    modes = MODES if place.settings.compile_s > 0 else tuple(m for m in MODES if m != COMPILED)
+    for mode in modes:
         with _torch(place, step.case) as process:
             try:
                 found["versions"] = process.versions()
-                found["modes"][mode] = process.prepare(mode, _compile_limit_s(place))
+                found["modes"][mode] = process.prepare(mode, _prepare_limit_s(place, mode))
             except PeerError as error:
                 found["left_out"][mode] = str(error)
     return found
@@ -171,8 +172,9 @@ def _compared(
     return compare(runs, options=replace(options, rounds=rounds))
 
 
-def _compile_limit_s(place: Workplace) -> float:
-    return min(_LONGEST_COMPILE_S, _COMPILE_SHARE * place.left_s)
+def _prepare_limit_s(place: Workplace, mode: str) -> float:
+    longest_s = place.settings.compile_s if mode == COMPILED else _LONGEST_PREPARE_S
+    return min(longest_s, _COMPILE_SHARE * place.left_s)
 
 
 def _torch(place: Workplace, case: Case) -> TorchProcess:
@@ -197,7 +199,7 @@ def _torch_runs(place: Workplace, case: Case, notes: list[str]) -> Iterator[dict
         for mode in modes:
             process = stack.enter_context(_torch(place, case))
             try:
-                process.prepare(mode, _compile_limit_s(place))
+                process.prepare(mode, _prepare_limit_s(place, mode))
                 runs[mode] = process.timed(mode)
             except PeerError as error:
                 notes.append(f"left out: {error}")

@@ -7,6 +7,7 @@ One error line and exit status 2 where there is no GPU that can be used.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -19,11 +20,11 @@ from pathlib import Path
 from benchmarks.gpu_evaluation.ledger import write_whole
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
 from tvm_ios.host import describe_gpu, processor_name
+from tvm_ios.host.machine import package_version
 
 __all__ = ["Machine", "find_machine", "main"]
 
 _PACKAGES = (
-    "tvm-ios",
     "numpy",
     "xgboost",
     "xgboost-cpu",
@@ -116,14 +117,12 @@ def find_machine() -> Machine:
 def _versions() -> dict[str, str]:
     import tvm  # noqa: PLC0415 - takes seconds, and may be missing
 
-    found = {"python": platform.python_version(), "tvm": str(tvm.__version__)}
+    found = {"tvm-ios": package_version(), "python": platform.python_version()}
+    found["tvm"] = str(tvm.__version__)
     found["tvm's CUDA"] = str(tvm.support.libinfo().get("CUDA_VERSION", "unknown"))
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            if package == "tvm-ios":
-                found[package] = "from the checkout"
     return found
 
 

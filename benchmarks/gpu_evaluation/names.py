@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 SEQUENTIAL, GREEDY, IOS = "sequential", "greedy", "IOS-both"
-SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS)
+SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS, "IOS-both + list")
 """As :mod:`tvm_ios.experiments.evaluation` calls them."""
 STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +26,7 @@ from benchmarks.peers.subject import Subject, add_subject_options
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
+from tvm_ios.host.machine import package_version
 from tvm_ios.support.terminal import StderrProgress
 
 __all__ = ["Recipe", "build_kernels", "main"]
@@ -192,7 +192,7 @@ def _versions() -> Mapping[str, str]:
     import tvm  # noqa: PLC0415 - after the process was prepared for it
 
     return {
-        "tvm-ios": metadata.version("tvm-ios"),
+        "tvm-ios": package_version(),
         "tvm": tvm.__version__,
         "llvm": str(tvm.support.libinfo().get("LLVM_VERSION", "unknown")),
         "tvm-ios python": platform.python_version(),

@@ -25,6 +25,7 @@ from benchmarks.peers.network import Case
 from benchmarks.peers.peer import Contestant, Peer, Runner
 from benchmarks.peers.subject import Subject
 from benchmarks.profiles.profile import OperatorTime, kind_of
+from tvm_ios.host.machine import package_version
 from tvm_ios.plan.trace import TraceEvent
 
 __all__ = ["PROFILERS", "Asked", "Profiled", "reorder_us_of"]
@@ -159,7 +160,7 @@ def _ours(asked: Asked) -> Profiled:
             replace(each, alone_us=alone_us.get(each.name)) for each in _operators(times)
         ),
         run_us=run_us,
-        version=("tvm-ios", metadata.version("tvm-ios")),
+        version=("tvm-ios", package_version()),
         reorder_us=reorder_us,
     )
 

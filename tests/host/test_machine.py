@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
+import sys
+from importlib import metadata
 
 from tvm_ios.host import default_lanes, machine, processor_name
-from tvm_ios.host.machine import machine_facts, source_commit, version_facts
+from tvm_ios.host.machine import machine_facts, package_version, source_commit, version_facts
 
 
 def test_facts_have_names():
@@ -18,6 +20,13 @@ def test_facts_have_names():
     versions = dict(version_facts())
     assert list(versions) == ["tvm-ios", "tvm", "llvm", "python"]
     assert versions["python"] == platform.python_version()
+
+
+def test_a_checkout_that_nobody_installed_has_no_version(monkeypatch):
+    installed = package_version()
+    assert dict(version_facts())["tvm-ios"] == installed == metadata.version("tvm-ios")
+    monkeypatch.setattr(sys, "path", [])  # where metadata is looked for
+    assert package_version() == "from the checkout"
 
 
 def test_the_commit_is_that_of_a_checkout_with_this_file(tmp_path, monkeypatch):

@@ -154,7 +154,7 @@ class _VersionAction(argparse.Action):
     """Reads the version when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib import metadata  # noqa: PLC0415 - half of what any other verb imports
+        from tvm_ios.host.machine import package_version  # noqa: PLC0415 - only this needs it
 
-        print(f"tvm-ios {metadata.version('tvm-ios')}")
+        print(f"tvm-ios {package_version()}")
         parser.exit()

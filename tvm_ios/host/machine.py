@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_ios.host.processor import default_lanes, processor_name
 
-__all__ = ["machine_facts", "source_commit", "version_facts"]
+__all__ = ["machine_facts", "package_version", "source_commit", "version_facts"]
 
 
 def machine_facts() -> tuple[tuple[str, str], ...]:
@@ -25,11 +25,19 @@ def machine_facts() -> tuple[tuple[str, str], ...]:
     )
 
 
+def package_version() -> str:
+    """The version of tvm-ios; ``from the checkout`` where one is on Python's path."""
+    try:
+        return metadata.version("tvm-ios")
+    except metadata.PackageNotFoundError:
+        return "from the checkout"
+
+
 def version_facts() -> tuple[tuple[str, str], ...]:
     """Names and versions: tvm-ios, TVM, which is loaded, LLVM and Python."""
     tvm: Any = import_module("tvm")
     return (
-        ("tvm-ios", metadata.version("tvm-ios")),
+        ("tvm-ios", package_version()),
         ("tvm", tvm.__version__),
         ("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
         ("python", platform.python_version()),

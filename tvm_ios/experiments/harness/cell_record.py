@@ -9,14 +9,13 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.harness.protocol import Experiment, Outcome, cell_title
 from tvm_ios.experiments.ledger import CellStatus
-from tvm_ios.host.machine import version_facts
+from tvm_ios.host.machine import package_version, version_facts
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text
@@ -127,4 +126,4 @@ def versions_here() -> dict[str, str]:
     """Versions of what runs; without TVM where nothing has loaded it."""
     if "tvm" in sys.modules:
         return dict(version_facts())
-    return {"tvm-ios": metadata.version("tvm-ios"), "python": platform.python_version()}
+    return {"tvm-ios": package_version(), "python": platform.python_version()}
