@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.errors import DeviceLostError
@@ -59,6 +60,8 @@ ReferenceBuild = Callable[..., Any]
 START_S = 60
 SLOW_S = 4
 """What a slow test is taken to last where its mark does not say."""
+TURN_S = int(os.environ.get("TVM_IOS_TEST_TURN_S", "300"))
+"""How long a test waits for its turn."""
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -96,6 +99,26 @@ class _Scheduling(LoadGroupScheduling):
         group = super()._split_scope(nodeid)
         return nodeid.partition("::")[0] if group == nodeid else group
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take a worker out; the test that it died in has failed, and is not begun again."""
+        units = self.assigned_work[node].values()
+        crashed = next((test for unit in units for test, done in unit.items() if not done), None)
+        for unit in units:
+            if crashed in unit:
+                unit[crashed] = True
+        super().remove_node(node)
+        return crashed
+
+    def schedule(self) -> None:
+        """Give out tests; to one who takes a dead worker's place twice.
+
+        A worker begins a test when it knows the next one, or that there is none.
+        """
+        in_place = self.collection is not None
+        super().schedule()
+        if in_place:
+            super().schedule()
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
     """What ``pytest -n`` gives to whom."""
@@ -106,14 +129,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Let tests run side by side, but no other one beside a test that needs quiet cores.
 
-    Quiet ones come last, so they wait for what the other workers have begun, and for no more.
+    Quiet ones come last, so they wait for what the other workers have begun, and for no more; and
+    not for ever, since children of a worker that was killed keep its turn.
     """
     if not WORKER:
         return (yield)
     quiet = item.get_closest_marker("quiet")
     with (Path(_CACHE) / "turn").open("a") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX if quiet else fcntl.LOCK_SH)
+        with contextlib.suppress(TimeoutError), _alarm(TURN_S):
+            fcntl.flock(turn, fcntl.LOCK_EX if quiet else fcntl.LOCK_SH)
         return (yield)
+
+
+@contextlib.contextmanager
+def _alarm(seconds: int) -> Iterator[None]:
+    """A TimeoutError in the midst of a call that waits too long."""
+
+    def over(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
