@@ -13,6 +13,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.host import cached_libinfo
+
 __all__ = ["normal_form"]
 
 _BIASED = {"nn.conv2d", "nn.conv2d_transpose", "nn.conv3d", "nn.dense"}
@@ -40,7 +42,7 @@ def normal_form(
         relay.transform.FoldScaleAxis(),
         relay.transform.FoldConstant(),
     ]
-    with tvm.transform.PassContext(opt_level=3):
+    with tvm.transform.PassContext(opt_level=3), cached_libinfo():
         folded = tvm.transform.Sequential(folding)(tvm.IRModule.from_expr(bound))
     function = folded["main"]
     biased = _Biased()
