@@ -96,6 +96,7 @@ def _forget(folder: Path, settings: Settings, *, failed: bool) -> None:
         outcome = ledger.outcome(step.name)
         if failed and outcome is not None and outcome.status in (Status.FAILED, Status.SKIPPED):
             ledger.forget(step.name)
+    ledger.forget_gone(settings.steps)
 
 
 def _settled(folder: Path, settings: Settings) -> int:

@@ -347,6 +347,28 @@ def test_what_was_lost_takes_with_it_what_needs_it(tmp_path):
     assert "squeezenet_bs1.measure.untuned+cudnn" in ledger.lost(steps)
 
 
+def test_files_that_are_gone_are_made_again_for_what_is_not_finished(tmp_path):
+    from benchmarks.gpu_evaluation.agenda import Work
+    from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status
+    from benchmarks.gpu_evaluation.settings import Settings
+
+    ledger = Ledger(tmp_path)
+    networks = ("squeezenet", "nasnet_small")
+    steps = Settings(networks=networks, batch_sizes=(1,), tune_s=0).steps
+    for step in steps:
+        if step.case.network == "squeezenet" or step.work is not Work.MEASURE:
+            ledger.write(Outcome(step=step.name, status=Status.DONE, seconds=1.0))
+    there = tmp_path / "exported" / "nasnet_small_bs1" / "cudnn"
+    there.mkdir(parents=True)
+    ledger.forget_gone(steps)
+    assert [step.name for step in steps if not ledger.is_done(step.name)] == [
+        "nasnet_small_bs1.reference",
+        "nasnet_small_bs1.build.untuned",
+        "nasnet_small_bs1.lower.untuned",
+        "nasnet_small_bs1.measure.untuned+cudnn",
+    ]
+
+
 def test_steps_are_expected_to_take_what_the_last_ones_took(tmp_path):
     from benchmarks.gpu_evaluation.evaluation import Forecast
     from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status

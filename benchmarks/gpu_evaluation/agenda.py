@@ -81,6 +81,20 @@ class Case:
         """As files are called."""
         return f"{self.network}_bs{self.batch_size}"
 
+    @property
+    def folder(self) -> str:
+        """The network, its input and its reference, within the evaluation's folder."""
+        return f"cases/{self.name}"
+
+    @property
+    def stock(self) -> str:
+        """What TVM makes of the network by itself."""
+        return f"exported/{self.name}/tvm.so"
+
+    def exported(self, kernels: Kernels) -> str:
+        """Our schedules on some kernels, a file each."""
+        return f"exported/{self.name}/{kernels.value}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -107,6 +121,16 @@ class Step:
     def place(self) -> Place:
         """What it needs for itself."""
         return _PLACES.get(self.work, Place.GPU)
+
+    @property
+    def leaves(self) -> str | None:
+        """What later steps need of it beside its outcome, within the evaluation's folder."""
+        if self.work is Work.REFERENCE:
+            return self.case.folder
+        if self.work is Work.LOWER:
+            return self.case.exported(*self.kernels)
+        makes_stock = self.work is Work.BUILD and self.kernels == (Kernels.UNTUNED,)
+        return self.case.stock if makes_stock else None
 
     @property
     def resumes(self) -> bool:

@@ -102,6 +102,25 @@ class Ledger:
                     lost[step.name] = missing
         return lost
 
+    def forget_gone(self, steps: Sequence[Step]) -> None:
+        """Let be done again what left files that are gone and that a network still needs.
+
+        So an evaluation goes on elsewhere from its small files alone.
+
+        Parameters
+        ----------
+        steps
+            As for `lost`.
+        """
+        lost = self.lost(steps)
+        unfinished = {
+            step.case for step in steps if step.name not in lost and not self.is_settled(step.name)
+        }
+        for step in steps:
+            gone = step.leaves is not None and not (self.folder.parent / step.leaves).exists()
+            if gone and step.case in unfinished and self.is_done(step.name):
+                self.forget(step.name)
+
     def write(self, outcome: Outcome) -> None:
         """Keep an outcome."""
         write_whole(self.path(outcome.step), json.dumps(asdict(outcome), indent=1) + "\n")

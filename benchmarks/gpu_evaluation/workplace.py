@@ -72,15 +72,15 @@ class Workplace:
 
     def case_folder(self, case: Case) -> Path:
         """The network, its input and its reference."""
-        return self.folder / "cases" / case.name
+        return self.folder / case.folder
 
     def exported(self, case: Case, kernels: Kernels, who: str) -> Path:
         """The file of one contestant."""
-        return self.folder / "exported" / case.name / kernels.value / f"{who}.so"
+        return self.folder / case.exported(kernels) / f"{who}.so"
 
     def stock(self, case: Case) -> Path:
         """What TVM makes of the network by itself."""
-        return self.folder / "exported" / case.name / "tvm.so"
+        return self.folder / case.stock
 
     def schedule(self, case: Case, kernels: Kernels, who: str) -> Path:
         """A schedule that was found."""
