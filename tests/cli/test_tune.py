@@ -218,6 +218,21 @@ def test_what_cannot_be_honoured_is_one_line_and_exit_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [[], ["--target", "cuda"]])
+def test_lanes_that_nobody_named_are_those_of_the_device(words, tmp_path, monkeypatch, capsys):
+    given = {}
+
+    def found_out(mod, params, target, **options):
+        given.update(options)
+        raise OptionError("that is all")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["tvm_ios.driver.tune"], "tune", found_out)
+    assert tune("nasnet_small", *words) == 2
+    assert "that is all" in capsys.readouterr().err
+    assert given["lanes"] is None
+
+
 def test_a_missing_jinja_is_told_before_anything_is_tuned(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "jinja2", None)

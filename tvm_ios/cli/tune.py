@@ -79,7 +79,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="extent of first dimensions that an ONNX file leaves open; of our networks, images",
     )
-    parser.add_argument("--target", help="a CPU target (default: the best for this processor)")
+    parser.add_argument(
+        "--target", help="such as cuda, or an LLVM target (default: the best for this processor)"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where it goes (default: MODEL.so)"
     )
@@ -89,7 +91,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="HTML",
         help="write a page on the result as well: contestants, schedule, stages, lanes, tuning",
     )
-    parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+    parser.add_argument(
+        "--lanes", type=int, help="threads (default: the cores there are), or streams of a GPU (8)"
+    )
     parser.add_argument(
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
     )
@@ -121,8 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     onnx_file = None
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(arguments.model, shapes, params=arguments.params)
-    remote = config.options.device.is_remote
-    here = prepare_process(None if remote else arguments.lanes)
+    prepare_process(None if config.options.device.is_remote else arguments.lanes)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
@@ -137,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
             source.mod,
             source.params,
             arguments.target,
-            lanes=arguments.lanes if remote else here,
+            lanes=arguments.lanes,
             database=arguments.database,
             tuning_records=arguments.tuning_records,
             progress=progress,
