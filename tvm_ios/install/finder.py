@@ -107,7 +107,7 @@ def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
     from importlib.machinery import SourceFileLoader
 
     try:
-        from _tvm_ios_quick_import import quick_import  # type: ignore[import-not-found]
+        from _tvm_ios_quick_import import quick_import
     except ImportError:
         from contextlib import nullcontext as quick_import
 
