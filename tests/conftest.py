@@ -39,10 +39,13 @@ from tvm_ios.plan.merge_effects import View
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.support.stage_gate import GrantedStage, JobProgress, StageNeed
 
-# Both are read when TVM or the compile cache is first used, so they are set before any test module
+# All are read when TVM or the compile cache is first used, so they are set before any test module
 # is imported. A user's cache and profile database must not decide what a test sees. Workers of
 # pytest-xdist share the cache of the session that started them.
 os.environ.setdefault("TVM_NUM_THREADS", str(default_lanes()))
+# TVM's threads spin for a tenth of a second after each kernel, each constant that is folded too.
+# The other workers have better use for the core.
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if not WORKER:
     os.environ["TVM_IOS_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-ios-tests-")
@@ -193,6 +196,7 @@ def run_python(tmp_path: Path) -> RunPython:
         if not name.startswith(("TVM_", "TOPHUB", "PYTHON", "LD_LIBRARY_PATH"))
     }
     clean["TVM_IOS_CACHE_DIR"] = _CACHE
+    clean["TVM_THREAD_POOL_SPIN_COUNT"] = os.environ["TVM_THREAD_POOL_SPIN_COUNT"]
 
     def run(
         *arguments: str, python: str = sys.executable, **environment: str

@@ -33,6 +33,7 @@ from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
+from tvm_ios.search.list_search import ListOptions
 from tvm_ios.search.options import SearchOptions
 
 LANES = 2
@@ -112,7 +113,10 @@ class Pipeline:
             return schedule
         alone_ns = prices.alone_ns(graph)
         times = OperatorTimes(alone_ns=alone_ns, helped_ns=alone_ns)
-        return list_schedule(graph, times, lanes=LANES, hand_over=CORES, start=schedule)
+        options = ListOptions(draws=200, moves=2400)  # any list will do
+        return list_schedule(
+            graph, times, lanes=LANES, hand_over=CORES, start=schedule, options=options
+        )
 
 
 def check(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:

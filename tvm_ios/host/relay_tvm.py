@@ -102,7 +102,7 @@ def cached_libinfo() -> Iterator[None]:
     if getattr(original, "tvm_ios_cached", False):  # nested, or another thread is inside
         yield
         return
-    flags: dict[str, str] = original()
+    flags = _build_flags()
 
     def libinfo() -> dict[str, str]:
         return flags
@@ -117,6 +117,12 @@ def cached_libinfo() -> Iterator[None]:
     finally:
         for user in users:
             user.libinfo = original  # type: ignore[attr-defined]
+
+
+@cache
+def _build_flags() -> dict[str, str]:
+    """What this TVM was built with, read once in a process: it takes milliseconds."""
+    return dict(require_relay_tvm().support.libinfo())
 
 
 def _release(version: str) -> tuple[int, ...]:

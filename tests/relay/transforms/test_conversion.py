@@ -16,6 +16,7 @@ from tests.stock import stock_executor
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
+from tvm_ios.host import cached_libinfo
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.build import build
@@ -24,6 +25,7 @@ from tvm_ios.relay.extract import extract
 from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.stage_ir import flatten
 from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE, MULTIPLIED
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -33,7 +35,7 @@ HALF_NHWC = Conversion(desired_layout="NHWC", mixed_precision=True)
 HALF_SUMS = Conversion(mixed_precision=True, mixed_precision_acc_type="float16")
 TOLERANCES = {NHWC: 1e-4, HALF: 1e-2, HALF_NHWC: 1e-2, HALF_SUMS: 1e-2}
 """Of the largest output. A float16 has 11 bits, and errors of layers add up."""
-TARGET, GPU = "llvm -mcpu=core-avx2", "cuda -arch=sm_90"
+TARGET, GPU = "llvm -mcpu=core-avx2 -opt-level=0", "cuda -arch=sm_90"
 
 needs_nvcc = pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="no nvcc on PATH: TVM compiles with it"
@@ -96,7 +98,7 @@ def image(batch=1):
 def exact_output(batch=1):
     """What the network gives in float64."""
     module, params = network(batch=batch, dtype="float64")
-    with tvm.transform.PassContext(opt_level=1):
+    with cached_libinfo(), tvm.transform.PassContext(opt_level=1):
         factory = relay.build(module, target=TARGET, params=params)
     executor = stock_executor(factory)
     executor.run(data=image(batch).astype("float64"))
@@ -112,6 +114,11 @@ def error_of(actual, batch=1):
 @cache
 def converted_network(conversion):
     return prepare(*network(), TARGET, conversion=conversion)
+
+
+@cache
+def gpu_network(conversion, batch):
+    return prepare(*network(batch=batch), GPU, conversion=conversion)
 
 
 QUICK_AND_SLOW = [
@@ -253,25 +260,43 @@ def test_grouped_convolutions_have_no_nhwc_kernel():
     [
         pytest.param(NHWC, 1, marks=pytest.mark.full),
         pytest.param(HALF, 16, marks=pytest.mark.full),
-        (HALF_NHWC, 1),
+        pytest.param(HALF_NHWC, 1, marks=pytest.mark.full),
         (HALF_NHWC, 16),
         (HALF_SUMS, 1),
     ],
 )
 def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
-    converted = prepare(*network(batch=batch), GPU, conversion=conversion)
+    converted = gpu_network(conversion, batch)
     extraction = extract(converted.module)
     for module in (converted.module, rewrite(extraction.module, merged(extraction))):
         staged = build(module, GPU)
         staged.factory.get_lib().export_library(str(tmp_path / "kernels.so"))
         verify_plan(lower_plan(staged.graph, staged.placements, lanes=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("conversion", "batch"),
+    [
+        pytest.param(NHWC, 1, marks=pytest.mark.full),
+        pytest.param(HALF, 16, marks=pytest.mark.full),
+        (HALF_NHWC, 1),
+        (HALF_NHWC, 16),
+        (HALF_SUMS, 1),
+    ],
+)
+def test_tensor_cores_compute_batches_of_half_precision(conversion, batch):
+    extraction = extract(gpu_network(conversion, batch).module)
+    flat = extract(flatten(rewrite(extraction.module, merged(extraction))).module)
     with tvm_pipeline():
-        on_tensor_cores = [
-            kernel.stem
-            for _, kernel in lower_kernels(staged.extraction.calls, staged.target)
-            if "conv2d" in kernel.stem and "wmma" in kernel.function.script()
+        convolutions = [
+            kernel
+            for _, kernel in lower_kernels(flat.calls, tvm.target.Target(GPU))
+            if "conv2d" in kernel.stem
         ]
-    assert bool(on_tensor_cores) == (conversion is HALF_NHWC and batch == 16)
+    on_tensor_cores = ["wmma" in kernel.function.script() for kernel in convolutions]
+    assert len(convolutions) == 5
+    assert any(on_tensor_cores) == (conversion is HALF_NHWC and batch == 16)
 
 
 @pytest.mark.gpu

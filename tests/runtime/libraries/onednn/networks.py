@@ -12,6 +12,7 @@ from tvm import relay
 
 from tests.stock import stock_executor
 from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.host import cached_libinfo
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
@@ -171,9 +172,11 @@ def exact(make: Make) -> np.ndarray:
     module = typed(make, "float64")
     values = random_values(module)
     fed = {name: value for name, value in values.items() if is_fed(name)}
-    with tvm.transform.PassContext(opt_level=0):
+    with cached_libinfo(), tvm.transform.PassContext(opt_level=0):
         library = relay.build(
-            module, "llvm", params={n: v for n, v in values.items() if n not in fed}
+            module,
+            "llvm -opt-level=0",
+            params={n: v for n, v in values.items() if n not in fed},
         )
     reference = stock_executor(library)
     reference.run(**fed)
