@@ -138,6 +138,7 @@ def small_clip():
         return resnet3d_18(frames=2, image_size=34)
 
 
+@pytest.mark.slow(10)
 @pytest.mark.parametrize(
     ("make", "kinds", "last"),
     [
