@@ -30,6 +30,21 @@ OPERATORS = {
         n.convolution, shape=(1, 14, 14, 32), layout="NHWC", channels=32, groups=32, padding=(1, 1)
     ),
     "transposed": n.transposed,
+    "3x3x3": partial(n.clips, padding=(1, 1, 1)),
+    "3x3x3, residual": partial(n.clips, padding=(1, 1, 1), step=n.residual),
+    "1x1x1, strided": partial(n.clips, kernel=(1, 1, 1), strides=(2, 2, 2)),
+    "1x3x3": partial(n.clips, kernel=(1, 3, 3), padding=(0, 1, 1), strides=(1, 2, 2)),
+    "3x1x1": partial(n.clips, kernel=(3, 1, 1), padding=(1, 0, 0), step=n.rectified),
+    "first layer of clips": partial(
+        n.clips, shape=(1, 3, 4, 16, 16), kernel=(3, 7, 7), padding=(1, 3, 3), strides=(1, 2, 2)
+    ),
+    "uneven padding of clips": partial(n.clips, padding=(0, 1, 2, 2, 0, 1), strides=(2, 1, 2)),
+    "dilated, clips": partial(n.clips, padding=(2, 2, 1), dilation=(2, 2, 1)),
+    "two clips": partial(n.clips, shape=(2, 32, 3, 7, 7), padding=(1, 1, 1)),
+    "grouped, clips": partial(n.clips, channels=64, groups=2, padding=(1, 1, 1)),
+    "NDHWC": partial(
+        n.clips, shape=(1, 5, 9, 8, 32), layout="NDHWC", padding=(1, 1, 1), step=n.rectified
+    ),
     "dense of a row": partial(n.dense, rows=1, columns=96),
     "dense": partial(n.dense, rows=5, columns=64),
     "matrices": partial(n.matrices, transposed=False),
@@ -119,6 +134,24 @@ CUTS = {
     "depthwise": (partial(n.biased, channels=32, groups=32), [(1, 2, 1)]),
     "grouped": (partial(n.biased, shape=(1, 64, 14, 14), groups=4), [(1, 4, 1)]),
     "first layer": (partial(n.biased, shape=(1, 3, 32, 32), channels=32), [(1, 2, 1)]),
+    "clips": (
+        partial(n.clips, channels=64, padding=(1, 1, 1), step=n.residual),
+        [(1, 2, 1), (1, 4, 1)],
+    ),
+    "two clips": (
+        partial(n.clips, shape=(2, 32, 3, 7, 7), padding=(1, 1, 1)),
+        [(2, 1, 1), (2, 3, 1)],
+    ),
+    "depth": (
+        partial(
+            n.clips,
+            shape=(1, 7, 6, 5, 32),
+            layout="NDHWC",
+            padding=(2, 1, 0, 1, 1, 1),
+            strides=(2, 1, 1),
+        ),
+        [(1, 1, 2), (1, 1, 4)],
+    ),
     "dense": (partial(n.dense, rows=5, columns=64), [(2, 1, 1), (5, 1, 1)]),
     "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1)]),
     "pooling": (n.pooled_and_more, [(1, 2, 1), (1, 3, 1)]),
