@@ -110,7 +110,7 @@ class OnednnCut:
     channels: int
     """Parts by output channels; of a product, by columns."""
     rows: int
-    """Parts by rows of the output."""
+    """Parts by rows of the output, or by its depth where it has one."""
     device: str
     """The processor, and how many lanes tried it."""
     version: str

@@ -18,7 +18,7 @@ from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Range
 __all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
 
 Counts = tuple[int, int, int]
-"""Parts by images, by output channels, by rows of the output."""
+"""Parts by images, by output channels, by rows of the output; by its depth where it has one."""
 CHANNELS_TOGETHER = 16
 """Output channels that are not parted: what the fast code computes at once."""
 

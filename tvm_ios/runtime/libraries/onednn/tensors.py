@@ -12,7 +12,15 @@ from typing import Any
 from tvm_ios.core.fused_function import TensorType
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["ANY", "CHANNELS_LAST", "FLOAT_BYTES", "FORMATS", "OnednnTensor", "Range", "require_format"]
+__all__ = [
+    "ANY",
+    "CHANNELS_LAST",
+    "FLOAT_BYTES",
+    "FORMATS",
+    "OnednnTensor",
+    "Range",
+    "require_format",
+]
 
 ANY = "any"
 """The format that leaves the choice to oneDNN."""
@@ -46,7 +54,7 @@ class OnednnTensor:
     shape: tuple[int, ...]
     """Shape as the launch has it."""
     extents: tuple[int, ...]
-    """Logical shape, such as batch, channels, height, width."""
+    """Logical shape, such as batch, channels, height, width; a depth comes before the height."""
     format: str
     """Where the elements lie: a name in :data:`FORMATS`."""
     constant: bool = False
