@@ -32,6 +32,9 @@ OPERATORS = {
     "transposed": n.transposed,
     "3x3x3": partial(n.clips, padding=(1, 1, 1)),
     "3x3x3, residual": partial(n.clips, padding=(1, 1, 1), step=n.residual),
+    "3x3x3, residual of part of a block": partial(
+        n.clips, channels=20, padding=(1, 1, 1), step=n.residual
+    ),
     "1x1x1, strided": partial(n.clips, kernel=(1, 1, 1), strides=(2, 2, 2)),
     "1x3x3": partial(n.clips, kernel=(1, 3, 3), padding=(0, 1, 1), strides=(1, 2, 2)),
     "3x1x1": partial(n.clips, kernel=(3, 1, 1), padding=(1, 0, 0), step=n.rectified),

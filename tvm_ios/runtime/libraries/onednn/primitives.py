@@ -184,7 +184,7 @@ class PrimitiveMaker:
                 described.own[number] = self._library.descriptor_of(handle, query)
             if TARGET in free:
                 described.own |= dict.fromkeys(alike, described.own[TARGET])
-            if not described.implementation.startswith("gemm"):
+            if not _is_unfolding(described.implementation):
                 return described
             found = found or described
         if found is None:
@@ -309,3 +309,8 @@ class _Place:
 
 def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
+
+
+def _is_unfolding(implementation: str) -> bool:
+    """Whether windows are copied out for one product, slower than code that reads in blocks."""
+    return "gemm" in implementation.split(":")  # its place in the name differs: x64:gemm:jit
