@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,9 @@ from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
 from tvm_ios.runtime.libraries.onednn.call import StepKind
+from tvm_ios.runtime.libraries.onednn.cuts import whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 
 TOLERANCE = 1e-5
 """Of the largest number: float32 sums of a few hundred products, in any order."""
@@ -115,6 +118,21 @@ def test_operators_are_right(onednn, name):
     seen = n.computed(OPERATORS[name], lanes=2)
     assert len(seen.calls) == 1, "oneDNN computes it"
     assert seen.error < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["3x3x3", "3x3x3, residual"])
+def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(onednn, name):
+    if not onednn.isa.startswith("avx"):
+        pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
+    (call,) = n.computed(OPERATORS[name], lanes=2).calls
+    with ExitStack() as undo:
+        processor = OnednnProcessor()
+        undo.callback(processor.close)
+        maker = PrimitiveMaker(onednn, processor._engine, undo.callback)
+        made = maker.make(whole_call(call), name)
+    assert "gemm" not in made.implementation
+    assert len(made.primitives) > 1, "tensors are reordered around it"
 
 
 @pytest.mark.slow
