@@ -60,6 +60,34 @@ def convolution(
     )
 
 
+def clips(
+    dtype: str,
+    shape=(1, 32, 5, 9, 8),
+    channels: int = 48,
+    kernel=(3, 3, 3),
+    groups: int = 1,
+    layout: str = "NCDHW",
+    step: Callable[[relay.Expr, str], relay.Expr] = lambda value, _: value,
+    **attributes,
+) -> relay.Expr:
+    """A convolution of three dimensions, with what follows it."""
+    inputs = shape[layout.index("C")]
+    last = layout == "NDHWC"
+    weight = (*kernel, inputs, channels) if last else (channels, inputs // groups, *kernel)
+    result = relay.nn.conv3d(
+        variable("x", shape, dtype),
+        variable("w", weight, dtype),
+        channels=channels,
+        kernel_size=kernel,
+        groups=groups,
+        data_layout=layout,
+        kernel_layout="DHWIO" if last else "OIDHW",
+        **attributes,
+    )
+    axis = layout.index("C")
+    return step(relay.nn.bias_add(result, variable("b", (channels,), dtype), axis=axis), dtype)
+
+
 def biased(dtype: str, **attributes) -> relay.Expr:
     result = convolution(dtype, **({"padding": (1, 1)} | attributes))
     return relay.nn.bias_add(result, variable("b", (shape_of(result)[1],), dtype))
@@ -128,6 +156,11 @@ def gelu_of_halves(value: relay.Expr, dtype: str) -> relay.Expr:
 def scaled(value: relay.Expr, dtype: str) -> relay.Expr:
     scale = variable("s", (1, 64, 1, 1), dtype)
     return relay.nn.relu(value) * scale - constant(1.5, dtype)
+
+
+def rectified(value: relay.Expr, dtype: str) -> relay.Expr:
+    del dtype
+    return relay.nn.relu(value)
 
 
 def residual(value: relay.Expr, dtype: str) -> relay.Expr:

@@ -72,6 +72,32 @@ def test_rows_are_cut_where_the_channels_of_a_row_lie_together():
     assert bottom.offsets[-1] == 3 * 6 * 64 * 4
 
 
+def test_the_depth_is_cut_where_the_channels_of_a_frame_lie_together():
+    extents, cut = (1, 64, 6, 10, 10), (1, 1, 2)
+    plain = OnednnCall(
+        primitive=Primitive.CONVOLUTION,
+        data=tensor((1, 32, 11, 10, 10), "abcde", 0),
+        weight=tensor((64, 32, 3, 3, 3), "abcde", 1),
+        bias=tensor((64,), "a", 2),
+        result=tensor(extents, "abcde"),
+        window=Window(strides=(2, 1, 1), padding=(1,) * 6, dilation=(1, 1, 1)),
+    )
+    assert not plain.grouped
+    assert cut_call(plain, cut) is None
+    _, second = cut_call(plain, (1, 2, 1))
+    assert second.offsets == (0, 32 * 32 * 27 * 4, 32 * 4, 32 * 600 * 4)
+    last = replace(
+        plain,
+        data=replace(plain.data, format="acdeb"),
+        result=replace(plain.result, format="acdeb"),
+    )
+    front, back = cut_call(last, cut)
+    assert (front.call.data.extents[2], back.call.data.extents[2]) == (6, 6)
+    assert front.call.window.padding == (1, 1, 1, 0, 1, 1)
+    assert back.call.window.padding == (0, 1, 1, 1, 1, 1)
+    assert back.offsets == (5 * 100 * 32 * 4, 0, 0, 3 * 100 * 64 * 4)
+
+
 def test_groups_go_with_their_channels():
     call = convolution(inputs=64)
     depthwise = replace(call, weight=tensor((64, 1, 1, 3, 3), "Abcde16a", 1), bias=None, steps=())

@@ -115,6 +115,47 @@ def test_a_bias_a_residual_and_a_relu_go_along():
         OnednnCall.from_data(parse_json(text, "the call"))
 
 
+def test_a_convolution_of_three_dimensions_is_read_and_stored():
+    first = call(
+        "nn.conv3d",
+        (0, 1),
+        floats(1, 64, 4, 5, 8),
+        strides=(1, 2, 1),
+        padding=(1, 0, 2, 1, 1, 0),
+        dilation=(1, 1, 1),
+        groups=1,
+        data_layout="NCDHW",
+        kernel_layout="OIDHW",
+        out_layout="",
+    )
+    residual = floats(1, 64, 4, 5, 8)
+    whole = FusedFunction(
+        parameters=(
+            floats(1, 48, 4, 10, 8),
+            floats(64, 48, 3, 3, 3),
+            floats(64, 1, 1, 1),
+            residual,
+        ),
+        calls=(
+            first,
+            call("add", (4, 2), residual),
+            call("add", (5, 3), residual),
+            call("nn.relu", (6,), residual),
+        ),
+    )
+    found = match_call(whole)
+    assert found.window == Window(strides=(1, 2, 1), padding=(1, 0, 2, 1, 1, 0), dilation=(1, 1, 1))
+    assert (found.window.begins, found.window.ends) == ((1, 0, 2), (1, 1, 0))
+    assert [tensor.format for tensor in found.inputs] == ["abcde", "abcde", "a", "abcde"]
+    assert not found.grouped
+    assert [step.kind for step in found.steps] == [StepKind.ADD, StepKind.RELU]
+    data = found.to_data()
+    assert OnednnCall.from_data(parse_json(json.dumps(data), "the call")) == found
+    data["window"]["strides"] = (1, 2)
+    with pytest.raises(UnreadableValueError, match=r"strides is \[1, 2\]; .*3 entries"):
+        OnednnCall.from_data(parse_json(json.dumps(data), "the call"))
+
+
 def test_a_value_that_something_else_reads_too_is_no_step():
     twice = function(blocked(), call("nn.relu", (2,), RESULT), call("add", (2, 3), RESULT))
     assert match_call(twice) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,9 @@ from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
 from tvm_ios.runtime.libraries.onednn.call import StepKind
+from tvm_ios.runtime.libraries.onednn.cuts import whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 
 TOLERANCE = 1e-5
 """Of the largest number: float32 sums of a few hundred products, in any order."""
@@ -30,6 +33,24 @@ OPERATORS = {
         n.convolution, shape=(1, 14, 14, 32), layout="NHWC", channels=32, groups=32, padding=(1, 1)
     ),
     "transposed": n.transposed,
+    "3x3x3": partial(n.clips, padding=(1, 1, 1)),
+    "3x3x3, residual": partial(n.clips, padding=(1, 1, 1), step=n.residual),
+    "3x3x3, residual of part of a block": partial(
+        n.clips, channels=20, padding=(1, 1, 1), step=n.residual
+    ),
+    "1x1x1, strided": partial(n.clips, kernel=(1, 1, 1), strides=(2, 2, 2)),
+    "1x3x3": partial(n.clips, kernel=(1, 3, 3), padding=(0, 1, 1), strides=(1, 2, 2)),
+    "3x1x1": partial(n.clips, kernel=(3, 1, 1), padding=(1, 0, 0), step=n.rectified),
+    "first layer of clips": partial(
+        n.clips, shape=(1, 3, 4, 16, 16), kernel=(3, 7, 7), padding=(1, 3, 3), strides=(1, 2, 2)
+    ),
+    "uneven padding of clips": partial(n.clips, padding=(0, 1, 2, 2, 0, 1), strides=(2, 1, 2)),
+    "dilated, clips": partial(n.clips, padding=(2, 2, 1), dilation=(2, 2, 1)),
+    "two clips": partial(n.clips, shape=(2, 32, 3, 7, 7), padding=(1, 1, 1)),
+    "grouped, clips": partial(n.clips, channels=64, groups=2, padding=(1, 1, 1)),
+    "NDHWC": partial(
+        n.clips, shape=(1, 5, 9, 8, 32), layout="NDHWC", padding=(1, 1, 1), step=n.rectified
+    ),
     "dense of a row": partial(n.dense, rows=1, columns=96),
     "dense": partial(n.dense, rows=5, columns=64),
     "matrices": partial(n.matrices, transposed=False),
@@ -100,6 +121,21 @@ def test_operators_are_right(onednn, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["3x3x3", "3x3x3, residual"])
+def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(onednn, name):
+    if not onednn.isa.startswith("avx"):
+        pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
+    (call,) = n.computed(OPERATORS[name], lanes=2).calls
+    with ExitStack() as undo:
+        processor = OnednnProcessor()
+        undo.callback(processor.close)
+        maker = PrimitiveMaker(onednn, processor._engine, undo.callback)
+        made = maker.make(whole_call(call), name)
+    assert "gemm" not in made.implementation
+    assert len(made.primitives) > 1, "tensors are reordered around it"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_right(onednn, name):
     step, kinds = STEPS[name]
@@ -119,6 +155,24 @@ CUTS = {
     "depthwise": (partial(n.biased, channels=32, groups=32), [(1, 2, 1)]),
     "grouped": (partial(n.biased, shape=(1, 64, 14, 14), groups=4), [(1, 4, 1)]),
     "first layer": (partial(n.biased, shape=(1, 3, 32, 32), channels=32), [(1, 2, 1)]),
+    "clips": (
+        partial(n.clips, channels=64, padding=(1, 1, 1), step=n.residual),
+        [(1, 2, 1), (1, 4, 1)],
+    ),
+    "two clips": (
+        partial(n.clips, shape=(2, 32, 3, 7, 7), padding=(1, 1, 1)),
+        [(2, 1, 1), (2, 3, 1)],
+    ),
+    "depth": (
+        partial(
+            n.clips,
+            shape=(1, 7, 6, 5, 32),
+            layout="NDHWC",
+            padding=(2, 1, 0, 1, 1, 1),
+            strides=(2, 1, 1),
+        ),
+        [(1, 1, 2), (1, 1, 4)],
+    ),
     "dense": (partial(n.dense, rows=5, columns=64), [(2, 1, 1), (5, 1, 1)]),
     "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1)]),
     "pooling": (n.pooled_and_more, [(1, 2, 1), (1, 3, 1)]),

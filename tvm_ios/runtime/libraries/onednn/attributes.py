@@ -6,7 +6,7 @@ import re
 
 from tvm_ios.core.fused_function import PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import Window
-from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, FORMATS, OnednnTensor
 
 __all__ = ["images_of", "layout_of", "plain", "window_of"]
 
@@ -17,34 +17,35 @@ def plain(shape: tuple[int, ...], format_: str, position: int | None) -> OnednnT
 
 
 def images_of(layout: str, shape: tuple[int, ...], position: int | None) -> OnednnTensor | None:
-    """Images in NCHW, NHWC or NCHW with blocks of channels; None for other layouts."""
-    if layout == "NCHW":
-        return plain(shape, "abcd", position)
-    if layout == "NHWC":
-        images, high, wide, channels = shape
-        extents = (images, channels, high, wide)
-        return OnednnTensor(position=position, shape=shape, extents=extents, format="acdb")
+    """Images in NCHW, NHWC or NCHW with blocks of channels; None for other layouts.
+
+    A depth comes before the height where images have one.
+    """
+    if layout in ("NCHW", "NCDHW"):
+        return plain(shape, "abcde"[: len(shape)], position)
+    if layout in ("NHWC", "NDHWC"):
+        images, *sizes, channels = shape
+        extents = (images, channels, *sizes)
+        format_ = CHANNELS_LAST[len(extents)]
+        return OnednnTensor(position=position, shape=shape, extents=extents, format=format_)
     found = re.fullmatch(r"NCHW(\d+)c", layout)
     if found is None or len(shape) != 5:
         return None
     images, blocks, high, wide, block = shape
     # One block of all channels is NHWC.
-    format_ = "acdb" if blocks == 1 and f"aBcd{block}b" not in FORMATS else f"aBcd{block}b"
+    whole = blocks == 1 and f"aBcd{block}b" not in FORMATS
+    format_ = CHANNELS_LAST[4] if whole else f"aBcd{block}b"
     extents = (images, blocks * block, high, wide)
     return OnednnTensor(position=position, shape=shape, extents=extents, format=format_)
 
 
-def window_of(call: PrimitiveCall) -> Window:
-    """Strides, padding and dilation of an operator that has them."""
+def window_of(call: PrimitiveCall, axes: int = 2) -> Window:
+    """Strides, padding and dilation of an operator that has them, along so many axes."""
     padding = call.wholes("padding")
-    if len(padding) < 4:
-        padding = (padding * 2)[:2] * 2
-    top, left, bottom, right = padding
-    vertical, horizontal = (call.wholes("strides") * 2)[:2]
-    high, wide = (call.wholes("dilation") * 2)[:2]
-    return Window(
-        strides=(vertical, horizontal), padding=(top, left, bottom, right), dilation=(high, wide)
-    )
+    if len(padding) < 2 * axes:
+        padding = (padding * axes)[:axes] * 2
+    strides, dilation = ((call.wholes(name) * axes)[:axes] for name in ("strides", "dilation"))
+    return Window(strides=strides, padding=padding, dilation=dilation)
 
 
 def layout_of(call: PrimitiveCall, name: str) -> str:

@@ -73,13 +73,25 @@ class Step:
 class Window:
     """How the kernel of a convolution or a pooling moves over its data."""
 
-    strides: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    """Zeros above, left, below, right."""
-    dilation: tuple[int, int]
-    pooled: tuple[int, int] | None = None
+    strides: tuple[int, ...]
+    """One an axis that the kernel moves along: height and width, after the depth where there is
+    one."""
+    padding: tuple[int, ...]
+    """Zeros before the data along each axis, then those after it: above, left, below, right."""
+    dilation: tuple[int, ...]
+    pooled: tuple[int, ...] | None = None
     """Height and width of what a pooling takes together; None for convolutions, whose weights
     say."""
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """Zeros before the data along each axis."""
+        return self.padding[: len(self.strides)]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Zeros after the data along each axis."""
+        return self.padding[len(self.strides) :]
 
     def as_text(self) -> str:
         """All fields in a word."""
@@ -98,7 +110,7 @@ class OnednnCut:
     channels: int
     """Parts by output channels; of a product, by columns."""
     rows: int
-    """Parts by rows of the output."""
+    """Parts by rows of the output, or by its depth where it has one."""
     device: str
     """The processor, and how many lanes tried it."""
     version: str
@@ -122,7 +134,8 @@ class OnednnCall:
     data: OnednnTensor
     weight: OnednnTensor | None
     """Output channels, input channels of a group, height, width, after the groups where there are
-    several; of a product, its right operand; None for poolings."""
+    several, with a depth before the height where images have one; of a product, its right operand;
+    None for poolings."""
     bias: OnednnTensor | None
     """One value an output channel."""
     result: OnednnTensor
@@ -138,6 +151,13 @@ class OnednnCall:
         operands = (step.operand for step in self.steps)
         optional = (self.weight, self.bias, *operands)
         return (self.data, *(tensor for tensor in optional if tensor is not None))
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the first axis of the weights is that of the groups of a convolution."""
+        if self.weight is None or self.window is None:
+            return False
+        return len(self.weight.extents) > len(self.data.extents)
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
         """True if the tensors of a launch are those of the call, all of them used."""
@@ -180,34 +200,33 @@ class OnednnCall:
         UnreadableValueError
             If a field is missing or of another kind.
         """
+        images = OnednnTensor.from_data(data.field("data"))
         return cls(
             primitive=data.field("primitive").member(Primitive),
-            data=OnednnTensor.from_data(data.field("data")),
+            data=images,
             weight=data.field("weight").or_none(OnednnTensor.from_data),
             bias=data.field("bias").or_none(OnednnTensor.from_data),
             result=OnednnTensor.from_data(data.field("result")),
-            window=data.field("window").or_none(_window),
+            window=data.field("window").or_none(
+                lambda window: _window(window, len(images.extents) - 2)
+            ),
             steps=tuple(map(_step, data.field("steps").rows())),
             cut=data.field("cut").or_none(_cut),
         )
 
 
-def _window(data: StoredValue) -> Window:
-    vertical, horizontal = (value.whole(1) for value in data.field("strides").rows(2))
-    top, left, bottom, right = (value.whole() for value in data.field("padding").rows(4))
-    high, wide = (value.whole(1) for value in data.field("dilation").rows(2))
+def _window(data: StoredValue, axes: int) -> Window:
     pooled = data.optional_field("pooled")  # files of convolutions alone do without
     return Window(
-        strides=(vertical, horizontal),
-        padding=(top, left, bottom, right),
-        dilation=(high, wide),
-        pooled=None if pooled is None else pooled.or_none(_pair),
+        strides=_positive(data.field("strides"), axes),
+        padding=tuple(value.whole() for value in data.field("padding").rows(2 * axes)),
+        dilation=_positive(data.field("dilation"), axes),
+        pooled=None if pooled is None else pooled.or_none(lambda value: _positive(value, axes)),
     )
 
 
-def _pair(data: StoredValue) -> tuple[int, int]:
-    high, wide = (value.whole(1) for value in data.rows(2))
-    return high, wide
+def _positive(data: StoredValue, count: int) -> tuple[int, ...]:
+    return tuple(value.whole(1) for value in data.rows(count))
 
 
 def _step(data: StoredValue) -> Step:

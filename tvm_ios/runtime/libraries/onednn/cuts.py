@@ -18,7 +18,7 @@ from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Range
 __all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
 
 Counts = tuple[int, int, int]
-"""Parts by images, by output channels, by rows of the output."""
+"""Parts by images, by output channels, by rows of the output; by its depth where it has one."""
 CHANNELS_TOGETHER = 16
 """Output channels that are not parted: what the fast code computes at once."""
 
@@ -83,9 +83,9 @@ def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
 def _channel_unit(call: OnednnCall) -> int:
     if call.weight is None:
         return lcm(call.data.block(1), call.result.block(1))
-    axis = 0 if len(call.weight.extents) >= 4 else len(call.weight.extents) - 1
+    axis = len(call.weight.extents) - 1 if call.window is None else 0
     blocks = lcm(call.result.block(1), call.weight.block(axis))
-    if call.primitive is Primitive.CONVOLUTION and len(call.weight.extents) == 5:
+    if call.grouped:
         return lcm(blocks * call.weight.extents[1], CHANNELS_TOGETHER)
     return lcm(blocks, CHANNELS_TOGETHER)
 
@@ -140,7 +140,7 @@ def _convolution_boxes(
     own, inputs = channels, (0, extents[1])
     if call.weight is None:
         inputs = channels
-    elif len(call.weight.extents) == 5:
+    elif call.grouped:
         _, outputs_each, inputs_each = call.weight.extents[:3]
         own = (channels[0] // outputs_each, channels[1] // outputs_each)
         inputs = (own[0] * inputs_each, own[1] * inputs_each)
@@ -148,24 +148,25 @@ def _convolution_boxes(
     if rows != (0, call.result.extents[2]):
         if call.primitive is Primitive.TRANSPOSED:
             raise _GapError
-        top, left, _, right = window.padding
         reach = window.dilation[0] * (_height(call) - 1) + 1
-        begin = rows[0] * window.strides[0] - top
-        end = (rows[1] - 1) * window.strides[0] + reach - top
+        begin = rows[0] * window.strides[0] - window.begins[0]
+        end = (rows[1] - 1) * window.strides[0] + reach - window.begins[0]
         lines = (max(0, begin), min(extents[2], end))
         if lines[0] >= lines[1]:  # all of it is padding
             raise _GapError
-        window = replace(window, padding=(max(0, -begin), left, max(0, end - extents[2]), right))
+        before = (max(0, -begin), *window.begins[1:])
+        after = (max(0, end - extents[2]), *window.ends[1:])
+        window = replace(window, padding=before + after)
     weight_box = [] if call.weight is None else _box(call.weight, {0: own})
-    return window, ([images, inputs, lines, (0, extents[3])], weight_box)
+    return window, ([images, inputs, lines, *((0, extent) for extent in extents[3:])], weight_box)
 
 
 def _height(call: OnednnCall) -> int:
-    """Rows of the kernel."""
+    """Rows of the kernel, or its depth where it has one."""
+    assert call.window is not None, "who made the call gave every convolution a window"
     if call.weight is not None:
-        return call.weight.extents[-2]
-    assert call.window is not None, "who made the call gave every pooling a window"
-    assert call.window.pooled is not None, "and a kernel"
+        return call.weight.extents[-len(call.window.strides)]
+    assert call.window.pooled is not None, "who made the call gave every pooling a kernel"
     return call.window.pooled[0]
 
 
@@ -179,7 +180,7 @@ def _step(step: Step, box: Sequence[Range]) -> tuple[Step, tuple[OnednnTensor, i
 def _following(operand: OnednnTensor, box: Sequence[Range]) -> list[Range]:
     """The box of an operand that is added to a box of the result; a bias has one axis only."""
     if len(operand.extents) == 1:
-        return [box[1] if len(box) == 4 else box[-1]]
+        return [box[1] if len(box) >= 4 else box[-1]]
     return [_shared(operand, axis, each) for axis, each in enumerate(box)]
 
 

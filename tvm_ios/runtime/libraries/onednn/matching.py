@@ -51,7 +51,12 @@ def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
     if len(first.operands) == 1:
         return read_pooling(function, first)
     match first.operator:
-        case "nn.conv2d" | "nn.contrib_conv2d_NCHWc" | "nn.contrib_depthwise_conv2d_NCHWc":
+        case (
+            "nn.conv2d"
+            | "nn.conv3d"
+            | "nn.contrib_conv2d_NCHWc"
+            | "nn.contrib_depthwise_conv2d_NCHWc"
+        ):
             return _convolution(function, first)
         case "nn.conv2d_transpose":
             return _transposed(function, first)
@@ -80,7 +85,7 @@ def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | 
         weight=weight,
         bias=None,
         result=result,
-        window=window_of(first),
+        window=window_of(first, len(data.extents) - 2),
     )
 
 
@@ -157,7 +162,7 @@ def _kernel(
     if len(letters) != len(shape) or not {"H", "W"} <= set(letters):
         return None
     axes = dict(zip(letters, shape, strict=True))
-    kernel = (axes["H"], axes["W"])
+    kernel = tuple(axes[letter] for letter in "DHW" if letter in axes)
     blocks = {letter: int(size) for size, letter in re.findall(r"(\d+)([a-z])", layout)}
     grouped = groups > 1
     if grouped:
@@ -166,10 +171,12 @@ def _kernel(
         extents = (outputs, inputs, *kernel)
     depthwise = grouped and outputs == groups and inputs == 1
     match letters:
-        case "OIHW":
-            format_ = "abcde" if grouped else "abcd"
+        case "OIHW" | "OIDHW":
+            format_ = "abcdef"[: len(extents)]
         case "HWIO":
             format_ = "decab" if grouped else "cdba"
+        case "DHWIO":
+            format_ = "defcab" if grouped else "cdeba"
         case "HWOI" if depthwise:
             format_ = "decab"
         case "OIHWio" if depthwise and blocks["i"] == 1:
@@ -181,7 +188,7 @@ def _kernel(
     return OnednnTensor(position=position, shape=shape, extents=extents, format=format_)
 
 
-def _blocked_kernel(inner: int, outer: int, inputs: int, kernel: tuple[int, int]) -> str:
+def _blocked_kernel(inner: int, outer: int, inputs: int, kernel: tuple[int, ...]) -> str:
     """The format of blocks of input channels inside, and of output channels inside of those.
 
     With one block of inputs, or a kernel of one element, the inputs lie one after the other.

@@ -30,10 +30,9 @@ def description_of(call: OnednnCall, asked: Mapping[int, int]) -> tuple[str, tup
     if window is None:
         weighted = (asked[SOURCE], asked[WEIGHTS], asked.get(BIAS), asked[TARGET])
         return "dnnl_matmul_primitive_desc_create", weighted
-    top, left, bottom, right = window.padding
     strides = extents_of(window.strides)
     dilation = extents_of([each - 1 for each in window.dilation])  # 0 is dense to oneDNN
-    padding = (extents_of((top, left)), extents_of((bottom, right)))
+    padding = (extents_of(window.begins), extents_of(window.ends))
     kind = (FORWARD_INFERENCE, ALGORITHMS[call.primitive])
     if window.pooled is not None:
         ends = (asked[SOURCE], asked[TARGET])

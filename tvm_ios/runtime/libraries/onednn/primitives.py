@@ -161,13 +161,20 @@ class PrimitiveMaker:
         """The fastest kind of code that there is, with the fewest reorders."""
         found: _Described | None = None
         tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
-        attributes = self._attributes(call, given)
+        alike = [
+            operand_of(position)
+            for position, step in enumerate(call.steps)
+            if step.operand is not None and step.operand.extents == call.result.extents
+        ]
         constant = call.weight is not None and call.weight.constant
         for free in _CHOICES_OF_CONSTANTS if constant else _CHOICES:
             freed = {n: self._tensor(each, ANY) for n in free if (each := tensors[n]) is not None}
+            if TARGET in free:
+                # oneDNN's fast code reads an operand of the result's extents as the result lies.
+                freed |= dict.fromkeys(alike, freed[TARGET])
             asked = given | freed
             try:
-                handle = self._main(call, asked, attributes, where)
+                handle = self._main(call, asked, self._attributes(call, asked), where)
             except OnednnRefusalError:
                 continue
             described = _Described(handle, self._name(handle))
@@ -175,7 +182,9 @@ class PrimitiveMaker:
                 continue
             for number, query in QUERIES.items():
                 described.own[number] = self._library.descriptor_of(handle, query)
-            if not described.implementation.startswith("gemm"):
+            if TARGET in free:
+                described.own |= dict.fromkeys(alike, described.own[TARGET])
+            if not _is_unfolding(described.implementation):
                 return described
             found = found or described
         if found is None:
@@ -185,14 +194,14 @@ class PrimitiveMaker:
             )
         return found
 
-    def _attributes(self, call: OnednnCall, given: dict[int, int]) -> int:
+    def _attributes(self, call: OnednnCall, asked: dict[int, int]) -> int:
         made, call_ = self._make("primitive_attr", "create"), self._library.call
         call_("dnnl_primitive_attr_set_scratchpad_mode", made, USER_SCRATCHPAD)
         call_("dnnl_primitive_attr_set_fpmath_mode", made, STRICT)
         steps = self._make("post_ops", "create")
         for number, step in enumerate(call.steps):
             if step.kind in BINARY:
-                operand = given[operand_of(number)]
+                operand = asked[operand_of(number)]
                 call_("dnnl_post_ops_append_binary", steps, BINARY[step.kind], operand)
             else:
                 kind = ELEMENTWISE[step.kind]
@@ -300,3 +309,8 @@ class _Place:
 
 def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
+
+
+def _is_unfolding(implementation: str) -> bool:
+    """Whether windows are copied out for one product, slower than code that reads in blocks."""
+    return "gemm" in implementation.split(":")  # its place in the name differs: x64:gemm:jit

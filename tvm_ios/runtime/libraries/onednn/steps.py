@@ -10,7 +10,7 @@ from types import MappingProxyType
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.gates import read_gate
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor
 
 __all__ = ["read_steps"]
 
@@ -212,7 +212,7 @@ def _operand(
         extents = tuple(result.extents[place] if axis == place else 1 for axis in range(rank))
     elif any(extent != 1 for extent in seen):
         return None
-    return OnednnTensor(position=position, shape=shape, extents=extents, format="abcd"[:rank])
+    return OnednnTensor(position=position, shape=shape, extents=extents, format="abcde"[:rank])
 
 
 def _channel_axis(call: OnednnCall) -> int:
@@ -221,10 +221,12 @@ def _channel_axis(call: OnednnCall) -> int:
 
 def _channel_shape(call: OnednnCall) -> tuple[int, ...]:
     """The shape of a tensor with one value a channel, which broadcasts to the result's."""
-    shape = call.result.shape
-    if call.window is None or (call.result.format == "acdb" and len(shape) == 4):
+    shape, rank = call.result.shape, len(call.result.extents)
+    last = call.result.format == CHANNELS_LAST.get(rank) and len(shape) == rank
+    if call.window is None or last:
         return (*(1,) * (len(shape) - 1), shape[-1])
-    return (1, shape[1], 1, 1, *shape[4:])  # with blocks, the channels inside of one
+    # With blocks, the channels inside of one come last.
+    return (1, shape[1], *(1,) * (rank - 2), *shape[rank:])
 
 
 def _is_one_a_channel(call: OnednnCall, operand: OnednnTensor) -> bool:

@@ -12,13 +12,22 @@ from typing import Any
 from tvm_ios.core.fused_function import TensorType
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["ANY", "FLOAT_BYTES", "FORMATS", "OnednnTensor", "Range", "require_format"]
+__all__ = [
+    "ANY",
+    "CHANNELS_LAST",
+    "FLOAT_BYTES",
+    "FORMATS",
+    "OnednnTensor",
+    "Range",
+    "require_format",
+]
 
 ANY = "any"
 """The format that leaves the choice to oneDNN."""
 FORMATS: Mapping[str, int] = MappingProxyType(
     {ANY: 1, "a": 2, "ab": 3, "abc": 4, "abcd": 5, "abcde": 6, "ba": 14, "acb": 15, "acdb": 22}
     | {"bacd": 25, "cdba": 28, "decab": 39}
+    | {"abcdef": 7, "acdeb": 33, "cdeba": 38, "defcab": 45}
     | {"aBcd4b": 84, "aBcd8b": 102, "aBcd16b": 78}
     | {"ABcd4b4a": 88, "ABcd8b8a": 107, "ABcd16b16a": 79}
     | {"Acdb4a": 215, "Acdb8a": 216, "Acdb16a": 211}
@@ -29,6 +38,8 @@ FORMATS: Mapping[str, int] = MappingProxyType(
 
 A letter is an axis, the outermost first; a capital one is split into the blocks that follow.
 """
+CHANNELS_LAST: Mapping[int, str] = MappingProxyType({4: "acdb", 5: "acdeb"})
+"""Formats of images whose channels lie innermost, by the number of axes."""
 FLOAT_BYTES = 4
 Range = tuple[int, int]
 """Begin and end of what is taken of an axis."""
@@ -43,7 +54,7 @@ class OnednnTensor:
     shape: tuple[int, ...]
     """Shape as the launch has it."""
     extents: tuple[int, ...]
-    """Logical shape, such as batch, channels, height, width."""
+    """Logical shape, such as batch, channels, height, width; a depth comes before the height."""
     format: str
     """Where the elements lie: a name in :data:`FORMATS`."""
     constant: bool = False
