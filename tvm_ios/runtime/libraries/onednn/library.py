@@ -64,6 +64,9 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 _UNIMPLEMENTED = 3
+_CHOICE = 2
+"""Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
+before is of other code."""
 
 
 class OnednnRefusalError(ExecutionError):
@@ -120,8 +123,8 @@ class Onednn:
 
     @property
     def identity(self) -> str:
-        """Version and instruction sets, which decide what its code does."""
-        return f"{self.version.text}-{self.isa}"
+        """Version, instruction sets, and how its code is chosen: they decide what a call takes."""
+        return f"{self.version.text}-{self.isa}-{_CHOICE}"
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
         """Call a function of oneDNN; ``where`` is the operator or purpose, for the message.
