@@ -369,6 +369,29 @@ def test_files_that_are_gone_are_made_again_for_what_is_not_finished(tmp_path):
     ]
 
 
+def test_who_was_not_exported_does_not_run(tmp_path):
+    from benchmarks.gpu_evaluation.agenda import Case, Kernels
+    from benchmarks.gpu_evaluation.contestants import entries
+    from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status
+    from benchmarks.gpu_evaluation.settings import Settings
+    from benchmarks.gpu_evaluation.workplace import Workplace
+
+    found = {"sequential": 9, "sequential, TVM's kernels": 9, "IOS-both": 7}
+    lowered = Outcome(
+        step="squeezenet_bs1.lower.untuned",
+        status=Status.DONE,
+        seconds=1.0,
+        data={"launches": found},
+    )
+    Ledger(tmp_path).write(lowered)
+    place = Workplace(tmp_path, Settings(quick=True), 0.0)
+    ours = entries(place, Case(network="squeezenet"), (Kernels.UNTUNED, Kernels.CUDNN))
+    assert [(each.kernels, each.who) for each in ours] == [
+        (Kernels.UNTUNED, "sequential"),
+        (Kernels.UNTUNED, "IOS-both"),
+    ]
+
+
 def test_steps_are_expected_to_take_what_the_last_ones_took(tmp_path):
     from benchmarks.gpu_evaluation.evaluation import Forecast
     from benchmarks.gpu_evaluation.ledger import Ledger, Outcome, Status

@@ -34,8 +34,9 @@ from tvm_ios.runtime.cuda.module import CudaGraphModule
 __all__ = ["measure", "outputs", "prove", "torch"]
 
 _COMPILE_SHARE = 0.8
-"""Of the time that is left, what PyTorch may take to compile, and in seconds."""
+"""Of the time that is left, what PyTorch may take to prepare a mode."""
 _LONGEST_PREPARE_S = 180.0
+"""At most, of modes that compile nothing; `Settings` has the limit of the one that does."""
 _ROUNDS_SHARE = 0.7
 """Of the time that is left, what all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
@@ -44,8 +45,9 @@ _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
 def torch(place: Workplace, step: Step) -> dict[str, Any]:
     """Prepare PyTorch's modes once: what fails is told here, and what is compiled is kept."""
     found: dict[str, Any] = {"modes": {}, "left_out": {}}
-    modes = MODES if place.settings.compile_s > 0 else tuple(m for m in MODES if m != COMPILED)
-    for mode in modes:
+    for mode in MODES:
+        if mode == COMPILED and place.settings.compile_s <= 0:
+            continue
         with _torch(place, step.case) as process:
             try:
                 found["versions"] = process.versions()
@@ -133,8 +135,7 @@ def _unproved(place: Workplace, step: Step) -> tuple[set[str], list[str]]:
     if not place.settings.proof:
         return set(), ["outputs were not proved"]
     about = "+".join(step.kernels)
-    outcome = place.ledger.outcome(f"{step.case.name}.outputs.{about}")
-    data: Mapping[str, Any] = {} if outcome is None else outcome.data
+    data = place.ledger.data(f"{step.case.name}.outputs.{about}")
     return {*data.get("wrong", ()), *data.get("unequal", ())}, []
 
 
@@ -185,8 +186,7 @@ def _torch(place: Workplace, case: Case) -> TorchProcess:
 @contextmanager
 def _torch_runs(place: Workplace, case: Case, notes: list[str]) -> Iterator[dict[str, TimedRuns]]:
     """PyTorch's modes that its step could prepare and that compute the right thing."""
-    outcome = place.ledger.outcome(f"{case.name}.torch")
-    known: Mapping[str, Any] = {} if outcome is None else outcome.data
+    known = place.ledger.data(f"{case.name}.torch")
     notes += [f"left out: {mode}: {why}" for mode, why in known.get("left_out", {}).items()]
     modes = {}
     for mode, prepared in known.get("modes", {}).items():
@@ -225,10 +225,7 @@ def _record(
     place: Workplace, step: Step, comparison: Comparison, notes: Sequence[str]
 ) -> BenchmarkRecord:
     machine = place.machine
-    torch_step = place.ledger.outcome(f"{step.case.name}.torch")
-    versions = dict(machine.versions)
-    if torch_step is not None:
-        versions |= torch_step.data.get("versions", {})
+    torch_versions = place.ledger.data(f"{step.case.name}.torch").get("versions", {})
     return BenchmarkRecord(
         network=step.case.network,
         batch_size=step.case.batch_size,
@@ -236,7 +233,7 @@ def _record(
         lanes=place.settings.streams,
         command=f"python benchmarks/gpu.py --output {place.folder.name}",
         machine=_named(machine.facts),
-        versions=_named(versions),
+        versions=_named({**machine.versions, **torch_versions}),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts=tuple(_facts(place, step)),
@@ -249,17 +246,18 @@ def _facts(place: Workplace, step: Step) -> Iterator[NamedValue]:
     if place.settings.quick:
         yield NamedValue("quick", "smallest networks, shortest measurements")
     for kernels in step.kernels:
-        search = place.ledger.outcome(f"{step.case.name}.search.{kernels.value}")
-        if search is None or not search.data:
+        search = place.ledger.data(f"{step.case.name}.search.{kernels.value}")
+        if not search:
             continue
-        stages, about = search.data["stages"], kernels.value
+        stages, about = search["stages"], kernels.value
         for who, counts in stages.items():
-            yield NamedValue(f"{about} stages_of_{who}", str(counts["stages"]))
+            name = f"stages of {who}".replace(" ", "_")
+            yield NamedValue(f"{about} {name}", str(counts["stages"]))
         for what in ("merged", "widest"):
             word = "in" if what == "merged" else "of"
             yield NamedValue(f"{about} {what}_{word}_{IOS}", str(stages[IOS][what]))
         for what in ("pricing_s", "device_s", "stages_measured", "stages_known"):
-            yield NamedValue(f"{about} {what}", f"{search.data[what]:.6g}")
+            yield NamedValue(f"{about} {what}", f"{search[what]:.6g}")
 
 
 def _named(facts: Mapping[str, str]) -> tuple[NamedValue, ...]:

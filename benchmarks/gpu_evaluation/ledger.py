@@ -72,6 +72,11 @@ class Ledger:
                 f"{path} is damaged: {error}; delete it to do the step again"
             ) from error
 
+    def data(self, step: str) -> Mapping[str, Any]:
+        """What a step left for later ones; empty where it was not done."""
+        outcome = self.outcome(step)
+        return {} if outcome is None else outcome.data
+
     def is_done(self, step: str) -> bool:
         """Whether it was done."""
         outcome = self.outcome(step)

@@ -88,9 +88,7 @@ class Workplace:
 
     def schedules(self, case: Case, kernels: Kernels) -> dict[str, InterOpSchedule]:
         """All that were found, by contestant."""
-        search = f"{case.name}.search.{kernels.value}"
-        outcome = self.ledger.outcome(search)
-        names = outcome.data["contestants"] if outcome is not None else []
+        names = self.ledger.data(f"{case.name}.search.{kernels.value}").get("contestants", ())
         return {
             who: InterOpSchedule.from_json(self.schedule(case, kernels, who).read_text())
             for who in names
