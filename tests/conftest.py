@@ -21,13 +21,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.rpc_processes import HOST, server_process, tracker_process
@@ -50,6 +51,7 @@ WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if not WORKER:
     os.environ["TVM_IOS_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-ios-tests-")
 _CACHE = os.environ["TVM_IOS_CACHE_DIR"]
+_QUIET = Path(_CACHE) / "quiet"
 
 # A shared machine makes deadlines of examples meaningless. Examples are the same in each run, so
 # that none fails by luck; new ones: pytest --hypothesis-profile=search [--hypothesis-seed=1].
@@ -84,8 +86,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow")
         if slow is not None:
             seconds[item.path] += slow.args[0] if slow.args else SLOW_S
-        if item.get_closest_marker("quiet"):
-            item.add_marker(pytest.mark.xdist_group("quiet"))
+    # The scheduler, in another process, knows tests by their ids only.
+    quiet = [item.nodeid for item in items if item.get_closest_marker("quiet")]
+    written = Path(_CACHE) / f"quiet.{os.getpid()}"
+    written.write_text("\n".join(quiet))
+    written.replace(_QUIET)
     items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, -seconds[item.path]))
 
 
@@ -95,12 +100,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-class _Scheduling(LoadGroupScheduling):
-    """A file's tests share a worker, and with it fixtures; a group's share one across files."""
+class _Scheduling(LoadScopeScheduling):
+    """A file's tests share a worker, and with it fixtures; quiet ones share one across files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        group = super()._split_scope(nodeid)
-        return nodeid.partition("::")[0] if group == nodeid else group
+        return "quiet" if nodeid in _quiet_tests() else nodeid.partition("::")[0]
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out; the test that it died in has failed, and is not begun again."""
@@ -121,6 +125,12 @@ class _Scheduling(LoadGroupScheduling):
         super().schedule()
         if in_place:
             super().schedule()
+
+
+@cache
+def _quiet_tests() -> frozenset[str]:
+    """What the workers found as they collected."""
+    return frozenset(_QUIET.read_text().splitlines())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:

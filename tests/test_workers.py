@@ -60,3 +60,41 @@ def test_others_run_once_each_and_nobody_waits_for_its_children(run_python, proj
     assert "1 failed, 3 passed" in done.stdout.splitlines()[-1], done.stdout
     assert "crashed while running" in done.stdout
     assert done.stdout.count("PASSED") == 3
+
+
+_EACH = """
+import os, time
+import pytest
+
+def _told(kind):
+    with open(os.environ["TOLD"], "a") as file:
+        file.write(f"{kind} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+
+@pytest.mark.quiet
+def test_quiet():
+    _told("quiet")
+
+@pytest.mark.parametrize("number", range(4))
+def test_any(number):
+    time.sleep(0.1)
+    _told("any")
+"""
+
+
+@pytest.mark.slow
+def test_quiet_ones_share_a_worker_and_come_last(run_python, project_root, tmp_path):
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = quiet: alone\n")
+    for name in ("one", "two", "three"):
+        (tmp_path / f"test_{name}.py").write_text(_EACH)
+    told = tmp_path / "told"
+    done = run_python(
+        *("-m", "pytest", "-n", "2", "-p", "no:cacheprovider", str(tmp_path)),
+        PYTHONPATH=str(project_root),
+        TVM_IOS_CACHE_DIR=str(tmp_path),
+        TOLD=str(told),
+    )
+    assert "15 passed" in done.stdout.splitlines()[-1], done.stdout
+    lines = told.read_text().splitlines()
+    assert "quiet" not in " ".join(lines[:4])  # what one file has beside
+    assert len({line for line in lines if line.startswith("quiet")}) == 1
