@@ -59,7 +59,6 @@ def test_documented_commands_are_understood(command):
 
 
 @pytest.mark.slow(20)
-@pytest.mark.quiet
 @pytest.mark.parametrize("page", FIRST_PAGES)
 def test_python_of_a_first_page_runs(page, run_python, project_root, tmp_path):
     # Blocks of a page go on from one another; those of torch are run where torch is.

@@ -73,6 +73,7 @@ def test_so_are_those_of_small_versions(name: str) -> None:
     _require_the_bits_of_stock_tvm(name, SMALL[name](batch_size=2), _quick_target())
 
 
+@pytest.mark.slow(1)
 def test_so_are_those_of_convolutions_of_volumes() -> None:
     data = relay.var("data", shape=(1, 4, 3, 6, 6))
     weights = Weights(data, 0)
@@ -99,6 +100,7 @@ def test_no_operator_of_small_versions_is_a_barrier(name: str) -> None:
     assert coverage.scheduled_operators == coverage.total_operators > 0
 
 
+@pytest.mark.slow(1)
 def test_query_key_and_value_are_computed_side_by_side() -> None:
     mod, params = bert_base(layers=1)
     graph = extract(prepare(mod, params, host_target()).module).graph

@@ -46,8 +46,7 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
     assert len(cells_of(notebook, "markdown")) >= len(cells_of(notebook, "code")) - 1
 
 
-@pytest.mark.slow
-@pytest.mark.quiet
+@pytest.mark.slow(30)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(notebook, run_python, tmp_path):
     places = {"TVM_IOS_NOTEBOOK_FOLDER": str(tmp_path), "TVM_IOS_NOTEBOOKS": str(notebook.parent)}

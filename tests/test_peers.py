@@ -178,6 +178,7 @@ def test_models_without_normalisation_are_described_as_they_are():
     assert normal_form(module, params) == (module, params)
 
 
+@pytest.mark.slow(1)
 def test_description_of_an_encoder_has_attention_in_one_piece():
     from benchmarks.peers.describe import describe
     from benchmarks.peers.network import Operator

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tvm_ios.cli.main import main
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
 
@@ -24,6 +26,7 @@ def test_an_unknown_name_is_told_the_names_there_are(capsys):
     assert all(each.name in said for each in EXPERIMENTS)
 
 
+@pytest.mark.slow(1)
 def test_json_is_all_there_is_on_standard_output(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "tvm_ios.experiments.papers.counts.PAPER_NETWORKS", {"SqueezeNet": "", "Inception V3": ""}

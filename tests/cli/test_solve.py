@@ -209,6 +209,7 @@ def _every_change(data):
             yield changed
 
 
+@pytest.mark.slow(1)
 def test_a_malformed_file_never_shows_a_traceback(capsys, tmp_path):
     path = _write(tmp_path, _part([[1], []], conv=[_conv(), None]))
     for changed in _every_change(json.loads(path.read_text(encoding="utf-8"))):

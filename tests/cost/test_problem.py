@@ -183,6 +183,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow(1)
 @settings(max_examples=300)
 @given(st.sampled_from(PLACES), json_values, st.booleans())
 def test_any_one_change_is_read_or_refused_in_one_line(path, value, remove):

@@ -70,6 +70,7 @@ def embedded(
     return graph_of(rows, "other"), Stage(tuple(groups), stage.strategy)
 
 
+@pytest.mark.slow(1)
 @given(graph_and_stage(), st.randoms(use_true_random=False))
 def test_equal_cells_of_different_networks_have_equal_keys(
     cell: tuple[OperatorGraph, Stage], noise: random.Random
@@ -109,6 +110,7 @@ def signature(graph: OperatorGraph, stage: Stage) -> object:
     return stage.strategy.value, min(forms)
 
 
+@pytest.mark.slow(1)
 @given(graph_and_stage(), graph_and_stage())
 def test_keys_are_equal_exactly_where_the_stages_are(
     one: tuple[OperatorGraph, Stage], other: tuple[OperatorGraph, Stage]

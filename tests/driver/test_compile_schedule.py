@@ -64,6 +64,7 @@ def lists(graph, count, lanes):
         )
 
 
+@pytest.mark.slow(1)
 def test_lists_are_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
     """They are planned on the same kernels, and run on as many lanes as there are cores."""
     built = build_model(net.mod, net.params, TARGET)

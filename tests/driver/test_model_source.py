@@ -65,6 +65,7 @@ def test_onnx_is_a_model_as_a_file_and_in_memory(tmp_path):
         tvm_ios.from_onnx(path)
 
 
+@pytest.mark.slow(1)
 def test_what_was_imported_computes_what_the_reference_does(tmp_path):
     from onnx.reference import ReferenceEvaluator
 

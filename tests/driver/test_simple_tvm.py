@@ -274,7 +274,6 @@ def test_a_chain_measures_on_a_device_of_a_tracker(fork, loopback_tracker, image
 
 
 @pytest.mark.slow
-@pytest.mark.quiet
 def test_a_benchmark_network_goes_the_whole_way(folder):
     made = SimpleTVM(database=folder / "prices.sqlite", options=QUICK)
     made.from_model(squeezenet(image_size=64)).build(time_budget=20.0).save().evaluate()

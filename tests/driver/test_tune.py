@@ -97,6 +97,7 @@ def test_a_race_has_all_schedules_and_the_one_that_is_kept(
             np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_a_tuned_model_computes_what_stock_tvm_computes(net, tuned: tvm_ios.CompiledModel) -> None:
     with tuned.executor(tvm.cpu()) as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)

@@ -42,6 +42,7 @@ def test_baselines(case, scheduler, make):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+@pytest.mark.slow(1)
 def test_ios_runs_side_by_side_what_pays(case, prices):
     after = scheduled(case, cost_model=prices)
     schedule = read_schedule(after)

@@ -43,6 +43,7 @@ def output_of(executor):
     return executor.get_output(0).numpy().copy()
 
 
+@pytest.mark.slow(1)
 def test_workers_are_started_for_a_model_that_is_new(narrow, clocked, database, monkeypatch):
     """Not again for what an earlier call built, and again where its note is damaged."""
     asked = []
@@ -77,6 +78,7 @@ def test_a_candidate_is_checked_once(narrow, monkeypatch):
     assert check_module(candidate.checked) is candidate.checked.typed
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("padded_ns", [100, 90, 110])
 def test_padded_channels_are_kept_where_they_are_faster(narrow, clocked, database, padded_ns):
     clocked({"channels as they are": 100, "padded channels": padded_ns})
@@ -130,6 +132,7 @@ def test_without_narrow_convolutions_nothing_is_timed(narrow, database):
     assert "check padded" not in call.clock.phase_s
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     ("nchw_ns", "padded_ns", "changes"),
     [

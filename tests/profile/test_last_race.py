@@ -52,23 +52,27 @@ def identity(built):
     return race_identity(racers(built), OPTIONS)
 
 
+@pytest.mark.slow(1)
 def test_equal_races_of_two_builds_have_one_identity(branching, identity):
     assert identity is not None
     again = racers(build_model(*branching, TARGET))
     assert race_identity(again, replace(OPTIONS, reuse=False)) == identity
 
 
+@pytest.mark.slow(1)
 def test_another_kernel_is_another_race(branching, identity):
     with tvm.transform.PassContext(opt_level=3, config={"tir.disable_vectorize": True}):
         scalar = racers(build_model(*branching, TARGET))
     assert race_identity(scalar, OPTIONS) not in (None, identity)
 
 
+@pytest.mark.slow(1)
 def test_another_code_generator_is_another_race(branching, identity):
     other = racers(build_model(*branching, f"{TARGET} -mcpu=skylake"))
     assert race_identity(other, OPTIONS) not in (None, identity)
 
 
+@pytest.mark.slow(1)
 def test_kernels_that_passes_of_the_user_may_change_have_no_identity(branching):
     @tvm.tir.transform.prim_func_pass(opt_level=0)
     def untouched(function, _module, _context):

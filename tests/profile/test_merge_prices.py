@@ -151,6 +151,7 @@ def assert_effects_are_those_of_the_plan(network: Network, merged: str) -> tuple
     return len(found.added), len(found.removed), len(found.copied)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     ("network", "merged", "counts"),
     [

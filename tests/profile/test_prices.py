@@ -64,6 +64,7 @@ def convolutions(graph: OperatorGraph) -> list[int]:
     return [index for index, operand in enumerate(operands) if operand == first]
 
 
+@pytest.mark.slow(1)
 def test_every_stage_of_every_schedule_has_a_price(prices: KernelPrices) -> None:
     for schedule in (sequential_schedule(prices.graph), greedy_schedule(prices.graph)):
         costs = prices.price(prices.graph, schedule.stages)

@@ -25,6 +25,7 @@ def staged(nets):
     return build(nets.prepared().module, nets.target)
 
 
+@pytest.mark.slow(1)
 def test_an_unscheduled_module_runs_one_operator_after_another(nets, staged):
     assert [(p.stage, p.group) for p in staged.placements] == [(i, 0) for i in range(9)]
     assert staged.operator_names == tuple(op.name for op in nets.extraction().graph.operators)

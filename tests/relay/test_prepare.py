@@ -135,6 +135,7 @@ def test_shared_operators_are_not_duplicated(nets):
     )
 
 
+@pytest.mark.slow(1)
 def test_stock_tvm_still_has_the_bug_the_guard_is_for(nets):
     module, params = shared_twice(nets)
     with tvm.transform.PassContext(opt_level=3):
@@ -156,6 +157,7 @@ def test_the_guard_keeps_quiet_where_the_pass_is_disabled_already(nets):
         assert not prepare(module, params, nets.target).notes
 
 
+@pytest.mark.slow(1)
 def test_weights_may_be_inputs(nets):
     module, params = one_convolution(nets)
     prepared = prepare(module, None, nets.target)

@@ -91,6 +91,7 @@ def test_plain_tvm_runs_the_module(nets, partitioned, name):
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.slow(1)
 def test_equal_kernels_are_still_compiled_once(nets, partitioned):
     _, module = partitioned["groups"]
     base, staged = (
@@ -193,6 +194,7 @@ def test_in_another_order_it_is_not(nets):
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_member_with_another_reader_is_sliced_too(nets, batch):
     module, params, extraction = fire(nets, batch, read_twice=True)

@@ -92,6 +92,7 @@ def test_kernels_padded_with_zeros_are_told_in_a_line(report: TuneReport) -> Non
     )
 
 
+@pytest.mark.slow(1)
 def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(branching) -> None:
     """Of the first level, two 1x1 kernels and a 3x3; and two of one size."""
     mod, params = branching

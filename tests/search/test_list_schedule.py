@@ -78,6 +78,7 @@ def test_a_list_is_a_schedule_and_no_longer_than_its_start(case, lanes, start):
     assert InterOpSchedule.from_json(listed.to_json()) == listed
 
 
+@pytest.mark.slow(1)
 @given(case=cases(most=5))
 def test_few_tasks_get_the_best_of_all_lists(case):
     graph, times = case

@@ -103,6 +103,7 @@ def test_other_keys_are_named(loopback_tracker):
         require_tracker(loopback_tracker.address, "xavier")
 
 
+@pytest.mark.slow(1)
 def test_a_device_is_described(loopback_tracker):
     device = find_device(loopback_tracker.address, loopback_tracker.key)
     assert 1 <= device.cores <= len(os.sched_getaffinity(0))

@@ -79,6 +79,7 @@ def test_five_schedules_are_ordered_as_published(tmp_path):
     assert max(max(v) for (_, told), v in shown.items() if not told) == 1.0
 
 
+@pytest.mark.slow(1)
 def test_pruning_is_counted_exactly_and_lazy_searches_lose_nothing(tmp_path):
     experiment = pruning.Pruning()
     (outcome,) = measured(experiment, tmp_path, lambda cell: cell.network == "Inception V3")
@@ -100,6 +101,7 @@ def test_pruning_is_counted_exactly_and_lazy_searches_lose_nothing(tmp_path):
     assert pruning.PUBLISHED["NasNet-A"][3, 8] == (16.0, 3412)
 
 
+@pytest.mark.slow(1)
 def test_schedules_are_best_on_their_own_device(tmp_path):
     experiment = device_specialization.DeviceSpecialization()
     outcomes = measured(experiment, tmp_path, lambda cell: cell.runs_on in ("V100", "K80"))
@@ -116,6 +118,7 @@ def test_schedules_are_best_on_their_own_device(tmp_path):
     assert sorted(published) == ["-", "-", "13.87", "14.65", "4.03", "4.49"]
 
 
+@pytest.mark.slow(1)
 def test_schedules_are_best_at_their_own_batch(tmp_path):
     experiment = batch_specialization.BatchSpecialization()
     outcomes = measured(

@@ -118,6 +118,7 @@ def golden(scenario):
             assert mean == pytest.approx(value, abs=1e-3), f"{contestant}: {name}"
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     "scenario",
     [

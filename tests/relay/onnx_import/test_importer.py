@@ -101,6 +101,7 @@ def test_shape_arithmetic_and_constant_branches_are_folded():
     assert_as_the_reference(model(*nodes, weights=weights))
 
 
+@pytest.mark.slow(1)
 def test_functions_are_written_out():
     twice = helper.make_function(
         "mine",

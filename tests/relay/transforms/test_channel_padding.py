@@ -232,6 +232,7 @@ def _random_network(nets, random):
     return relay.Tuple([value for value, _ in values[-2:]]), data
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(None, marks=pytest.mark.slow)])
 def test_random_networks_compute_the_same(nets, seed):
     counts = []

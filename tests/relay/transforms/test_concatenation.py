@@ -103,6 +103,7 @@ def test_a_sum_reads_slices_of_the_other_side(nets):
         assert found[-1] == "concatenate"
 
 
+@pytest.mark.slow(1)
 def test_what_cannot_fuse_is_kept_apart(nets):
     """A piece that others read becomes a kernel of its own, or the concatenation would be one."""
     data = operand()

@@ -142,6 +142,7 @@ def test_results_are_near_those_of_float64(nets, conversion):
     assert conversion is NHWC or error_of(actual) > 1e-6
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
 def test_nothing_of_weights_is_computed_at_run_time(conversion):
     converted = converted_network(conversion)

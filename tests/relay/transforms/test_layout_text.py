@@ -48,6 +48,7 @@ def test_errors_of_types_say_the_same():
     assert said[0] == said[1] == str(caught.value)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("ansor", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_keys_of_ansor_keep_their_text(nets, ansor):
     seen = []

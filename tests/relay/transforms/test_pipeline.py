@@ -60,6 +60,7 @@ def batch_norms(nets):
     }
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_branches_come_out_as_from_tvm(nets, batch):
     check_same(*nets.branching(batch), nets.target)
@@ -105,6 +106,7 @@ def test_passes_that_the_caller_requires_run_once_and_in_order(nets):
         check_same(*batch_norms(nets), nets.target)
 
 
+@pytest.mark.slow(1)
 def test_instruments_of_the_caller_see_the_whole_pipeline(nets):
     timing = PassTimingInstrument()
     module, params = nets.branching()
@@ -114,6 +116,7 @@ def test_instruments_of_the_caller_see_the_whole_pipeline(nets):
     assert all(name in profile for name in ("SimplifyExpr", "AlterOpLayout", "FuseOps"))
 
 
+@pytest.mark.slow(1)
 def test_weights_that_are_inputs_are_not_folded(nets):
     module, _ = batch_norms(nets)
     check_same(module, {}, nets.target)

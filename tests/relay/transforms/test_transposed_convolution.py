@@ -208,6 +208,7 @@ def test_a_bias_of_another_axis_stays_behind(nets):
     assert operators(written) == ["nn.conv2d", "nn.depth_to_space", "nn.bias_add"]
 
 
+@pytest.mark.slow(1)
 def test_all_four_of_a_unet_are_written():
     module, params = unet(image_size=32)
     written, count = convolve_transposed(module, params)

@@ -181,6 +181,7 @@ def test_names_are_text_and_nothing_else(story, graph):
     assert page.text.count("alert('x')") > 20
 
 
+@pytest.mark.slow(1)
 def test_500_operators_are_a_page_of_less_than_2_mb(story, graph):
     first = graph.operators[0]
     operators = [replace(first, name="op_0")]

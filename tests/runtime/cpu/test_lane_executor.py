@@ -126,6 +126,7 @@ def small(load_built, place_built):
     return built, library, plan, memory_for(plan, built)
 
 
+@pytest.mark.slow(1)
 def test_views_drop_kernels_here(small):
     built, _, plan, _ = small
     kernels = {launch.operator_index for launch in plan.launches}

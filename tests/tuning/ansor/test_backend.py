@@ -153,6 +153,7 @@ def test_tasks_are_what_the_scheduled_build_asks_for(branching, branching_tasks)
     assert sum(one.weight for one in named) == len(heavy)
 
 
+@pytest.mark.slow(1)
 def test_tasks_come_once_each_the_most_work_first(branching_tasks):
     work = [one.weight * one.flop for one in branching_tasks]
     assert work == sorted(work, reverse=True)
@@ -267,6 +268,7 @@ def test_nothing_is_left_of_a_context(tmp_path):
 # Budgets, without measuring
 
 
+@pytest.mark.slow(1)
 def test_a_log_that_holds_the_budget_means_no_tuning(tmp_path):
     mod, params = one_convolution()
     (task,) = extract_tasks(mod, params, TARGET, cores=2)

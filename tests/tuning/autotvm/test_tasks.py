@@ -119,6 +119,7 @@ def test_merged_convolutions_have_tasks_of_their_own():
     assert not merged & alone
 
 
+@pytest.mark.slow(1)
 def test_merges_that_the_search_may_not_choose_have_no_tasks(branching):
     """Left and right are 1x1 and middle is 3x3; of the second level no two kernels are equal."""
     built = build_model(*branching, TARGET)

@@ -190,6 +190,7 @@ def test_an_empty_log_has_a_record_of_nothing(fork, tmp_path):
     assert of_convolutions(records) == dict.fromkeys("31", MissingReason.NO_RECORD)
 
 
+@pytest.mark.slow(1)
 def test_a_context_of_auto_scheduler_is_in_force_while_it_is_on(fork, ansor_lines, tmp_path):
     log = write(tmp_path / "ansor.json", ansor_lines)
     with auto_scheduler.ApplyHistoryBest(str(log)), ANSOR_ON:
@@ -207,6 +208,7 @@ def test_a_context_of_auto_scheduler_without_its_switch_is_told_of(fork, ansor_l
     assert ANSOR_SWITCH in records.as_text()
 
 
+@pytest.mark.slow(1)
 def test_records_of_auto_scheduler_that_do_not_fit_say_why(fork, ansor_lines, tmp_path):
     def in_another_layout(data):
         _, *shapes = json.loads(data["i"][0][0])
@@ -236,6 +238,7 @@ def test_records_of_auto_scheduler_that_do_not_fit_say_why(fork, ansor_lines, tm
     assert of_convolutions(left_out)["3"] is MissingReason.SLOWER
 
 
+@pytest.mark.slow(1)
 def test_a_log_of_the_network_in_another_layout_is_told_of(fork, in_nhwc, tmp_path):
     log = write(tmp_path / "nhwc.json", ansor_log(in_nhwc, tmp_path / "tasks.json"))
     with auto_scheduler.ApplyHistoryBest(str(log)), ANSOR_ON:
@@ -264,6 +267,7 @@ def test_a_merged_convolution_is_a_kernel_of_its_own(fork, lines, tmp_path):
     assert again.records == model.records
 
 
+@pytest.mark.slow(1)
 def test_asking_leaves_no_trace(fork, lines, tmp_path):
     log = write(tmp_path / "one.log", lines[:1])
     before = autotvm.task.DispatchContext.current, auto_scheduler.dispatcher.DispatchContext.current

@@ -158,6 +158,7 @@ def test_a_first_line_torn_anywhere_is_mended(tmp_path, line):
 PIECE = st.sampled_from([*(line.encode() for line in LINES), *GARBAGE, b"# comment"])
 
 
+@pytest.mark.slow(1)
 @given(pieces=st.lists(PIECE, min_size=1, max_size=6), data=st.data())
 def test_a_log_torn_at_any_byte_and_written_on(tmp_path_factory, pieces, data):
     path = tmp_path_factory.mktemp("torn") / "log"

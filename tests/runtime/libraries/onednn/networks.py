@@ -126,9 +126,19 @@ def pooled_and_more(dtype: str) -> relay.Expr:
     return relay.nn.relu(relay.add(relay.multiply(value, scale), other))
 
 
-def dense(dtype: str, rows: int, columns: int) -> relay.Expr:
+def rectified(value: relay.Expr, dtype: str) -> relay.Expr:
+    del dtype
+    return relay.nn.relu(value)
+
+
+def dense(
+    dtype: str,
+    rows: int,
+    columns: int,
+    step: Callable[[relay.Expr, str], relay.Expr] = rectified,
+) -> relay.Expr:
     product = relay.nn.dense(variable("x", (rows, 64), dtype), variable("w", (columns, 64), dtype))
-    return relay.nn.relu(relay.nn.bias_add(product, variable("b", (columns,), dtype)))
+    return step(relay.nn.bias_add(product, variable("b", (columns,), dtype)), dtype)
 
 
 def matrices(dtype: str, transposed: bool) -> relay.Expr:
@@ -156,11 +166,6 @@ def gelu_of_halves(value: relay.Expr, dtype: str) -> relay.Expr:
 def scaled(value: relay.Expr, dtype: str) -> relay.Expr:
     scale = variable("s", (1, 64, 1, 1), dtype)
     return relay.nn.relu(value) * scale - constant(1.5, dtype)
-
-
-def rectified(value: relay.Expr, dtype: str) -> relay.Expr:
-    del dtype
-    return relay.nn.relu(value)
 
 
 def residual(value: relay.Expr, dtype: str) -> relay.Expr:

@@ -114,11 +114,17 @@ def test_products_are_cut_by_rows_matrices_and_columns():
         bias=tensor((1, 64), "ab", 2),
         result=tensor((8, 64), "ab"),
     )
-    assert candidates(product, 2) == ((1, 1, 1), (2, 1, 1), (4, 1, 1))
+    assert candidates(product, 2) == ((1, 1, 1), (2, 1, 1), (1, 2, 1), (4, 1, 1), (1, 4, 1))
     _, rows = cut_call(product, (2, 1, 1))
     assert (rows.call.data.extents, rows.call.weight.extents) == ((4, 32), (32, 64))
+    assert rows.strides == (None,) * 4
+    _, columns = cut_call(product, (1, 2, 1))
+    assert (columns.call.weight.extents, columns.call.result.extents) == ((32, 32), (8, 32))
+    assert columns.offsets == (0, 32 * 32 * 4, 32 * 4, 32 * 4)
+    assert columns.strides == (None, None, None, (64, 1))  # rows of the result are 64 wide
     one = replace(product, data=tensor((1, 32), "ab", 0), result=tensor((1, 64), "ab"))
     _, columns = cut_call(one, (1, 2, 1))
+    assert columns.strides == (None,) * 4
     assert columns.offsets == (0, 32 * 32 * 4, 32 * 4, 32 * 4)
     assert columns.call.bias.extents == (1, 32)
 

@@ -173,8 +173,11 @@ CUTS = {
         ),
         [(1, 1, 2), (1, 1, 4)],
     ),
-    "dense": (partial(n.dense, rows=5, columns=64), [(2, 1, 1), (5, 1, 1)]),
-    "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1)]),
+    "dense": (
+        partial(n.dense, rows=5, columns=64, step=n.residual),
+        [(2, 1, 1), (5, 1, 1), (1, 2, 1), (1, 4, 1)],
+    ),
+    "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1), (1, 1, 2)]),
     "pooling": (n.pooled_and_more, [(1, 2, 1), (1, 3, 1)]),
     "pooling of NCHW": (
         partial(n.pooled, kind="avg_pool2d", pool_size=(3, 3), padding=(1, 1)),
@@ -230,6 +233,7 @@ def test_poolings_that_the_library_means_otherwise_stay_with_tvm(onednn, make):
     assert seen.error < TOLERANCE
 
 
+@pytest.mark.slow(1)
 def test_what_oneDNN_has_no_fast_code_for_stays_with_tvm(onednn):  # noqa: N802
     seen = n.computed(lambda dtype: relay.exp(n.biased(dtype)), lanes=1)
     assert seen.calls == ()

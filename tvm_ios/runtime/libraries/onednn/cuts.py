@@ -1,8 +1,9 @@
 """Cuts a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
 
-A part is a call on boxes of the tensors. oneDNN's fast code wants tensors in one piece, so only
-such cuts are made: by images; by output channels where there is one image, or one a part; by rows
-where the channels of a row lie together. Every part writes its own bytes and reads what it needs.
+A part is a call on boxes of the tensors. oneDNN's fast code for convolutions wants tensors in one
+piece, so only such cuts are made: by images; by output channels where there is one image, or one a
+part; by rows where the channels of a row lie together. A product may be cut by columns, too, whose
+rows then lie apart. Every part writes its own bytes and reads what it needs.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import lcm
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, Window
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Range
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Piece, Range
 
 __all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
 
@@ -31,6 +32,8 @@ class CallPart:
     """The call on the boxes alone."""
     offsets: tuple[int, ...]
     """Bytes from the begin of each input, in the order of ``call.inputs``, and of the result."""
+    strides: tuple[tuple[int, ...] | None, ...]
+    """Likewise, elements from one to the next along each axis; None where the format says all."""
 
 
 class _GapError(Exception):
@@ -39,7 +42,8 @@ class _GapError(Exception):
 
 def whole_call(call: OnednnCall) -> CallPart:
     """The call as its only part."""
-    return CallPart(call=call, offsets=(0,) * (len(call.inputs) + 1))
+    count = len(call.inputs) + 1
+    return CallPart(call=call, offsets=(0,) * count, strides=(None,) * count)
 
 
 def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
@@ -96,25 +100,37 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
         window, boxes = call.window, _product_boxes(call, result_box)
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
-    data = _cut(call.data, boxes[0])
-    weight = None if call.weight is None else _cut(call.weight, boxes[1])
-    bias = None if call.bias is None else _cut(call.bias, _following(call.bias, result_box))
-    steps = tuple(_step(step, result_box) for step in call.steps)
-    result = _cut(call.result, result_box)
-    optional = (weight, bias, *(operand for _, operand in steps))
-    cut = [data, *(each for each in optional if each is not None)]
+    gaps = call.primitive is Primitive.PRODUCT
+
+    def cut(tensor: OnednnTensor | None, box: Sequence[Range]) -> Piece | None:
+        return None if tensor is None else _piece(tensor, box, gaps=gaps)
+
+    def following(tensor: OnednnTensor | None) -> Piece | None:
+        return None if tensor is None else cut(tensor, _following(tensor, result_box))
+
+    data, result = (
+        _piece(call.data, boxes[0], gaps=gaps),
+        _piece(call.result, result_box, gaps=gaps),
+    )
+    weight, bias = cut(call.weight, boxes[1]), following(call.bias)
+    operands = [following(step.operand) for step in call.steps]
+    pieces = [data, *(each for each in (weight, bias, *operands) if each is not None), result]
     return CallPart(
         call=replace(
             call,
-            data=data[0],
-            weight=None if weight is None else weight[0],
-            bias=None if bias is None else bias[0],
-            result=result[0],
+            data=data.tensor,
+            weight=_tensor_of(weight),
+            bias=_tensor_of(bias),
+            result=result.tensor,
             window=window,
-            steps=tuple(step for step, _ in steps),
+            steps=tuple(
+                replace(step, operand=_tensor_of(operand))
+                for step, operand in zip(call.steps, operands, strict=True)
+            ),
             cut=None,
         ),
-        offsets=tuple(offset for _, offset in (*cut, result)),
+        offsets=tuple(each.offset_bytes for each in pieces),
+        strides=tuple(each.strides for each in pieces),
     )
 
 
@@ -170,13 +186,6 @@ def _height(call: OnednnCall) -> int:
     return call.window.pooled[0]
 
 
-def _step(step: Step, box: Sequence[Range]) -> tuple[Step, tuple[OnednnTensor, int] | None]:
-    if step.operand is None:
-        return step, None
-    operand = _cut(step.operand, _following(step.operand, box))
-    return replace(step, operand=operand[0]), operand
-
-
 def _following(operand: OnednnTensor, box: Sequence[Range]) -> list[Range]:
     """The box of an operand that is added to a box of the result; a bias has one axis only."""
     if len(operand.extents) == 1:
@@ -192,8 +201,12 @@ def _box(tensor: OnednnTensor, ranges: dict[int, Range]) -> list[Range]:
     return [ranges.get(axis, (0, extent)) for axis, extent in enumerate(tensor.extents)]
 
 
-def _cut(tensor: OnednnTensor, box: Sequence[Range]) -> tuple[OnednnTensor, int]:
-    offset = tensor.offset_bytes(box)
-    if offset is None:
+def _piece(tensor: OnednnTensor, box: Sequence[Range], *, gaps: bool) -> Piece:
+    piece = tensor.piece(box, gaps=gaps)
+    if piece is None:
         raise _GapError
-    return tensor.cut(box), offset
+    return piece
+
+
+def _tensor_of(piece: Piece | None) -> OnednnTensor | None:
+    return None if piece is None else piece.tensor

@@ -135,27 +135,34 @@ class PrimitiveMaker:
             If it fails.
         """
         with self._library.one_thread():
-            given = self._given(part.call)
+            given = self._given(part)
             described = self._describe(part.call, given, where)
             return self._assemble(part, given, described, where)
 
-    def _given(self, call: OnednnCall) -> dict[int, int]:
+    def _given(self, part: CallPart) -> dict[int, int]:
         """Memory descriptors of the inputs and the result as they lie, by argument, in order."""
+        call = part.call
         numbers = [SOURCE] if call.weight is None else [SOURCE, WEIGHTS]
         if call.bias is not None:
             numbers.append(BIAS)
         for position, step in enumerate(call.steps):
             if step.operand is not None:
                 numbers.append(operand_of(position))
-        tensors = (*call.inputs, call.result)
-        return dict(zip((*numbers, TARGET), map(self._tensor, tensors), strict=True))
+        lying = map(self._lying, (*call.inputs, call.result), part.strides)
+        return dict(zip((*numbers, TARGET), lying, strict=True))
 
-    def _tensor(self, tensor: OnednnTensor, format_: str | None = None) -> int:
-        extents = extents_of(tensor.extents)
-        number = FORMATS[tensor.format if format_ is None else format_]
-        return self._make(
-            "memory_desc", "create_with_tag", len(tensor.extents), extents, FLOAT32, number
-        )
+    def _lying(self, tensor: OnednnTensor, strides: tuple[int, ...] | None) -> int:
+        """The memory descriptor of a tensor where it lies."""
+        if strides is None:
+            return self._tensor(tensor, tensor.format)
+        extents, steps = extents_of(tensor.extents), extents_of(strides)
+        axes = len(tensor.extents)
+        return self._make("memory_desc", "create_with_strides", axes, extents, FLOAT32, steps)
+
+    def _tensor(self, tensor: OnednnTensor, format_: str) -> int:
+        extents, number = extents_of(tensor.extents), FORMATS[format_]
+        axes = len(tensor.extents)
+        return self._make("memory_desc", "create_with_tag", axes, extents, FLOAT32, number)
 
     def _describe(self, call: OnednnCall, given: dict[int, int], where: str) -> _Described:
         """The fastest kind of code that there is, with the fewest reorders."""

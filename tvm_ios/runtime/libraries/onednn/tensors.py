@@ -18,6 +18,7 @@ __all__ = [
     "FLOAT_BYTES",
     "FORMATS",
     "OnednnTensor",
+    "Piece",
     "Range",
     "require_format",
 ]
@@ -70,29 +71,35 @@ class OnednnTensor:
         sizes = re.findall(r"(\d+)([a-z])", self.format)
         return prod(int(size) for size, letter in sizes if letter == _letter(axis))
 
-    def offset_bytes(self, box: Sequence[Range]) -> int | None:
-        """Where a box begins; None where its elements do not lie in one piece.
+    def piece(self, box: Sequence[Range], *, gaps: bool = False) -> Piece | None:
+        """A box of the tensor; None where its elements do not lie together.
 
-        Axes with one element more than once before a cut one would leave gaps between its pieces.
+        Axes with one element more than once before a cut one leave gaps between what they hold.
+        ``gaps`` allows that, in formats without blocks.
         """
         order = [letter for letter in self.format if letter.isalpha()]
         axes = list(dict.fromkeys(ord(letter.lower()) - ord("a") for letter in order))
         inner = prod(self.block(axis) for axis in axes)
         offset, stride = 0, inner
-        cut = False
+        strides = [1] * len(self.extents)
+        cut = apart = False
         for axis in reversed(axes):
             begin, end = box[axis]
             size, whole = self.block(axis), self.extents[axis]
-            if begin % size or end % size or (cut and end - begin > size):
+            if begin % size or end % size:
                 return None
+            apart = apart or (cut and end - begin > size)
             cut = cut or (begin, end) != (0, whole)
             offset += begin // size * stride
+            strides[axis] = stride
             stride *= whole // size
-        return offset * FLOAT_BYTES
-
-    def cut(self, box: Sequence[Range]) -> OnednnTensor:
-        """The tensor of a box; where it lies is for :meth:`offset_bytes`."""
-        return replace(self, extents=tuple(end - begin for begin, end in box))
+        if apart and not (gaps and inner == 1):
+            return None
+        return Piece(
+            tensor=replace(self, extents=tuple(end - begin for begin, end in box)),
+            offset_bytes=offset * FLOAT_BYTES,
+            strides=tuple(strides) if apart else None,
+        )
 
     def as_text(self) -> str:
         """Extents and format, such as ``1x64x55x55:aBcd16b``; ``=`` says that it is constant."""
@@ -119,6 +126,17 @@ class OnednnTensor:
                 "size; compile the model again"
             )
         return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A box cut out of a tensor, and where it lies in it."""
+
+    tensor: OnednnTensor
+    offset_bytes: int
+    """From the begin of the whole."""
+    strides: tuple[int, ...] | None
+    """Elements from one to the next along each axis; None where the format says all."""
 
 
 def require_format(data: StoredValue) -> str:
