@@ -126,6 +126,10 @@ def pooled_and_more(dtype: str) -> relay.Expr:
     return relay.nn.relu(relay.add(relay.multiply(value, scale), other))
 
 
+def softmax(dtype: str, shape=(3, 5, 33), axis: int = -1) -> relay.Expr:
+    return relay.nn.softmax(variable("x", shape, dtype), axis=axis)
+
+
 def rectified(value: relay.Expr, dtype: str) -> relay.Expr:
     del dtype
     return relay.nn.relu(value)

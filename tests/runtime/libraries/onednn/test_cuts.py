@@ -129,6 +129,22 @@ def test_products_are_cut_by_rows_matrices_and_columns():
     assert columns.call.bias.extents == (1, 32)
 
 
+def test_softmax_is_cut_anywhere_but_along_its_own_axis():
+    shape = (12, 4, 20)
+    softmax = OnednnCall(
+        primitive=Primitive.SOFTMAX,
+        data=tensor(shape, "abc", 0),
+        weight=None,
+        bias=None,
+        result=tensor(shape, "abc"),
+    )
+    _, second = cut_call(softmax, (2, 1, 1))
+    assert (second.call.data.extents, second.offsets) == ((6, 4, 20), (6 * 80 * 4,) * 2)
+    assert cut_call(softmax, (1, 1, 2)) is None
+    row = replace(softmax, data=tensor((1, 20), "ab", 0), result=tensor((1, 20), "ab"))
+    assert candidates(row, 4) == ((1, 1, 1),)
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 @pytest.mark.parametrize("call", [convolution(), convolution(images=3), convolution(outputs=16)])
 def test_parts_cover_every_byte_of_the_result_once(call, lanes):

@@ -47,6 +47,7 @@ def test_numbers_of_algorithms_are_those_of_the_library(onednn):
         Primitive.MAX_POOLING: "pooling_max",
         Primitive.AVERAGE_POOLING: "pooling_avg_include_padding",
         Primitive.AVERAGE_INSIDE: "pooling_avg_exclude_padding",
+        Primitive.SOFTMAX: "softmax_accurate",
     }
 
 

@@ -115,6 +115,20 @@ def test_a_bias_a_residual_and_a_relu_go_along():
         OnednnCall.from_data(parse_json(text, "the call"))
 
 
+def test_softmax_is_read_along_the_last_axis_and_stored():
+    def softmax(axis, *shape):
+        first = call("nn.softmax", (0,), floats(*shape), axis=axis)
+        return match_call(FusedFunction(parameters=(floats(*shape),), calls=(first,)))
+
+    found = softmax(-1, 12, 7, 40)
+    assert (found.primitive, found.data.format) == (Primitive.SOFTMAX, "abc")
+    assert found == softmax(2, 12, 7, 40)
+    text = json.dumps(found.to_data())
+    assert OnednnCall.from_data(parse_json(text, "the call")) == found
+    assert softmax(1, 12, 7, 40) is None
+    assert softmax(-1, 40) is None
+
+
 def test_a_convolution_of_three_dimensions_is_read_and_stored():
     first = call(
         "nn.conv3d",

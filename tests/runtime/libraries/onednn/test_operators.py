@@ -89,6 +89,8 @@ OPERATORS = {
     ),
     "adaptive average": partial(n.pooled, kind="adaptive_avg_pool2d", output_size=(1, 1)),
     "pooling and more": n.pooled_and_more,
+    "softmax": n.softmax,
+    "softmax of a matrix": partial(n.softmax, shape=(7, 100), axis=1),
 }
 STEPS = {
     "residual": (n.residual, (StepKind.ADD, StepKind.RELU)),
@@ -194,6 +196,7 @@ CUTS = {
         [(3, 1, 1), (2, 1, 1)],
     ),
     "global average": (partial(n.pooled_blocks, kind="global_avg_pool2d"), [(1, 3, 1)]),
+    "softmax": (n.softmax, [(3, 1, 1), (2, 1, 1), (3, 2, 1)]),
 }
 
 

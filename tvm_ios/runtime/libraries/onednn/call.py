@@ -25,6 +25,8 @@ class Primitive(Enum):
     """Zeros around the data count."""
     AVERAGE_INSIDE = "average pooling inside"
     """What is around the data does not count."""
+    SOFTMAX = "softmax"
+    """Along the last axis."""
 
 
 class StepKind(Enum):
@@ -135,12 +137,12 @@ class OnednnCall:
     weight: OnednnTensor | None
     """Output channels, input channels of a group, height, width, after the groups where there are
     several, with a depth before the height where images have one; of a product, its right operand;
-    None for poolings."""
+    None for poolings and softmax."""
     bias: OnednnTensor | None
     """One value an output channel."""
     result: OnednnTensor
     window: Window | None = None
-    """None for products."""
+    """None for products and softmax."""
     steps: tuple[Step, ...] = ()
     cut: OnednnCut | None = None
     """None, or one of another processor or oneDNN, is looked for when the plan is put on one."""

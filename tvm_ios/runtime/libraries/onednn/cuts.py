@@ -78,6 +78,8 @@ def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
     extents = call.result.extents
     extent = extents[axis] if axis < len(extents) else 1
     unit = _channel_unit(call) if axis == 1 else 1
+    if call.primitive is Primitive.SOFTMAX:
+        unit = extent if axis == len(extents) - 1 else 1
     units = -(-extent // unit)
     for part in range(min(count, units)):
         begin, end = (units * (part + step) // min(count, units) * unit for step in (0, 1))
@@ -98,6 +100,8 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
     result_box = _box(call.result, {0: images, 1: channels, 2: rows})
     if call.primitive is Primitive.PRODUCT:
         window, boxes = call.window, _product_boxes(call, result_box)
+    elif call.primitive is Primitive.SOFTMAX:
+        window, boxes = call.window, (result_box, [])
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
     gaps = call.primitive is Primitive.PRODUCT

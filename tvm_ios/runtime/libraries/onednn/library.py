@@ -53,6 +53,9 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_pooling_forward_primitive_desc_create": _POOL,
+        "dnnl_softmax_forward_primitive_desc_create": (
+            *(_MAKE, c_void_p, c_int, c_int, c_void_p, c_void_p, c_int, c_void_p),
+        ),
         "dnnl_matmul_primitive_desc_create": (_MAKE, *(c_void_p,) * 6),
         "dnnl_reorder_primitive_desc_create": (_MAKE, *(c_void_p,) * 5),
         "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),

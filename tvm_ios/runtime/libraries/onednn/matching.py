@@ -1,8 +1,8 @@
 """Recognises fused functions that one call of oneDNN computes. No TVM here.
 
-Such a function begins with a float32 convolution, transposed convolution, product or pooling, in a
-layout that is one of oneDNN's formats; what follows is done element by element as the result is
-written.
+Such a function begins with a float32 convolution, transposed convolution, product, pooling or
+softmax, in a layout that is one of oneDNN's formats; what follows is done element by element as the
+result is written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tvm_ios.runtime.libraries.onednn.attributes import (
 )
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
 from tvm_ios.runtime.libraries.onednn.pooling import read_pooling
+from tvm_ios.runtime.libraries.onednn.softmax import read_softmax
 from tvm_ios.runtime.libraries.onednn.steps import read_steps
 from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor
 
@@ -49,7 +50,7 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     if len(first.operands) == 1:
-        return read_pooling(function, first)
+        return read_pooling(function, first) or read_softmax(function, first)
     match first.operator:
         case (
             "nn.conv2d"

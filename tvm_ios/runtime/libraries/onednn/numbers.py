@@ -40,6 +40,7 @@ ALGORITHMS = MappingProxyType(
         Primitive.MAX_POOLING: 511,
         Primitive.AVERAGE_POOLING: 767,
         Primitive.AVERAGE_INSIDE: 1023,
+        Primitive.SOFTMAX: 0x30000,
     }
 )
 """Algorithms (``dnnl_alg_kind_t``): sums are taken as written, never by Winograd's way."""
