@@ -22,8 +22,10 @@ help: ## print this list
 demo: $(READY) ## tune two networks on this machine and print the comparison
 	$(PY) -m tvm_ios demo
 
-# A worker a core, as many as memory has room for; tests that need quiet cores come last, one by one.
-PYTEST := $(PY) -m pytest --numprocesses logical --maxprocesses 8 --no-loadscope-reorder \
+# A worker a core and one more, since some tests wait for others; as many as memory has room for.
+# Tests that need quiet cores come last, one by one.
+WORKERS := $(shell expr $$(nproc) + 1)
+PYTEST := $(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --no-loadscope-reorder \
           --durations 20
 
 test: $(READY) ## run the tests, with two networks at full size
