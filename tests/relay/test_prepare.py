@@ -8,6 +8,7 @@ from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.relay.dataflow import kernel_calls
 from tvm_ios.relay.extract import is_prepared
+from tvm_ios.relay.inputs import CheckedModule, check_module
 from tvm_ios.relay.prepare import count_operators, heavy_operators, prepare, unshares
 
 
@@ -53,6 +54,18 @@ def test_numpy_parameters_are_taken(nets):
     from_numpy = prepare(module, arrays, nets.target).module
     tvm.ir.assert_structural_equal(from_numpy, nets.prepared().module)
     assert module.astext() == before
+
+
+def test_a_module_that_was_checked_before_stays_as_it_is(nets):
+    mod, params = one_convolution(nets)
+    checked = CheckedModule(check_module(mod))
+    before = tvm.ir.load_json(tvm.ir.save_json(checked.typed))
+    prepare(checked, params, "llvm")
+    assert tvm.ir.structural_equal(checked.typed, before)
+    (convolution,) = [
+        call for call in kernel_calls(checked.typed["main"].body) if call.op.name == "nn.conv2d"
+    ]
+    assert [len(value.checked_type.shape) for value in convolution.args] == [4, 4]
 
 
 def test_without_a_context_layouts_are_chosen(nets):

@@ -76,8 +76,10 @@ def optimize(
     tvm.TVMError
         If TVM refuses the module.
     """
+    # TVM binds parameters in the very module that it is given.
+    own = module.clone()
     with _layout_text():
-        return _optimize(module, params, target, opt_level, tuple(disabled), sink)
+        return _optimize(own, params, target, opt_level, tuple(disabled), sink)
 
 
 def _optimize(
