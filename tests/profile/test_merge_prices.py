@@ -249,7 +249,7 @@ def test_the_plan_launches_what_was_computed(drawn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_merged_fire_modules_have_no_concatenation(batch):
     with tvm.transform.PassContext(opt_level=2):
         built = build_model(*squeezenet(batch_size=batch, image_size=64), "llvm -opt-level=0")

@@ -220,7 +220,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         target = device.target
     with call.clock.gate.stage(call.to_prepare("convert")):
         mod, params = converted_model(given.mod, given.params, target, conversion)
-    changes = changes_for(device.traits, pad_channels=build.pad_channels)
+    changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
     chosen = build_fastest(
         mod,
         params,

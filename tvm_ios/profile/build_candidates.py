@@ -6,7 +6,7 @@ makes the model faster is settled by :mod:`tvm_ios.profile.build_choice`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +23,7 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
@@ -80,30 +81,27 @@ class ModelChange:
         return BuildCandidate(mod=mod, params=None, changes=(*candidate.changes, told))
 
 
-def changes_for(traits: DeviceTraits, *, pad_channels: bool = True) -> tuple[ModelChange, ...]:
+def changes_for(
+    traits: DeviceTraits, *, pad_channels: bool = True, libraries: Iterable[OperatorLibrary] = ()
+) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are made.
 
     Parameters
     ----------
     pad_channels
         False leaves channels as they are.
+    libraries
+        Those that may compute operators: each has a layout that it likes.
     """
-    layout = traits.kernel_layout
     changes = []
-    if layout is not None:
-        changes.append(
-            ModelChange(
-                name=layout,
-                without="layouts as they are",
-                phase=layout,
-                raced_with_records=True,
-                rewrite=partial(_laid_out, layout),
-            )
-        )
+    if traits.kernel_layout is not None:
+        changes.append(_layout_change(traits.kernel_layout))
     if traits.convolves_transposed:
         changes.append(CONVOLVED)  # after layouts as well, and padded like all others
     if pad_channels and traits.pads_channels:
         changes.append(PADDING)  # after layouts: only convolutions of NCHW data are padded
+    liked = dict.fromkeys(library.image_layout for library in libraries)
+    changes += [_layout_change(layout) for layout in liked if layout is not None]
     return tuple(changes)
 
 
@@ -118,6 +116,16 @@ def all_candidates(
             changed = change.of(candidate, target)
         if changed is not None:
             yield from all_candidates(changed, changes[position:], target)
+
+
+def _layout_change(layout: str) -> ModelChange:
+    return ModelChange(
+        name=layout,
+        without="layouts as they are",
+        phase=layout,
+        raced_with_records=True,
+        rewrite=partial(_laid_out, layout),
+    )
 
 
 def _laid_out(

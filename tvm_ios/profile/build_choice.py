@@ -31,6 +31,7 @@ from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -69,7 +70,8 @@ def build_for_schedule(
     plain = prepare(mod, params, chosen_target)
     if schedule is None:
         return build_prepared(plain)
-    changes = changes_for(traits_for_target(chosen_target))
+    libraries = [each for each in LIBRARIES if each.target_kind == chosen_target.kind.name]
+    changes = changes_for(traits_for_target(chosen_target), libraries=libraries)
     as_it_is = BuildCandidate(mod=mod, params=params)
     for candidate in all_candidates(as_it_is, changes, chosen_target):
         prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)

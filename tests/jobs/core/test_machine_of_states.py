@@ -479,6 +479,7 @@ TestJobs = Jobs.TestCase
 TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 
 
+@pytest.mark.full
 @pytest.mark.slow(15)
 class TestMoreJobs(Jobs.TestCase):
     settings = settings(max_examples=350, stateful_step_count=60, deadline=None)

@@ -190,6 +190,7 @@ class FakeLibrary:
     name: ClassVar[LibraryName] = LibraryName("fake", "Fake")
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = "with one tile"
+    image_layout: ClassVar[str | None] = None
 
     def identity(self) -> str:
         return f"{self.name.key}-1.2"

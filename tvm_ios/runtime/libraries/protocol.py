@@ -162,6 +162,14 @@ class OperatorLibrary(Protocol):
         """The options, to follow the name, such as ``without TF32``; may be empty."""
         ...
 
+    @property
+    def image_layout(self) -> str | None:
+        """The layout of images that its code is fastest in, tried beside a model's own.
+
+        None where models stay in theirs.
+        """
+        ...
+
     def identity(self) -> str:
         """All that changes the speed of calls in general, in a line: name, version, options, code.
 

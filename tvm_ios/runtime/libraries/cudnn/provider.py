@@ -34,6 +34,7 @@ class CudnnLibrary:
     """Whether it may round float32 to TF32."""
     name: ClassVar[LibraryName] = LibraryName("cudnn", "cuDNN")
     target_kind: ClassVar[str] = "cuda"
+    image_layout: ClassVar[str | None] = None
 
     @property
     def options_text(self) -> str:

@@ -32,6 +32,9 @@ class OnednnLibrary:
     name: ClassVar[LibraryName] = LibraryName("onednn", "oneDNN")
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = ""
+    image_layout: ClassVar[str | None] = "NHWC"
+    """Its product of batches of small matrices (brgemm) computes convolutions there, and in no
+    layout with blocks."""
 
     def identity(self) -> str:
         """The oneDNN of this process with its instruction sets, and the code that makes calls."""
