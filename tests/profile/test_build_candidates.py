@@ -16,6 +16,7 @@ from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, cha
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
 LAYOUT, CONVOLVED, PADDING = changes_for(CPU)
@@ -31,7 +32,8 @@ def output_of(candidate):
     with tvm_pipeline():
         library = relay.build(candidate.mod, TARGET, params=candidate.params)
     module = stock_executor(library)
-    module.run(data=np.random.default_rng(1).uniform(-1, 1, (1, 12, 12, 16)).astype("float32"))
+    shape = module.get_input(0).shape
+    module.run(data=np.random.default_rng(1).uniform(-1, 1, shape).astype("float32"))
     return module.get_output(0).numpy()
 
 
@@ -40,6 +42,22 @@ def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
     names = ["NCHW", "convolutions for transposed ones", "padded channels"]
     assert [change.name for change in changes_for(CPU)] == names
     assert [change.name for change in changes_for(CPU, pad_channels=False)] == names[:2]
+
+
+def test_a_library_likes_a_layout_of_its_own():
+    onednn, cudnn = (onednn_library(),), (cudnn_library(tf32=False),)
+    assert changes_for(CPU, libraries=onednn)[-1].name == "NHWC"
+    assert changes_for(CPU, libraries=cudnn) == changes_for(CPU)
+    assert changes_for(GPU, libraries=cudnn) == ()
+
+
+@pytest.mark.slow
+def test_a_model_computes_the_same_in_the_layout_of_a_library(narrow):
+    as_it_is = BuildCandidate(mod=narrow[0], params=narrow[1])
+    change = changes_for(CPU, libraries=(onednn_library(),))[-1]
+    found = change.of(as_it_is, TARGET)
+    assert found.changes[0].startswith("3 convolutions were laid out as NHWC")
+    np.testing.assert_allclose(output_of(found), output_of(as_it_is), rtol=1e-4, atol=1e-5)
 
 
 def test_convolutions_are_laid_out_behind_the_same_inputs_and_outputs(as_it_is):

@@ -9,13 +9,17 @@ import pytest
 
 import tvm_ios
 from tvm_ios.compile.model import build_model
+from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
+from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.build_choice import build_for_schedule, choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.search.baselines import greedy_schedule
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
@@ -74,8 +78,11 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
     mod, params = narrow
     plain = build_model(mod, params, TARGET)
     padded = build_model(pad_channels(mod, params, TARGET)[0], None, TARGET)
+    for_a_library = changes_for(CPU, libraries=(onednn_library(),))[-1]
+    laid_out = for_a_library.of(BuildCandidate(mod=mod, params=params), resolve_target(TARGET))
+    turned = build_model(laid_out.mod, None, TARGET)
     expected = output_of(tvm_ios.compile_schedule(mod, params, TARGET, lanes=1))
-    for built in (plain, padded):
+    for built in (plain, padded, turned):
         schedule = greedy_schedule(built.graph)
         found = build_for_schedule(mod, params, TARGET, schedule)
         assert found.graph.fingerprint() == built.graph.fingerprint()

@@ -49,6 +49,15 @@ def test_quiet_holds_for_others_who_log_as_well():
     assert logging.getLogger("te_compiler").isEnabledFor(logging.WARNING)
 
 
+def test_what_tvm_remarks_on_layouts_is_for_who_asks():
+    remarks = logging.getLogger("strategy")
+    with shown_messages(Verbosity()):
+        assert not remarks.isEnabledFor(logging.WARNING)
+    with shown_messages(Verbosity(verbose=1)):
+        assert remarks.isEnabledFor(logging.WARNING)
+    assert remarks.isEnabledFor(logging.WARNING)
+
+
 def test_commands_that_are_run_are_in_the_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
     source = tmp_path / "seven.c"

@@ -19,6 +19,9 @@ __all__ = ["Verbosity", "is_quiet", "shown_messages"]
 
 _ROOT = logging.getLogger("tvm_ios")
 _INHERITED = "TVM_IOS_VERBOSITY"
+_REMARKS = logging.getLogger("strategy")
+"""TVM's, which warns once an operator of layouts that it has no tuned kernels for. A race or a price
+decides about those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +67,21 @@ def shown_messages(verbosity: Verbosity) -> Iterator[None]:
         form = "%(asctime)s %(process)d %(name)s: %(message)s"
     handler.setFormatter(logging.Formatter(form))
     level, inherited = _ROOT.level, os.environ.get(_INHERITED)
+    remarks = _REMARKS.level
     disabled = logging.root.manager.disable
     if verbosity.quiet:
         logging.disable(logging.WARNING)  # TVM logs, too
     _ROOT.addHandler(handler)
     _ROOT.setLevel(verbosity.level)
+    if not verbosity.verbose:
+        _REMARKS.setLevel(logging.ERROR)
     os.environ[_INHERITED] = "q" if verbosity.quiet else "v" * verbosity.verbose
     try:
         yield
     finally:
         _ROOT.removeHandler(handler)
         _ROOT.setLevel(level)
+        _REMARKS.setLevel(remarks)
         logging.disable(disabled)
         if inherited is None:
             del os.environ[_INHERITED]
