@@ -20,8 +20,8 @@ __all__ = ["Verbosity", "is_quiet", "shown_messages"]
 _ROOT = logging.getLogger("tvm_ios")
 _INHERITED = "TVM_IOS_VERBOSITY"
 _REMARKS = logging.getLogger("strategy")
-"""TVM's, which warns once an operator of layouts that it has no tuned kernels for. A race or a price
-decides about those."""
+"""TVM's, which warns of layouts that it has no tuned kernels for, once an operator. Here races and
+prices decide about those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
