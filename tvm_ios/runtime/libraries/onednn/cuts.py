@@ -1,9 +1,10 @@
 """Cuts a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
 
 A part is a call on boxes of the tensors. oneDNN's fast code for convolutions wants tensors in one
-piece, so only such cuts are made: by images; by output channels where there is one image, or one a
-part; by rows where the channels of a row lie together. A product may be cut by columns, too, whose
-rows then lie apart. Every part writes its own bytes and reads what it needs.
+piece, so such cuts are made: by images; by output channels where there is one image, or one a part;
+by rows where the channels of a row lie together. Where channels lie innermost, and in products,
+whose channels are columns, output channels are cut as well, though they then lie apart. Every part
+writes its own bytes and reads what it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import product
 from math import lcm
 
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, Piece, Range
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, Piece, Range
 
 __all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
 
@@ -104,7 +105,7 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
         window, boxes = call.window, (result_box, [])
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
-    gaps = call.primitive is Primitive.PRODUCT
+    gaps = _may_have_gaps(call)
 
     def cut(tensor: OnednnTensor | None, box: Sequence[Range]) -> Piece | None:
         return None if tensor is None else _piece(tensor, box, gaps=gaps)
@@ -136,6 +137,17 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
         offsets=tuple(each.offset_bytes for each in pieces),
         strides=tuple(each.strides for each in pieces),
     )
+
+
+def _may_have_gaps(call: OnednnCall) -> bool:
+    """Whether parts may read and write what does not lie together.
+
+    Products do so at no cost. Convolutions whose channels lie innermost write all channels of
+    their part together, and a reorder spreads them: little work beside that of the weights.
+    """
+    if call.weight is None:
+        return False
+    return call.window is None or call.result.format in CHANNELS_LAST.values()
 
 
 def _product_boxes(
