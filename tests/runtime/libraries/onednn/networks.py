@@ -60,6 +60,12 @@ def convolution(
     )
 
 
+def nhwc(dtype: str, **attributes) -> relay.Expr:
+    """A convolution in NHWC and what is added to its result."""
+    shape = {"shape": (1, 9, 9, 32), "layout": "NHWC", "padding": (1, 1)}
+    return residual(convolution(dtype, **shape, **attributes), dtype)
+
+
 def clips(
     dtype: str,
     shape=(1, 32, 5, 9, 8),

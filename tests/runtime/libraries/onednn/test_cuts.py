@@ -70,6 +70,11 @@ def test_rows_are_cut_where_the_channels_of_a_row_lie_together():
     assert bottom.call.window.padding == (0, 1, 1, 1)
     assert bottom.offsets[0] == 5 * 11 * 32 * 4
     assert bottom.offsets[-1] == 3 * 6 * 64 * 4
+    _, last = cut_call(nhwc, (1, 2, 1))
+    assert (last.call.weight.extents[0], last.call.result.extents[1]) == (32, 32)
+    assert (last.offsets[0], last.offsets[-1]) == (0, 32 * 4)
+    # All channels of a pixel lie between one of these and the next.
+    assert last.strides == (None, None, None, (6 * 6 * 64, 1, 6 * 64, 64))
 
 
 def test_the_depth_is_cut_where_the_channels_of_a_frame_lie_together():

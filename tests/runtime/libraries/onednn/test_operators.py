@@ -154,6 +154,11 @@ CUTS = {
         partial(n.convolution, shape=(1, 15, 15, 32), layout="NHWC", strides=(2, 2)),
         [(1, 1, 2), (1, 1, 3), (1, 1, 7)],
     ),
+    "channels of NHWC": (n.nhwc, [(1, 2, 1), (1, 4, 1)]),
+    "groups of NHWC": (
+        partial(n.convolution, shape=(1, 9, 9, 64), layout="NHWC", channels=64, groups=64),
+        [(1, 2, 1)],
+    ),
     "depthwise": (partial(n.biased, channels=32, groups=32), [(1, 2, 1)]),
     "grouped": (partial(n.biased, shape=(1, 64, 14, 14), groups=4), [(1, 4, 1)]),
     "first layer": (partial(n.biased, shape=(1, 3, 32, 32), channels=32), [(1, 2, 1)]),
