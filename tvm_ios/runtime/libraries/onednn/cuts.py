@@ -17,7 +17,7 @@ from math import lcm
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
 from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, Piece, Range
 
-__all__ = ["CallPart", "Counts", "candidates", "cut_call", "whole_call"]
+__all__ = ["CallPart", "Counts", "candidates", "cut_call", "is_spread", "whole_call"]
 
 Counts = tuple[int, int, int]
 """Parts by images, by output channels, by rows of the output; by its depth where it has one."""
@@ -62,13 +62,14 @@ def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
     """The numbers of parts worth trying with so many lanes, the fewest first.
 
     The whole; a part or two a lane; and, since an operator may have fewer blocks of channels than
-    there are lanes, powers of two below.
+    there are lanes, powers of two below. Rows come before channels: a lane whose rows they were in
+    the operator before finds them in its own cache.
     """
     images = call.result.extents[0]
     wanted: list[Counts] = [(1, 1, 1)]
     powers = {2**power for power in range(1, lanes.bit_length())}
     for parts in sorted({*powers, lanes, 2 * lanes} if lanes > 1 else ()):
-        wanted += [(min(parts, images), 1, 1), (1, parts, 1), (1, 1, parts)]
+        wanted += [(min(parts, images), 1, 1), (1, 1, parts), (1, parts, 1)]
         if 1 < images < parts:
             wanted.append((images, -(-parts // images), 1))
     return tuple(counts for counts in dict.fromkeys(wanted) if cut_call(call, counts) is not None)
@@ -105,7 +106,8 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
         window, boxes = call.window, (result_box, [])
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
-    gaps = _may_have_gaps(call)
+    # Products read and write what does not lie together at no cost.
+    gaps = call.primitive is Primitive.PRODUCT or is_spread(call)
 
     def cut(tensor: OnednnTensor | None, box: Sequence[Range]) -> Piece | None:
         return None if tensor is None else _piece(tensor, box, gaps=gaps)
@@ -139,15 +141,13 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
     )
 
 
-def _may_have_gaps(call: OnednnCall) -> bool:
-    """Whether parts may read and write what does not lie together.
+def is_spread(call: OnednnCall) -> bool:
+    """Whether parts by channels write them together, and a reorder spreads them.
 
-    Products do so at no cost. Convolutions whose channels lie innermost write all channels of
-    their part together, and a reorder spreads them: little work beside that of the weights.
+    So it is with convolutions whose channels lie innermost: little work beside that of the weights.
     """
-    if call.weight is None:
-        return False
-    return call.window is None or call.result.format in CHANNELS_LAST.values()
+    last = call.result.format in CHANNELS_LAST.values()
+    return call.weight is not None and call.window is not None and last
 
 
 def _product_boxes(

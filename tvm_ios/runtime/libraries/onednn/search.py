@@ -13,11 +13,11 @@ from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaneProgram
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
-from tvm_ios.runtime.libraries.onednn.cuts import Counts
+from tvm_ios.runtime.libraries.onednn.cuts import Counts, is_spread
 from tvm_ios.runtime.libraries.onednn.native_calls import OnednnPreparedCall
 from tvm_ios.runtime.libraries.onednn.tensors import FLOAT_BYTES, OnednnTensor
 
-__all__ = ["TimedLaunch", "fastest_counts"]
+__all__ = ["TimedLaunch", "choose", "fastest_counts"]
 
 ROUNDS = 5
 """Every way is timed so often, by turns, and its best time counts."""
@@ -25,6 +25,9 @@ ROUND_NS = 2_000_000
 """About how long one way is run in a round."""
 GAIN = 0.97
 """More parts have to take less than this share of the time of fewer."""
+SPREAD_GAIN = 0.9
+"""Channels that have to be spread, of the time by rows: the next operator reads half of them from
+the other lane's cache, which is not timed here."""
 CPU_DEVICE = (1, 0)
 
 
@@ -63,13 +66,21 @@ def fastest_counts(
             number = numbers[counts]
             elapsed_ns = pool.time_ns(launch.program, number) / number
             best_ns[counts] = min(best_ns[counts], elapsed_ns)
-    return _choose(best_ns)
+    return choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
 
 
-def _choose(best_ns: Mapping[Counts, float]) -> Counts:
+def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
+    """The fastest by the best times, the fewest parts first, where that is worth the change.
+
+    Parameters
+    ----------
+    channels_gain
+        Share of the time by rows that channels have to stay below.
+    """
     chosen = next(iter(best_ns))
     for counts, time_ns in best_ns.items():
-        if time_ns < GAIN * best_ns[chosen]:
+        by_channels = counts[1] > 1 and chosen[1] == 1
+        if time_ns < (channels_gain if by_channels else GAIN) * best_ns[chosen]:
             chosen = counts
     return chosen
 
