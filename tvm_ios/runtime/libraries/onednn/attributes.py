@@ -6,14 +6,14 @@ import re
 
 from tvm_ios.core.fused_function import PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import Window
-from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, FORMATS, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, FORMATS, OnednnTensor, in_order
 
 __all__ = ["images_of", "layout_of", "plain", "window_of"]
 
 
-def plain(shape: tuple[int, ...], format_: str, position: int | None) -> OnednnTensor:
-    """A tensor that is described as it lies."""
-    return OnednnTensor(position=position, shape=shape, extents=shape, format=format_)
+def plain(shape: tuple[int, ...], position: int | None) -> OnednnTensor:
+    """A tensor whose axes lie in their order."""
+    return OnednnTensor(position=position, shape=shape, extents=shape, format=in_order(len(shape)))
 
 
 def images_of(layout: str, shape: tuple[int, ...], position: int | None) -> OnednnTensor | None:
@@ -22,7 +22,7 @@ def images_of(layout: str, shape: tuple[int, ...], position: int | None) -> Oned
     A depth comes before the height where images have one.
     """
     if layout in ("NCHW", "NCDHW"):
-        return plain(shape, "abcde"[: len(shape)], position)
+        return plain(shape, position)
     if layout in ("NHWC", "NDHWC"):
         images, *sizes, channels = shape
         extents = (images, channels, *sizes)

@@ -79,13 +79,18 @@ def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
     """An axis of the result in about equal ranges of whole units; fewer where there are no more."""
     extents = call.result.extents
     extent = extents[axis] if axis < len(extents) else 1
-    unit = _channel_unit(call) if axis == 1 else 1
-    if call.primitive is Primitive.SOFTMAX:
-        unit = extent if axis == len(extents) - 1 else 1
+    unit = _unit(call, axis)
     units = -(-extent // unit)
     for part in range(min(count, units)):
         begin, end = (units * (part + step) // min(count, units) * unit for step in (0, 1))
         yield begin, min(end, extent)
+
+
+def _unit(call: OnednnCall, axis: int) -> int:
+    """How many elements along an axis of the result are not parted."""
+    if call.primitive is Primitive.SOFTMAX:
+        return call.result.extents[axis] if axis == len(call.result.extents) - 1 else 1
+    return _channel_unit(call) if axis == 1 else 1
 
 
 def _channel_unit(call: OnednnCall) -> int:
@@ -99,11 +104,11 @@ def _channel_unit(call: OnednnCall) -> int:
 
 
 def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> CallPart:
-    result_box = _box(call.result, {0: images, 1: channels, 2: rows})
+    result_box, window = _box(call.result, {0: images, 1: channels, 2: rows}), call.window
     if call.primitive is Primitive.PRODUCT:
-        window, boxes = call.window, _product_boxes(call, result_box)
+        boxes = _product_boxes(call, result_box)
     elif call.primitive is Primitive.SOFTMAX:
-        window, boxes = call.window, (result_box, [])
+        boxes = (result_box, [])
     else:
         window, boxes = _convolution_boxes(call, images, channels, rows)
     # Products read and write what does not lie together at no cost.
@@ -115,10 +120,8 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
     def following(tensor: OnednnTensor | None) -> Piece | None:
         return None if tensor is None else cut(tensor, _following(tensor, result_box))
 
-    data, result = (
-        _piece(call.data, boxes[0], gaps=gaps),
-        _piece(call.result, result_box, gaps=gaps),
-    )
+    data = _piece(call.data, boxes[0], gaps=gaps)
+    result = _piece(call.result, result_box, gaps=gaps)
     weight, bias = cut(call.weight, boxes[1]), following(call.bias)
     operands = [following(step.operand) for step in call.steps]
     pieces = [data, *(each for each in (weight, bias, *operands) if each is not None), result]

@@ -21,7 +21,7 @@ from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
 from tvm_ios.runtime.libraries.onednn.pooling import read_pooling
 from tvm_ios.runtime.libraries.onednn.softmax import read_softmax
 from tvm_ios.runtime.libraries.onednn.steps import read_steps
-from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor, in_order
 
 __all__ = ["match_call"]
 
@@ -105,7 +105,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
         return None
     return OnednnCall(
         primitive=Primitive.TRANSPOSED,
-        data=plain(data_shape, "abcd", first.operands[0]),
+        data=plain(data_shape, first.operands[0]),
         weight=OnednnTensor(
             position=first.operands[1],
             shape=(inputs, outputs, *kernel),
@@ -113,7 +113,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
             format="bacd",
         ),
         bias=None,
-        result=plain(first.result.shape, "abcd", None),
+        result=plain(first.result.shape, None),
         window=replace(window, padding=(top, left, bottom - high, right - wide)),
     )
 
@@ -121,19 +121,19 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
 def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     left, right = first.operands
     left_shape, right_shape = (function.parameters[each].shape for each in first.operands)
-    result = plain(first.result.shape, "abc"[: len(first.result.shape)], None)
+    result = plain(first.result.shape, None)
     if first.operator == "nn.batch_matmul":
         data = _matrices(left_shape, bool(first.attribute("transpose_a")), left)
         weight = _matrices(right_shape, bool(first.attribute("transpose_b")), right)
     elif len(left_shape) != 2:
         return None
     elif first.operator == "nn.dense":
-        data, weight = plain(left_shape, "ab", left), _matrices(right_shape, True, right)
+        data, weight = plain(left_shape, left), _matrices(right_shape, True, right)
     else:
         blocks, inner, block = right_shape
         if layout_of(first, "weight_layout") != f"NC{block}n" or inner % 16:
             return None
-        data = plain(left_shape, "ab", left)
+        data = plain(left_shape, left)
         weight = OnednnTensor(
             position=right,
             shape=right_shape,
@@ -173,7 +173,7 @@ def _kernel(
     depthwise = grouped and outputs == groups and inputs == 1
     match letters:
         case "OIHW" | "OIDHW":
-            format_ = "abcdef"[: len(extents)]
+            format_ = in_order(len(extents))
         case "HWIO":
             format_ = "decab" if grouped else "cdba"
         case "DHWIO":

@@ -27,14 +27,13 @@ def description_of(call: OnednnCall, asked: Mapping[int, int]) -> tuple[str, tup
         Memory descriptors by argument.
     """
     window = call.window
-    kind = (FORWARD_INFERENCE, ALGORITHMS.get(call.primitive))
-    if call.primitive is Primitive.SOFTMAX:
-        last = len(call.data.extents) - 1
-        along = (asked[SOURCE], asked[TARGET], last)
-        return "dnnl_softmax_forward_primitive_desc_create", (*kind, *along)
-    if window is None:
+    if call.primitive is Primitive.PRODUCT:
         weighted = (asked[SOURCE], asked[WEIGHTS], asked.get(BIAS), asked[TARGET])
         return "dnnl_matmul_primitive_desc_create", weighted
+    kind = (FORWARD_INFERENCE, ALGORITHMS[call.primitive])
+    if window is None:
+        along = (asked[SOURCE], asked[TARGET], len(call.data.extents) - 1)
+        return "dnnl_softmax_forward_primitive_desc_create", (*kind, *along)
     strides = extents_of(window.strides)
     dilation = extents_of([each - 1 for each in window.dilation])  # 0 is dense to oneDNN
     padding = (extents_of(window.begins), extents_of(window.ends))

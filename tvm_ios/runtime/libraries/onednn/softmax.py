@@ -8,23 +8,19 @@ from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
 
 __all__ = ["read_softmax"]
 
-MOST_AXES = 6
-"""Of tensors that have a format here."""
-
 
 def read_softmax(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     """The call that computes a softmax, without what follows it; None for other operators."""
     shape = function.parameters[first.operands[0]].shape
-    if first.operator != "nn.softmax" or not 1 < len(shape) <= MOST_AXES:
+    if first.operator != "nn.softmax" or len(shape) == 1:
         return None
     (axis,) = first.wholes("axis")
     if axis % len(shape) != len(shape) - 1:
         return None
-    format_ = "abcdef"[: len(shape)]
     return OnednnCall(
         primitive=Primitive.SOFTMAX,
-        data=plain(shape, format_, first.operands[0]),
+        data=plain(shape, first.operands[0]),
         weight=None,
         bias=None,
-        result=plain(first.result.shape, format_, None),
+        result=plain(first.result.shape, None),
     )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.gates import read_gate
-from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, in_order
 
 __all__ = ["read_steps"]
 
@@ -212,7 +212,7 @@ def _operand(
         extents = tuple(result.extents[place] if axis == place else 1 for axis in range(rank))
     elif any(extent != 1 for extent in seen):
         return None
-    return OnednnTensor(position=position, shape=shape, extents=extents, format="abcde"[:rank])
+    return OnednnTensor(position=position, shape=shape, extents=extents, format=in_order(rank))
 
 
 def _channel_axis(call: OnednnCall) -> int:

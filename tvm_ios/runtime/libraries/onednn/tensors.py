@@ -20,6 +20,7 @@ __all__ = [
     "OnednnTensor",
     "Piece",
     "Range",
+    "in_order",
     "require_format",
 ]
 
@@ -137,6 +138,11 @@ class Piece:
     """From the begin of the whole."""
     strides: tuple[int, ...] | None
     """Elements from one to the next along each axis; None where the format says all."""
+
+
+def in_order(axes: int) -> str:
+    """The format of so many axes that lie in their order, such as ``abcd``."""
+    return "".join(map(_letter, range(axes)))
 
 
 def require_format(data: StoredValue) -> str:
