@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,43 @@ def test_what_is_compared_is_measured_in_turns() -> None:
         return [price for pair in zip(*both, strict=True) for price in pair]
 
     def in_turns(model):
-        return model.price_in_turns([(graph, stage) for stage in stages for graph in graphs])
+        return model.price_ways([[(graph, stage) for graph in graphs] for stage in stages])
 
     _, quiet_s = prices(0.0, in_turns)
     half = 0.5 * quiet_s
     assert max(prices(half, one_after_the_other)[0]) > 1.7
     assert max(prices(half, in_turns)[0]) < 1.2
+
+
+def test_a_way_that_is_far_slower_than_another_is_sampled_once(database: ProfileDatabase) -> None:
+    latency_ns = {"fast": 1e6, "slow": 30e6, "close": 7e6}
+    graphs = [
+        OperatorGraph(name, (Operator(name=name, kind="conv2d", predecessors=(), workload=name),))
+        for name in latency_ns
+    ]
+    ways = [(graph, Stage(((0,),))) for graph in graphs]
+
+    def price(*asked: int) -> tuple[list[int], Counter[str]]:
+        timed: Counter[str] = Counter()
+
+        def timing_ns(graph: OperatorGraph, _: Stage) -> float:
+            timed[graph.name] += 1
+            return latency_ns[graph.name]
+
+        runner = FakeStageRunner(timing_ns)
+        model = MeasuredCostModel(
+            runner, CONTEXT, database=database, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s
+        )
+        return list(model.price_ways([[ways[index] for index in asked]])), timed
+
+    prices, timed = price(0, 1, 2)
+    assert prices == [1_000_000, 30_000_000, 7_000_000]
+    assert timed["slow"] == 2  # a warm-up and a sample
+    assert timed["close"] > 5
+    assert price(0, 1, 2) == (prices, Counter())
+    alone, timed = price(1)
+    assert alone == [30_000_000]
+    assert timed["slow"] > 5  # nothing else does the same, so this price is of interest
 
 
 def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -> None:

@@ -60,7 +60,16 @@ def test_quiet_cells_take_the_least_rounds_and_stay_interleaved() -> None:
     cells = [timer(name) for name in "abc"]
     assert sample(cells, MeasureOptions(), quiet_watch()) == 0
     assert [len(cell.fast_ns) for cell in cells] == [5, 5, 5]
-    assert "".join(order) == "abc" * 6  # a warm-up each, and no trial: one run makes a sample
+    warm_ups = "aabbcc"  # two runs each, and no trial: one run makes a sample
+    assert "".join(order) == warm_ups + "abc" * 5
+
+
+def test_long_runs_are_warm_after_one() -> None:
+    runs: list[int] = []
+    sample(
+        [Cell(lambda number: runs.append(number) or 10_000_000, 1)], MeasureOptions(), quiet_watch()
+    )
+    assert runs == [1] * 6
 
 
 def test_short_runs_are_tried_before_they_are_sampled() -> None:
@@ -71,7 +80,7 @@ def test_short_runs_are_tried_before_they_are_sampled() -> None:
         return number * 100_000
 
     sample([Cell(time_ns, 1)], MeasureOptions(), quiet_watch())
-    assert numbers == [2, 1, 11, *[11] * 5]
+    assert numbers == [1, 1, 1, 11, *[11] * 5]
 
 
 def test_noisy_cells_go_on_alone() -> None:

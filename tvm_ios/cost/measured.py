@@ -9,10 +9,12 @@ sum of its stages, and that is accepted, since all candidates enjoy it alike.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from tvm_ios.core.graph import OperatorGraph
@@ -24,7 +26,7 @@ from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_absolute_deviation
-from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
+from tvm_ios.measure.sampling import HOPELESS, Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
 
@@ -50,6 +52,18 @@ class MeasureCounters:
     """Seconds spent inside :meth:`MeasuredCostModel.price`."""
     unsaved: int = 0
     """Prices kept in memory only, because the database could not be written."""
+
+
+_Way = tuple[OperatorGraph, Stage]
+"""A stage, and the graph whose kernels run it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """A way that has no price yet, and the keys of others that do the same."""
+
+    way: _Way
+    rivals: tuple[str, ...]
 
 
 class MeasuredCostModel:
@@ -132,26 +146,36 @@ class MeasuredCostModel:
         CostError
             If a stage breaks a rule or the runner fails; it names the operators of the stage.
         """
-        return self.price_in_turns([(graph, stage) for stage in stages])
+        return self.price_ways([[(graph, stage)] for stage in stages])
 
-    def price_in_turns(self, pairs: Sequence[tuple[OperatorGraph, Stage]]) -> Sequence[int]:
-        """As :meth:`price`, of stages of several graphs, neighbours measured in turns.
+    def price_ways(self, questions: Sequence[Sequence[_Way]]) -> Sequence[int]:
+        """As :meth:`price`, of stages of several graphs; those of a question do the same.
 
         What is to be compared has to be priced at one time: next to each other here, and not in two
-        calls, between which the machine may become busy.
+        calls, between which the machine may become busy. A way that is far slower than another one
+        of its question has a price of one sample.
+
+        Returns
+        -------
+        Sequence[int]
+            Nanoseconds of each way, one question after the other.
         """
         start_ns = self._clock_ns()
         try:
-            keys = [stage_profile_key(graph, stage) for graph, stage in pairs]
+            keyed = [[(stage_profile_key(*way), way) for way in ways] for ways in questions]
+            keys = [key for ways in keyed for key, _ in ways]
             self._count(requested=len(keys))
             unknown = {
-                key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._records
+                key: _Unknown(way, tuple(rival for rival, _ in ways if rival != key))
+                for ways in keyed
+                for key, way in ways
+                if key not in self._records
             }
             self._recall(unknown)
-            todo = [(key, pair) for key, pair in unknown.items() if key not in self._records]
+            todo = [(key, each) for key, each in unknown.items() if key not in self._records]
             size = self._options.batch_size
             for first in range(0, len(todo), size):
-                self._measure(todo[first : first + size])
+                self._measure(dict(todo[first : first + size]))
             return [self._records[key].median_ns for key in keys]
         finally:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
@@ -165,7 +189,7 @@ class MeasuredCostModel:
         self._save_at = 1
         self._store({})
 
-    def _recall(self, unknown: Collection[str]) -> None:
+    def _recall(self, unknown: Mapping[str, _Unknown]) -> None:
         """Take what the database knows well enough."""
         if self._database is None or not unknown:
             return
@@ -181,17 +205,26 @@ class MeasuredCostModel:
         if any(record.slow_mode for record in enough.values()) and not self._watch.look():
             enough = {key: record for key, record in enough.items() if not record.slow_mode}
         self._records.update(enough)
+        hopeless = {
+            key: record
+            for key, record in found.items()
+            if not record.slow_mode and record.median_ns > self._limit_ns(unknown[key].rivals, {})
+        }
+        self._records.update(hopeless)
+        enough |= hopeless
         self._count(from_database=len(enough))
         _LOG.debug("%d of %d prices are known", len(enough), len(unknown))
         for key, record in enough.items():
             self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
-    def _measure(self, batch: Sequence[tuple[str, tuple[OperatorGraph, Stage]]]) -> None:
+    def _measure(self, batch: Mapping[str, _Unknown]) -> None:
         """Price a batch together; what is complete is kept even if the batch is cut short."""
         cells: dict[str, Cell] = {}
         try:
-            for key, (graph, stage) in batch:
-                cells[key] = Cell(self._timer(graph, stage), self._options.number)
+            for key, unknown in batch.items():
+                limit_ns = partial(self._limit_ns, unknown.rivals, cells)
+                timer = self._timer(*unknown.way)
+                cells[key] = Cell(timer, self._options.number, limit_ns=limit_ns)
             dropped = sample(list(cells.values()), self._options, self._watch)
             self._count(slow_rounds_dropped=dropped)
         finally:
@@ -205,6 +238,12 @@ class MeasuredCostModel:
         _LOG.debug("measured %d stages, %d slow rounds dropped", len(cells), dropped)
         if self._on_batch is not None:
             self._on_batch(self.counters)
+
+    def _limit_ns(self, rivals: Sequence[str], cells: Mapping[str, Cell]) -> float:
+        """Above this, nobody asks what a way takes exactly: one of its rivals is far faster."""
+        known = (self._records[key].median_ns for key in rivals if key in self._records)
+        sampled = (cells[key].least_ns for key in rivals if key in cells)
+        return HOPELESS * min((*known, *sampled), default=math.inf)
 
     def _timer(self, graph: OperatorGraph, stage: Stage) -> Callable[[int], int]:
         with _explained(graph, stage, "prepare"):

@@ -2,7 +2,8 @@
 
 Interleaving spreads a disturbance over all that is compared. A round in the machine's slow mode
 is dropped while patience lasts. The medians that are still uncertain after ``repeat`` rounds go
-on alone, so quiet stages stay cheap.
+on alone, so quiet stages stay cheap. What is far slower than something else that does the same is
+sampled once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_error
 from tvm_ios.support.whole_number import require_whole_fields
 
-__all__ = ["Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
+__all__ = ["HOPELESS", "Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
 
 TimedRuns = Callable[[int], int]
 """Elapsed nanoseconds of that many back-to-back runs."""
@@ -30,6 +31,10 @@ MOST_RUNS = 1000
 """Enough for a microsecond; whatever takes less (a stage of views) needs no exact price."""
 LONGEST_SAMPLE = 10
 """Times the least length; a longer sample shrinks the runs of the next one."""
+HOPELESS = 8
+"""What takes so many times as long as something else that does the same is not looked at twice."""
+LONG_RUN_NS = 10_000_000
+"""A run of this length is warm-up enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,7 @@ class MeasureOptions:
     """
 
     warmup: int = 2
-    """Runs before the first sample; they do not count."""
+    """Runs before the first sample; they do not count. One that takes 10 ms is the last."""
     number: int = 1
     """Least runs in a sample."""
     repeat: int = 5
@@ -86,6 +91,8 @@ class Cell:
     """Nanoseconds of one run, from each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
     """Nanoseconds of one run, from slow rounds taken when patience had run out."""
+    limit_ns: Callable[[], float] = lambda: math.inf
+    """Where one sample is enough, since something else that does the same is far faster."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,12 +102,24 @@ class Cell:
         """The samples that count: the fast ones alone, if they are enough."""
         return self.fast_ns if len(self.fast_ns) >= repeat else self.fast_ns + self.slow_ns
 
+    @property
+    def least_ns(self) -> float:
+        """Nanoseconds of one run in the fastest sample; infinity before the first."""
+        return min((*self.fast_ns, *self.slow_ns), default=math.inf)
+
+    @property
+    def hopeless(self) -> bool:
+        """True if it was sampled, and something else that does the same is far faster."""
+        return self.limit_ns() < self.least_ns < math.inf
+
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
-        return len(self.used_ns(options.repeat)) >= options.repeat
+        return len(self.used_ns(options.repeat)) >= options.repeat or self.hopeless
 
     def settled(self, options: MeasureOptions) -> bool:
         """True if more samples would not pay."""
+        if self.hopeless:
+            return True
         used = self.used_ns(options.repeat)
         if len(used) < options.repeat:
             return False
@@ -124,9 +143,9 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
     """
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:
-        warmed_ns = cell.time_ns(options.warmup) if options.warmup else 0
+        warmed_ns = _warm_up(cell, options.warmup)
         # Runs that are long enough each need no trial of how many make a sample.
-        if not warmed_ns or warmed_ns * cell.number < shortest_ns * options.warmup:
+        if warmed_ns * cell.number < shortest_ns:
             timed_sample(cell, shortest_ns)
     dropped = 0
     watch.look()
@@ -139,6 +158,16 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
         for cell, run_ns in zip(pending, round_.value, strict=True):
             (cell.slow_ns if round_.slow else cell.fast_ns).append(run_ns)
     return dropped
+
+
+def _warm_up(cell: Cell, runs: int) -> float:
+    """Nanoseconds of one run of so many, or of the first one if that is long; 0 without any."""
+    if not runs:
+        return 0
+    first_ns = cell.time_ns(1)
+    if runs == 1 or first_ns >= LONG_RUN_NS:
+        return first_ns
+    return cell.time_ns(runs - 1) / (runs - 1)
 
 
 def timed_sample(cell: Cell, shortest_ns: float) -> float:

@@ -25,6 +25,7 @@ from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo
+from tvm_ios.measure.sampling import HOPELESS
 from tvm_ios.profile.kernel_variant import (
     VariantGraph,
     by_library,
@@ -95,7 +96,8 @@ class KernelPrices:
         """What each operator costs alone on one lane; set by :meth:`price_operators`."""
         self.fastest_library: dict[int, str] = {}
         """Operators found to run fastest by a library, by that library's name in files."""
-        self._alone_ns: dict[str | None, dict[int, int]] = {}
+        self._ways: dict[str | None, dict[int, _PricedWay]] = {}
+        """What operators take by own kernels (None) and by each library that can compute them."""
         self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
         able = runner.library_names
         self._kernels = KernelChoice(
@@ -140,17 +142,15 @@ class KernelPrices:
         well, and the fastest way stays.
         """
         self._price_ways_in_turns()
-        found = self._priced_ways(self._whole, range(len(self._whole)))
-        fastest: dict[int, str] = {}
-        self._alone_ns = {None: {index: way.alone_ns for index, way in found.items()}}
+        self._ways = {None: self._priced_ways(self._whole, range(len(self._whole)))}
         for library, names in self.runner.library_names.items():
-            ways = self._priced_ways(self._kernels.libraries[library], sorted(names))
-            self._alone_ns[library] = {index: way.alone_ns for index, way in ways.items()}
-            for index, way in ways.items():
-                if way.price_ns < found[index].price_ns:
-                    found[index] = way
-                    fastest[index] = library
-        self.use(fastest, (index for index, way in found.items() if way.whole))
+            graph = self._kernels.libraries[library]
+            self._ways[library] = self._priced_ways(graph, sorted(names))
+        fastest = [self._fastest_by(index) for index in range(len(self._whole))]
+        self.use(
+            {index: by for index, by in enumerate(fastest) if by is not None},
+            (index for index, by in enumerate(fastest) if self._ways[by][index].whole),
+        )
 
     def use(self, libraries: Mapping[int, str], unsplit: Iterable[int]) -> None:
         """Let libraries compute these operators, and idle lanes leave those alone.
@@ -166,7 +166,7 @@ class KernelPrices:
         """
         self.fastest_library = dict(libraries)
         self.runner.operator_ns = self.operator_ns = tuple(
-            self._alone_ns[libraries.get(index)][index] for index in range(len(self._whole))
+            self._ways[libraries.get(index)][index].alone_ns for index in range(len(self._whole))
         )
         self.keep_whole(unsplit)
 
@@ -182,6 +182,15 @@ class KernelPrices:
             },
             chosen=without_help(self._with_libraries(), self.unsplit),
         )
+
+    def is_promising(self, index: int, library: str | None) -> bool:
+        """True if a library, or an own kernel, computes an operator, and nothing is far faster.
+
+        Operators must have been priced.
+        """
+        asked = self._ways[library].get(index)
+        fastest = self._ways[self._fastest_by(index)][index]
+        return asked is not None and asked.price_ns <= HOPELESS * fastest.price_ns
 
     @property
     def short(self) -> tuple[int, ...]:
@@ -288,6 +297,11 @@ class KernelPrices:
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
 
+    def _fastest_by(self, index: int) -> str | None:
+        """The library that computes an operator fastest; None for own kernels."""
+        able = [by for by, ways in self._ways.items() if index in ways]
+        return min(able, key=lambda by: self._ways[by][index].price_ns)
+
     def _price_ways_in_turns(self) -> None:
         """Price all ways to run an operator at one time, since the faster one is chosen."""
         everything = range(len(self._whole))
@@ -300,12 +314,10 @@ class KernelPrices:
             return
         if self.runner.idle_lanes_help:
             ways += [(without_help(graph, able), able) for graph, able in ways]
-        self._measured.price_in_turns(
+        self._measured.price_ways(
             [
-                (graph, Stage(((index,),)))
+                [(graph, Stage(((index,),))) for graph, able in ways if index in able]
                 for index in everything
-                for graph, able in ways
-                if index in able
             ]
         )
 

@@ -29,8 +29,6 @@ LONGEST_NS = 3_000_000_000
 WARM_NS = 10_000_000
 """A round runs a network for so long before the run that counts, and once at least."""
 MOST_RUNS = 20
-HOPELESS = 8
-"""A network that takes so many times as long as another runs once: what is fast in it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +74,9 @@ def ways_in_network(
 ) -> OperatorWays:
     """The fastest way of each operator in sequential order; by price where nobody tells times.
 
-    A network for each way is run by turns, all its operators computed that way where they can be,
-    and the least of an operator's times counts: others on the machine only add to it. Only short
-    operators may be left on one lane.
+    A network for each way is run by turns, all its operators computed that way where they can be
+    and no price says that another way is far faster. The least of an operator's times counts:
+    others on the machine only add to it. Only short operators may be left on one lane.
 
     Parameters
     ----------
@@ -87,20 +85,29 @@ def ways_in_network(
     clock_ns
         When rounds have taken long enough.
     """
-    able = prices.runner.library_names
-    ways = {
-        f"{library or 'own kernels'}, {'split' if split else 'whole'}": OperatorWays(
-            dict.fromkeys(able[library] if library else (), library or ""),
-            () if split else prices.short,
-        )
-        for library in (None, *able)
-        for split in (True, False)
-    }
+    ways: dict[str, OperatorWays] = {}
+    for library in (None, *prices.runner.library_names):
+        for title, unsplit in (("split", ()), ("whole", prices.short)):
+            way = OperatorWays(_mostly_by(library, prices), unsplit)
+            if way not in ways.values():
+                ways[f"{library or 'own kernels'}, {title}"] = way
+    if len(ways) == 1:
+        return next(iter(ways.values()))
     models = {name: with_ways(prices, way) for name, way in ways.items()}
     runs = 1 + max(1, min(MOST_RUNS, WARM_NS // max(1, sum(prices.operator_ns))))
     with executors_of(models, prices.runner.session) as executors:
         least_ns = _least_ns(prices.graph, executors, runs, clock_ns)
     return _fastest(ways, least_ns) if least_ns else ways_by_price(prices)
+
+
+def _mostly_by(library: str | None, prices: KernelPrices) -> dict[int, str]:
+    """Libraries of operators: this one (None: own kernels), or the fastest where it is far off."""
+    fastest = prices.fastest_library
+    return {
+        index: by
+        for index in range(len(prices.graph))
+        if (by := library if prices.is_promising(index, library) else fastest.get(index))
+    }
 
 
 def _least_ns(
@@ -113,18 +120,14 @@ def _least_ns(
     numbers = {operator.name: index for index, operator in enumerate(graph.operators)}
     least: dict[int, dict[str, int]] = {}
     end_ns = clock_ns() + LONGEST_NS
-    promising = dict(executors)
     for round_ in range(MOST_ROUNDS):
         if round_ >= LEAST_ROUNDS and clock_ns() >= end_ns:
             break
-        for name, executor in promising.items():
+        for name, executor in executors.items():
             for event in executor.trace(runs):
                 ways = least.setdefault(numbers[event.operator], {})
                 elapsed_ns = event.end_ns - event.start_ns
                 ways[name] = min(elapsed_ns, ways.get(name, elapsed_ns))
-        whole_ns = {name: sum(ways.get(name, 0) for ways in least.values()) for name in promising}
-        limit_ns = HOPELESS * min(whole_ns.values())
-        promising = {name: promising[name] for name, ns in whole_ns.items() if ns <= limit_ns}
     return least
 
 

@@ -343,6 +343,7 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
     built = replace(plain, libraries=(library, second))
     relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
     least_ns = {"fake": {relu: 5, absolute: 30}, "second": {relu: 30, absolute: 5}}
+    computed = {relu: set(), absolute: set()}
 
     @contextmanager
     def executors_of(models, _session):
@@ -351,6 +352,10 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
     def trace(model, _runs):
         """What each launch takes by who computes it: 20 by TVM's kernel."""
         begin = TraceEvent(operator="", stage=0, group=0, lane=0, start_ns=0, end_ns=20)
+        for launch in model.plan.launches:
+            if launch.operator_index in computed:
+                library = launch.call and launch.call.library.key
+                computed[launch.operator_index].add(library)
         return [
             replace(
                 begin,
@@ -373,6 +378,8 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
         prices.use(ways.libraries, ways.unsplit)
         chosen = prices.annotate(greedy_schedule(prices.graph))
     assert ways.libraries == {relu: "fake", absolute: "second"}
+    # Prices of 1000, 100 and 200; 1000, 5000 and 300: what is far off is not run in the network.
+    assert computed == {relu: {"fake", "second"}, absolute: {None, "second"}}
     assert (chosen.by_library("fake"), chosen.by_library("second")) == ((relu,), (absolute,))
     assert chosen.operator_ns[absolute] == PRICES_NS["second"]["abs"]
 

@@ -17,7 +17,7 @@ from tvm_ios.runtime.libraries.onednn.cuts import Counts, is_spread
 from tvm_ios.runtime.libraries.onednn.native_calls import OnednnPreparedCall
 from tvm_ios.runtime.libraries.onednn.tensors import FLOAT_BYTES, OnednnTensor
 
-__all__ = ["TimedLaunch", "choose", "fastest_counts"]
+__all__ = ["TimedLaunch", "choose", "fastest_counts", "least_times_ns"]
 
 ROUNDS = 5
 """Every way is timed so often, by turns, and its best time counts."""
@@ -53,6 +53,14 @@ def fastest_counts(
     """
     if len(ways) == 1:
         return next(iter(ways))
+    best_ns = least_times_ns(pool, call, ways)
+    return choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
+
+
+def least_times_ns(
+    pool: LanePool, call: OnednnCall, ways: Mapping[Counts, OnednnPreparedCall]
+) -> dict[Counts, float]:
+    """The least time of a call by each of the ways, on all lanes of a pool, run by turns."""
     memory = _Memory(call)
     launches = {counts: _launch(pool, memory, prepared) for counts, prepared in ways.items()}
     numbers = {}
@@ -66,7 +74,7 @@ def fastest_counts(
             number = numbers[counts]
             elapsed_ns = pool.time_ns(launch.program, number) / number
             best_ns[counts] = min(best_ns[counts], elapsed_ns)
-    return choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
+    return best_ns
 
 
 def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
