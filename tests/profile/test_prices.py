@@ -377,14 +377,37 @@ def test_ways_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypatc
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: hop_ns)
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     first, again = (KernelPrices(runner, database=database, options=MEASURE) for _ in range(2))
-    first.price_operators()
-    by_price = first.unsplit
+    monkeypatch.setattr(
+        way_choice, "ways_by_price", lambda _: ways_in_network.OperatorWays({}, (2,))
+    )
     way_choice.settle_ways(first)
     way_choice.settle_ways(again)
     assert timed == [("in the network", "by price", "all split", "none of the short ones split")]
     assert traced == [first]
-    wanted = {"in the network": (1, 2), "by price": by_price, "all split": ()}
+    wanted = {"in the network": (1, 2), "by price": (2,), "all split": ()}
     assert first.unsplit == again.unsplit == wanted[fastest]
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: 50.0)
     way_choice.settle_ways(KernelPrices(runner, database=database, options=MEASURE))
     assert len(timed) == (1 if hop_ns < 200 else 2)  # what was chosen in busy times is not for ever
+
+
+def test_ways_that_are_the_same_are_timed_once(prices, monkeypatch) -> None:
+    timed = []
+
+    def race(models, **_options):
+        timed.append(tuple(models))
+        row = CompareRound(run_ns=(100.0,) * len(models), ping_pong_ns=50.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(way_choice, "race", race)
+    for by_price in ((), (1,)):
+        monkeypatch.setattr(
+            way_choice, "ways_by_price", lambda _, it=by_price: ways_in_network.OperatorWays({}, it)
+        )
+        monkeypatch.setattr(
+            way_choice, "ways_in_network", lambda _: ways_in_network.OperatorWays({}, ())
+        )
+        monkeypatch.setattr("tvm_ios.profile.prices.LONG_NS", 0)  # so nothing is short
+        way_choice.settle_ways(prices)
+        assert prices.unsplit == ()
+    assert timed == [("in the network", "by price")]

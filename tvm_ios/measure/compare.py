@@ -28,7 +28,15 @@ from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
 
-__all__ = ["CompareOptions", "CompareRound", "Comparison", "Speedup", "Verdict", "compare"]
+__all__ = [
+    "LONG_RUN_NS",
+    "CompareOptions",
+    "CompareRound",
+    "Comparison",
+    "Speedup",
+    "Verdict",
+    "compare",
+]
 
 _LOG = logging.getLogger(__name__)
 

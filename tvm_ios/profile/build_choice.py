@@ -7,6 +7,7 @@ whole networks are timed, and the first build stays unless another one is faster
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -36,6 +37,10 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["build_for_schedule", "choose_build", "in_order", "with_libraries"]
+
+LONGER = 4
+"""A race of builds of a network that takes long may last so many times as long as another race: it
+is run once, all that follows works on what it keeps, and ten rounds may not tell a gain of 5 %."""
 
 
 def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
@@ -109,7 +114,8 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
             )
             for (name, count), text in runs.items()
         }
-        comparison = race(models, options=call.compare, until_decided=True, session=session)
+        options = replace(call.compare, longest_s=LONGER * call.compare.longest_s)
+        comparison = race(models, options=options, until_decided=True, session=session)
     fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [

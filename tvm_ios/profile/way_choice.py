@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
@@ -44,22 +45,18 @@ def settle_ways(prices: KernelPrices) -> None:
         _use(prices, known)
         return
     in_network = ways_in_network(prices)
-    ways = {
-        "in the network": in_network,
-        "by price": ways_by_price(prices),
-        "all split": OperatorWays(in_network.libraries, ()),
-        "none of the short ones split": OperatorWays(in_network.libraries, prices.short),
-    }
-    models = {name: with_ways(prices, way) for name, way in ways.items()}
-    comparison = race(
-        models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
-    )
-    first, *others = ways
-    best = comparison.fastest(others)
-    kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
+    ways = {"in the network": in_network}
+    for name, way in (
+        ("by price", ways_by_price(prices)),
+        ("all split", OperatorWays(in_network.libraries, ())),
+        ("none of the short ones split", OperatorWays(in_network.libraries, prices.short)),
+    ):
+        if way not in ways.values():
+            ways[name] = way
+    kept, busy = _fastest(ways, prices) if len(ways) > 1 else ("in the network", busy)
     _use(prices, ways[kept])
     prices.choices.keep(
-        question if comparison.is_quiet else f"{question}, {BUSY}",
+        f"{question}, {BUSY}" if busy else question,
         BuildChoice(
             kept=kept,
             notes=(),
@@ -68,6 +65,18 @@ def settle_ways(prices: KernelPrices) -> None:
             libraries=ways[kept].rows(tuple(prices.runner.library_names)),
         ),
     )
+
+
+def _fastest(ways: Mapping[str, OperatorWays], prices: KernelPrices) -> tuple[str, bool]:
+    """The first way unless another is clearly faster, and whether the machine was busy."""
+    models = {name: with_ways(prices, way) for name, way in ways.items()}
+    comparison = race(
+        models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
+    )
+    first, *others = ways
+    best = comparison.fastest(others)
+    kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
+    return kept, not comparison.is_quiet
 
 
 def _use(prices: KernelPrices, ways: OperatorWays) -> None:

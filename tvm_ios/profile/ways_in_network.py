@@ -16,6 +16,7 @@ from tvm_ios.compile.model import CompiledModel, lower_schedule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.devices.protocol import TimedExecutor
+from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import executors_of
 from tvm_ios.search.baselines import sequential_schedule
@@ -27,7 +28,8 @@ MOST_ROUNDS = 12
 LONGEST_NS = 3_000_000_000
 """No more rounds after so long, once there are enough."""
 WARM_NS = 10_000_000
-"""A round runs a network for so long before the run that counts, and once at least."""
+"""A round runs a network for so long before the run that counts, and once at least; a network whose
+runs are long does without."""
 MOST_RUNS = 20
 
 
@@ -94,7 +96,8 @@ def ways_in_network(
     if len(ways) == 1:
         return next(iter(ways.values()))
     models = {name: with_ways(prices, way) for name, way in ways.items()}
-    runs = 1 + max(1, min(MOST_RUNS, WARM_NS // max(1, sum(prices.operator_ns))))
+    run_ns = max(1, sum(prices.operator_ns))
+    runs = 1 if run_ns >= LONG_RUN_NS else 1 + max(1, min(MOST_RUNS, WARM_NS // run_ns))
     with executors_of(models, prices.runner.session) as executors:
         least_ns = _least_ns(prices.graph, executors, runs, clock_ns)
     return _fastest(ways, least_ns) if least_ns else ways_by_price(prices)
