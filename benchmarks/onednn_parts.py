@@ -1,7 +1,8 @@
 """What calls of oneDNN take by how they are cut: ``python -m benchmarks.onednn_parts``.
 
-Convolutions of Inception V3 and ResNet-50 in blocks of 16 channels and in NHWC, products and
-softmax of BERT, whole and in every way to part them, on all lanes. The ways of a call run by turns,
+Convolutions of Inception V3 and ResNet-50 in blocks of 16 channels and in NHWC, transposed ones of
+a U-Net and of a text detector in NCHW and in NHWC, products and softmax of BERT, whole and in every
+way to part them, on all lanes. The ways of a call run by turns,
 again and again with the same tensors; the least time of each goes to
 ``benchmarks/results/onednn_parts.json``.
 """
@@ -44,6 +45,15 @@ CONVOLUTIONS = (
     (2048, 320, 8, (1, 1)),
     (64, 256, 56, (1, 1)),
 )
+TRANSPOSED = (
+    (1024, 512, 16),
+    (512, 256, 32),
+    (256, 128, 64),
+    (128, 64, 128),
+    (24, 24, 80),
+    (24, 1, 160),
+)
+"""Inputs, outputs, height and width; 2x2 of stride 2."""
 PRODUCTS = ((128, 768, 768), (128, 768, 3072), (128, 3072, 768))
 """Rows, inner extent, columns."""
 SOFTMAX = (12, 128, 128)
@@ -83,6 +93,32 @@ def _convolution(
     )
 
 
+def _transposed(layout: str, inputs: int, outputs: int, size: int) -> OnednnCall:
+    """With bias and ReLU, constant weights."""
+
+    def images(channels: int, size: int, position: int | None) -> OnednnTensor:
+        shape = (1, size, size, channels) if layout == "NHWC" else (1, channels, size, size)
+        made = images_of(layout, shape, position)
+        assert made is not None, "both layouts are formats of oneDNN"
+        return made
+
+    return OnednnCall(
+        primitive=Primitive.TRANSPOSED,
+        data=images(inputs, size, 0),
+        weight=OnednnTensor(
+            position=1,
+            shape=(inputs, outputs, 2, 2),
+            extents=(outputs, inputs, 2, 2),
+            format="bacd",
+            constant=True,
+        ),
+        bias=plain((outputs,), 2),
+        result=images(outputs, 2 * size, None),
+        window=Window(strides=(2, 2), padding=(0, 0, 0, 0), dilation=(1, 1)),
+        steps=(Step(kind=StepKind.RELU),),
+    )
+
+
 def _product(rows: int, inner: int, columns: int) -> OnednnCall:
     """With bias and constant weights, whose rows are the columns of the result."""
     return OnednnCall(
@@ -104,6 +140,9 @@ def _calls() -> Iterator[OnednnCall]:
     for sizes in CONVOLUTIONS:
         for layout in ("NCHW16c", "NHWC"):
             yield _convolution(layout, *sizes)
+    for transposed in TRANSPOSED:
+        for layout in ("NCHW", "NHWC"):
+            yield _transposed(layout, *transposed)
     for product in PRODUCTS:
         yield _product(*product)
     yield OnednnCall(

@@ -23,9 +23,13 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
+from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
+
+_LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], tuple[tvm.IRModule, str] | None]
+"""Lays a candidate out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +97,15 @@ def changes_for(
     libraries
         Those that may compute operators: each has a layout that it likes.
     """
-    changes = []
-    if traits.kernel_layout is not None:
-        changes.append(_layout_change(traits.kernel_layout))
-    if traits.convolves_transposed:
-        changes.append(CONVOLVED)  # after layouts as well, and padded like all others
-    if pad_channels and traits.pads_channels:
-        changes.append(PADDING)  # after layouts: only convolutions of NCHW data are padded
+    layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
+    convolved = [CONVOLVED] if traits.convolves_transposed else []
+    # After layouts: only convolutions of NCHW data are padded.
+    padding = [PADDING] if pad_channels and traits.pads_channels else []
     liked = dict.fromkeys(library.image_layout for library in libraries)
-    changes += [_layout_change(layout) for layout in liked if layout is not None]
-    return tuple(changes)
+    own_layouts = [_layout_change(each, _laid_out_whole) for each in liked if each is not None]
+    if own_layouts:  # in which libraries compute transposed convolutions as they are
+        return (*layouts, *padding, *own_layouts, *convolved)
+    return (*layouts, *convolved, *padding)
 
 
 def all_candidates(
@@ -118,14 +121,22 @@ def all_candidates(
             yield from all_candidates(changed, changes[position:], target)
 
 
-def _layout_change(layout: str) -> ModelChange:
+def _layout_change(layout: str, rewrite: _LaidOut) -> ModelChange:
     return ModelChange(
         name=layout,
         without="layouts as they are",
         phase=layout,
         raced_with_records=True,
-        rewrite=partial(_laid_out, layout),
+        rewrite=partial(rewrite, layout),
     )
+
+
+def _laid_out_whole(
+    layout: str, candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    """As for TVM's kernels, but for transposed convolutions, which libraries take in one piece."""
+    found = _laid_out(layout, candidate, target)
+    return None if found is None else (keep_transposed_whole(found[0]), found[1])
 
 
 def _laid_out(

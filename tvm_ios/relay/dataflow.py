@@ -16,6 +16,7 @@ from tvm_ios.errors import ModelError
 
 __all__ = [
     "callee",
+    "children",
     "copy_call",
     "graph_order",
     "is_call_of",
@@ -40,11 +41,18 @@ def graph_order(root: relay.Expr) -> list[relay.Expr]:
             order.append(expression)
             continue
         stack.append((expression, True))
-        stack.extend((child, False) for child in reversed(_children(expression)))
+        stack.extend((child, False) for child in reversed(children(expression)))
     return order
 
 
-def _children(expression: relay.Expr) -> list[relay.Expr]:
+def children(expression: relay.Expr) -> list[relay.Expr]:
+    """What an expression reads; functions are not entered.
+
+    Raises
+    ------
+    ModelError
+        If no graph executor runs such an expression.
+    """
     if isinstance(expression, relay.Call):
         return list(expression.args)
     if isinstance(expression, relay.Tuple):

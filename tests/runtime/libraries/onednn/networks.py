@@ -114,6 +114,26 @@ def transposed(dtype: str) -> relay.Expr:
     )
 
 
+def transposed_rows(dtype: str, kernel: int = 2, images: int = 1, **attributes) -> relay.Expr:
+    """A transposed convolution of NHWC data as it is kept whole, with bias and ReLU."""
+    shapes = {"x": (images, 6, 7, 32), "w": (32, 24, kernel, kernel), "b": (1, 1, 1, 24)}
+    arguments = [variable(name, shape, dtype) for name, shape in shapes.items()]
+    parameters = [variable(f"inner_{name}", shape, dtype) for name, shape in shapes.items()]
+    data, weight, bias = parameters
+    value = relay.nn.conv2d_transpose(
+        relay.transpose(data, (0, 3, 1, 2)),
+        weight,
+        channels=24,
+        kernel_size=(kernel, kernel),
+        strides=(2, 2),
+        kernel_layout="IOHW",
+        **attributes,
+    )
+    value = relay.nn.relu(relay.add(relay.transpose(value, (0, 2, 3, 1)), bias))
+    whole = relay.Function(parameters, value).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return relay.Call(whole, arguments)
+
+
 def pooled(
     dtype: str, kind: str = "max_pool2d", shape=(1, 32, 15, 13), layout: str = "NCHW", **attributes
 ) -> relay.Expr:

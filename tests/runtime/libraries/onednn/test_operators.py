@@ -33,6 +33,10 @@ OPERATORS = {
         n.convolution, shape=(1, 14, 14, 32), layout="NHWC", channels=32, groups=32, padding=(1, 1)
     ),
     "transposed": n.transposed,
+    "transposed, NHWC": n.transposed_rows,
+    "transposed, NHWC, overlapping": partial(
+        n.transposed_rows, kernel=3, padding=(1, 1), output_padding=(1, 1)
+    ),
     "3x3x3": partial(n.clips, padding=(1, 1, 1)),
     "3x3x3, residual": partial(n.clips, padding=(1, 1, 1), step=n.residual),
     "3x3x3, residual of part of a block": partial(
@@ -179,6 +183,10 @@ CUTS = {
             strides=(2, 1, 1),
         ),
         [(1, 1, 2), (1, 1, 4)],
+    ),
+    "transposed": (
+        partial(n.transposed_rows, images=2),
+        [(2, 1, 1), (1, 1, 2), (1, 1, 5), (2, 1, 3)],
     ),
     "dense": (
         partial(n.dense, rows=5, columns=64, step=n.residual),

@@ -90,6 +90,8 @@ def _unit(call: OnednnCall, axis: int) -> int:
     """How many elements along an axis of the result are not parted."""
     if call.primitive is Primitive.SOFTMAX:
         return call.result.extents[axis] if axis == len(call.result.extents) - 1 else 1
+    if axis == 2 and call.window is not None and call.primitive is Primitive.TRANSPOSED:
+        return call.window.strides[0]
     return _channel_unit(call) if axis == 1 else 1
 
 
@@ -148,9 +150,10 @@ def is_spread(call: OnednnCall) -> bool:
     """Whether parts by channels write them together, and a reorder spreads them.
 
     So it is with convolutions whose channels lie innermost: little work beside that of the weights.
+    Transposed ones oneDNN computes by its reference code then.
     """
     last = call.result.format in CHANNELS_LAST.values()
-    return call.weight is not None and call.window is not None and last
+    return call.primitive is Primitive.CONVOLUTION and last
 
 
 def _product_boxes(
@@ -182,7 +185,7 @@ def _convolution_boxes(
     lines: Range = (0, extents[2])
     if rows != (0, call.result.extents[2]):
         if call.primitive is Primitive.TRANSPOSED:
-            raise _GapError
+            return _transposed_boxes(call, images, (own, inputs), rows)
         reach = window.dilation[0] * (_height(call) - 1) + 1
         begin = rows[0] * window.strides[0] - window.begins[0]
         end = (rows[1] - 1) * window.strides[0] + reach - window.begins[0]
@@ -194,6 +197,21 @@ def _convolution_boxes(
         window = replace(window, padding=before + after)
     weight_box = [] if call.weight is None else _box(call.weight, {0: own})
     return window, ([images, inputs, lines, *((0, extent) for extent in extents[3:])], weight_box)
+
+
+def _transposed_boxes(
+    call: OnednnCall, images: Range, channels: tuple[Range, Range], rows: Range
+) -> tuple[Window, tuple[list[Range], list[Range]]]:
+    """What rows are computed from where each row of the data makes rows of its own."""
+    window, (own, inputs) = call.window, channels
+    assert window is not None, "who made the call gave every convolution a window"
+    assert call.weight is not None, "a transposed convolution has weights"
+    stride = window.strides[0]
+    if _height(call) != stride or window.dilation[0] > 1 or window.begins[0] or window.ends[0]:
+        raise _GapError
+    lines = (rows[0] // stride, rows[1] // stride)
+    across = ((0, extent) for extent in call.data.extents[3:])
+    return window, ([images, inputs, lines, *across], _box(call.weight, {0: own}))
 
 
 def _height(call: OnednnCall) -> int:

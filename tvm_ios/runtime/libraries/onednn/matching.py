@@ -31,6 +31,7 @@ REWRITTEN = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 
 def match_call(function: FusedFunction) -> OnednnCall | None:
     """The call that computes a fused function; None where there is no such call."""
+    function = _channels_last(function)
     first = function.calls[0]
     dtypes = {parameter.dtype for parameter in function.parameters}
     dtypes |= {call.result.dtype for call in function.calls}
@@ -46,6 +47,37 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
         constant = made.weight.position in function.constants
         made = replace(made, weight=replace(made.weight, constant=constant))
     return read_steps(function, made)
+
+
+def _channels_last(function: FusedFunction) -> FusedFunction:
+    """A function that lays its images out as NCHW and back, as one of NHWC; others as they are.
+
+    TVM has transposed convolutions of NCHW only.
+    """
+    first = len(function.parameters)
+    match function.calls:
+        case (
+            PrimitiveCall(operator="transpose", operands=(data,)) as before,
+            PrimitiveCall(operator="nn.conv2d_transpose", operands=(moved, weight)) as call,
+            PrimitiveCall(operator="transpose") as after,
+            *others,
+        ) if (
+            (moved, *after.operands) == (first, first + 1)
+            and (before.wholes("axes"), after.wholes("axes")) == ((0, 3, 1, 2), (0, 2, 3, 1))
+            and not any({first, first + 1} & set(other.operands) for other in others)
+            and data < first
+        ):
+            layouts = {"data_layout": "NHWC", "out_layout": "NHWC"}
+            attributes = tuple((dict(call.attributes) | layouts).items())
+            calls = (
+                replace(call, operands=(data, weight), result=after.result, attributes=attributes),
+                *(
+                    replace(other, operands=tuple(o - 2 * (o > first) for o in other.operands))
+                    for other in others
+                ),
+            )
+            return replace(function, calls=calls)
+    return function
 
 
 def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
@@ -92,12 +124,16 @@ def _convolution(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | 
 
 def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
     groups = first.wholes("groups")[0]
-    layouts = (layout_of(first, "data_layout"), layout_of(first, "kernel_layout"))
-    if layouts != ("NCHW", "IOHW") or groups != 1:
+    layout = layout_of(first, "data_layout")
+    if layout_of(first, "kernel_layout") != "IOHW" or groups != 1:
         return None
     data_shape, (inputs, outputs, *kernel) = (
         function.parameters[each].shape for each in first.operands
     )
+    data = images_of(layout, data_shape, first.operands[0])
+    result = images_of(layout, first.result.shape, None)
+    if data is None or result is None:
+        return None
     window = window_of(first)
     top, left, bottom, right = window.padding
     high, wide = first.wholes("output_padding")
@@ -105,7 +141,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
         return None
     return OnednnCall(
         primitive=Primitive.TRANSPOSED,
-        data=plain(data_shape, first.operands[0]),
+        data=data,
         weight=OnednnTensor(
             position=first.operands[1],
             shape=(inputs, outputs, *kernel),
@@ -113,7 +149,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
             format="bacd",
         ),
         bias=None,
-        result=plain(first.result.shape, None),
+        result=result,
         window=replace(window, padding=(top, left, bottom - high, right - wide)),
     )
 

@@ -1,0 +1,117 @@
+"""Keeps transposed convolutions of NHWC data in one piece, for libraries that compute them so.
+
+TVM has kernels for NCHW only: it lays data out anew before each transposed convolution of NHWC, and
+back behind it, as operators of their own. Here these become parts of the convolution's function,
+with the bias and activations that follow, before TVM takes them apart. Its own kernel for such a
+function is slow.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import children, copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.transforms.bound_model import in_parts
+from tvm_ios.relay.transforms.transposed_convolution import (
+    ACTIVATIONS,
+    BINARY,
+    TRANSPOSED,
+    has_transposed,
+)
+
+__all__ = ["keep_transposed_whole"]
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+LAYOUTS = (("data_layout", "NHWC"), ("kernel_layout", "HWIO"), ("groups", "1"))
+"""Of transposed convolutions that ``ConvertLayout`` has laid out as NHWC."""
+
+
+def keep_transposed_whole(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with fused functions for its transposed convolutions of NHWC data.
+
+    Parameters
+    ----------
+    module
+        A typed module of ``main`` alone, weights constant, before TVM's pipeline.
+    """
+    if not has_transposed(module):
+        return module
+    main = in_parts(module)["main"]
+    order = graph_order(main.body)
+    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
+    for expression in order:
+        for child in children(expression):
+            readers[child].append(expression)
+    chains = {chain[-1]: chain for each in order if (chain := _chain(each, readers))}
+    data: dict[relay.Call, relay.Expr] = {}
+
+    def rewritten(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        data[call] = arguments[0]
+        chain = chains.get(call)
+        return _fused(chain, data[chain[0]]) if chain else copy_call(call, arguments)
+
+    function = relay.Function(main.params, rebuild(main.body, {}, rewritten))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+def _chain(
+    head: relay.Expr, readers: Mapping[relay.Expr, Sequence[relay.Expr]]
+) -> list[relay.Call]:
+    """A transposed convolution of NHWC data, and what is done to each of its values; or nothing."""
+    if not is_call_of(head, TRANSPOSED) or not isinstance(head.args[1], relay.Constant):
+        return []
+    if any(str(call_attribute(head, name)) != value for name, value in LAYOUTS):
+        return []
+    chain = [head]
+    while len(found := readers[chain[-1]]) == 1 and _is_step(found[0], chain[-1]):
+        chain.append(found[0])
+    return chain
+
+
+def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
+    """Whether a reader of a value does the same to each element, or to those of each channel."""
+    if not is_call_of(reader, *BINARY, *ACTIVATIONS):
+        return False
+    return all(isinstance(each, relay.Constant) for each in reader.args if each != value)
+
+
+def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
+    """A call of one function that computes a chain, its constants among the arguments."""
+    first = chain[0]
+    weight = np.ascontiguousarray(first.args[1].data.numpy().transpose(2, 3, 0, 1))
+    arguments: list[relay.Expr] = [data, relay.const(weight)]
+    image = relay.var("data", first.args[0].checked_type)
+    parameters = [image, relay.var("weight", shape=weight.shape, dtype=str(weight.dtype))]
+    names = ("strides", "padding", "dilation", "output_padding", "out_dtype", "channels")
+    value = relay.nn.conv2d_transpose(
+        relay.transpose(image, TO_NCHW),
+        parameters[1],
+        kernel_size=weight.shape[2:],
+        kernel_layout="IOHW",
+        **{name: call_attribute(first, name) for name in names},
+    )
+    value = relay.transpose(value, TO_NHWC)
+    for before, call in pairwise(chain):
+        own: list[relay.Expr] = []
+        for argument in call.args:
+            if argument == before:
+                own.append(value)
+                continue
+            # Of all axes: TVM would add the missing ones in the function, in every run.
+            values = argument.data.numpy()
+            values = values.reshape((1,) * (4 - values.ndim) + values.shape)
+            arguments.append(relay.const(values))
+            shape, dtype = values.shape, str(values.dtype)
+            parameters.append(relay.var(f"p{len(parameters)}", shape=shape, dtype=dtype))
+            own.append(parameters[-1])
+        value = copy_call(call, own)
+    function = relay.Function(parameters, value)
+    fused = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return relay.Call(fused, arguments)
