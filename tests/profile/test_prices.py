@@ -23,13 +23,13 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import list_choice, way_choice, ways_in_network
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
 from tvm_ios.profile.prices import (
-    LONG_NS,
     KernelPrices,
     measured_cost_model,
     open_database,
     profile_context,
 )
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_prices import LONG_NS
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 LANES = min(2, default_lanes())
@@ -316,7 +316,7 @@ def test_the_least_time_in_the_network_chooses_the_lanes(prices, monkeypatch) ->
 
     monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
     for long_ns, unsplit in ((0, ()), (1 << 60, (3,))):
-        monkeypatch.setattr("tvm_ios.profile.prices.LONG_NS", long_ns)
+        monkeypatch.setattr("tvm_ios.profile.way_prices.LONG_NS", long_ns)
         found = ways_in_network.ways_in_network(prices, clock_ns=lambda: 0)
         assert found == ways_in_network.OperatorWays({}, unsplit)
     in_split, in_whole = shown  # where nothing is short there is one way only, which needs no run
@@ -407,7 +407,7 @@ def test_ways_that_are_the_same_are_timed_once(prices, monkeypatch) -> None:
         monkeypatch.setattr(
             way_choice, "ways_in_network", lambda _: ways_in_network.OperatorWays({}, ())
         )
-        monkeypatch.setattr("tvm_ios.profile.prices.LONG_NS", 0)  # so nothing is short
+        monkeypatch.setattr("tvm_ios.profile.way_prices.LONG_NS", 0)  # so nothing is short
         way_choice.settle_ways(prices)
         assert prices.unsplit == ()
     assert timed == [("in the network", "by price")]

@@ -20,6 +20,7 @@ from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import CheckedModule, check_module
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
@@ -136,7 +137,13 @@ def _laid_out_whole(
 ) -> tuple[tvm.IRModule, str] | None:
     """As for TVM's kernels, but for transposed convolutions, which libraries take in one piece."""
     found = _laid_out(layout, candidate, target)
-    return None if found is None else (keep_transposed_whole(found[0]), found[1])
+    typed = candidate.checked.typed
+    if found is None and (is_prepared(typed) or not has_transposed(typed)):
+        return None
+    mod, *told = found or (bound_model(candidate.checked, candidate.params),)
+    mod, kept = keep_transposed_whole(mod)
+    told += [f"{kept} transposed convolutions were kept in one piece"] if kept else []
+    return (mod, "; ".join(told)) if told else None
 
 
 def _laid_out(

@@ -7,9 +7,9 @@ the final executor uses. Operators are priced first, with each way to run that t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import tvm
@@ -25,7 +25,6 @@ from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo
-from tvm_ios.measure.sampling import HOPELESS
 from tvm_ios.profile.kernel_variant import (
     VariantGraph,
     by_library,
@@ -34,40 +33,18 @@ from tvm_ios.profile.kernel_variant import (
 )
 from tvm_ios.profile.merge_prices import KernelChoice, MergePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_prices import WayPrices, is_short
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.search.list_schedule import OperatorTimes
 
 __all__ = [
-    "SLOWEST_HOP_NS",
     "KernelPrices",
     "measured_cost_model",
     "open_database",
     "profile_context",
 ]
-
-FETCHES_AT_ONCE = 10
-"""Cache lines a core waits for together when it reads what another core wrote."""
-LINE_BYTES = 64
-SLOWEST_HOP_NS = 200.0
-"""A core-to-core hand-off above this is the machine's slow mode."""
-MOST_BYTES_MOVED = 65536
-"""The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
-LONG_NS = 50_000
-"""What takes longer on one lane is always split: half of it is many times what moving its data to
-another core costs. Prices that say otherwise are of a moment in which others had that core."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PricedWay:
-    """What an operator takes by one of its kernels, in nanoseconds."""
-
-    price_ns: int
-    """As it would run: on one lane, or with help."""
-    alone_ns: int
-    whole: bool
-    """Whether help gains too little."""
 
 
 class KernelPrices:
@@ -96,8 +73,6 @@ class KernelPrices:
         """What each operator costs alone on one lane; set by :meth:`price_operators`."""
         self.fastest_library: dict[int, str] = {}
         """Operators found to run fastest by a library, by that library's name in files."""
-        self._ways: dict[str | None, dict[int, _PricedWay]] = {}
-        """What operators take by own kernels (None) and by each library that can compute them."""
         self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
         able = runner.library_names
         self._kernels = KernelChoice(
@@ -120,6 +95,8 @@ class KernelPrices:
             on_batch=on_batch,
         )
         self._merges = MergePrices(runner.built, self._measured, able)
+        self.ways = WayPrices(runner, self._whole, self._measured)
+        """What single operators take by each way, once they are priced."""
 
     @property
     def counters(self) -> MeasureCounters:
@@ -132,24 +109,18 @@ class KernelPrices:
         return (*self._measured.notes, *self._library_notes(), *self.runner.notes)
 
     def price_operators(self) -> None:
-        """Price every operator by itself, with and without the help of idle lanes.
+        """Price every operator by itself by each way, and let the fastest one stay.
 
-        Short operators that gain too little from help stay on one lane from then on: help has to
-        gain more than it costs to move half of what the operator reads and writes between the
-        caches of two cores, which the price of one operator run again and again does not show.
-
-        On a GPU nothing helps. Operators that libraries can compute are priced with their calls as
-        well, and the fastest way stays.
+        Raises
+        ------
+        CostError
+            If an operator cannot be run.
         """
-        self._price_ways_in_turns()
-        self._ways = {None: self._priced_ways(self._whole, range(len(self._whole)))}
-        for library, names in self.runner.library_names.items():
-            graph = self._kernels.libraries[library]
-            self._ways[library] = self._priced_ways(graph, sorted(names))
-        fastest = [self._fastest_by(index) for index in range(len(self._whole))]
+        self.ways.measure()
+        fastest = [self.ways.fastest_by(index) for index in range(len(self._whole))]
         self.use(
             {index: by for index, by in enumerate(fastest) if by is not None},
-            (index for index, by in enumerate(fastest) if self._ways[by][index].whole),
+            (index for index, by in enumerate(fastest) if self.ways.way(index, by).whole),
         )
 
     def use(self, libraries: Mapping[int, str], unsplit: Iterable[int]) -> None:
@@ -166,7 +137,7 @@ class KernelPrices:
         """
         self.fastest_library = dict(libraries)
         self.runner.operator_ns = self.operator_ns = tuple(
-            self._ways[libraries.get(index)][index].alone_ns for index in range(len(self._whole))
+            self.ways.way(index, libraries.get(index)).alone_ns for index in range(len(self._whole))
         )
         self.keep_whole(unsplit)
 
@@ -183,20 +154,11 @@ class KernelPrices:
             chosen=without_help(self._with_libraries(), self.unsplit),
         )
 
-    def is_promising(self, index: int, library: str | None) -> bool:
-        """True if a library, or an own kernel, computes an operator, and nothing is far faster.
-
-        Operators must have been priced.
-        """
-        asked = self._ways[library].get(index)
-        fastest = self._ways[self._fastest_by(index)][index]
-        return asked is not None and asked.price_ns <= HOPELESS * fastest.price_ns
-
     @property
     def short(self) -> tuple[int, ...]:
         """Operators so short that help may cost more than it brings; all before pricing."""
         costs_ns = self.operator_ns or (0,) * len(self._whole)
-        return tuple(index for index, cost_ns in enumerate(costs_ns) if cost_ns < LONG_NS)
+        return tuple(index for index, cost_ns in enumerate(costs_ns) if is_short(cost_ns))
 
     def save(self) -> None:
         """Try once more to store prices that could not be written."""
@@ -296,52 +258,6 @@ class KernelPrices:
             max(0, self._merges.floor_ns(self._kernels, stage, price_ns))
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
-
-    def _fastest_by(self, index: int) -> str | None:
-        """The library that computes an operator fastest; None for own kernels."""
-        able = [by for by, ways in self._ways.items() if index in ways]
-        return min(able, key=lambda by: self._ways[by][index].price_ns)
-
-    def _price_ways_in_turns(self) -> None:
-        """Price all ways to run an operator at one time, since the faster one is chosen."""
-        everything = range(len(self._whole))
-        ways: list[tuple[VariantGraph, Collection[int]]] = [(self._whole, everything)]
-        ways += [
-            (self._kernels.libraries[library], names)
-            for library, names in self.runner.library_names.items()
-        ]
-        if len(ways) == 1:
-            return
-        if self.runner.idle_lanes_help:
-            ways += [(without_help(graph, able), able) for graph, able in ways]
-        self._measured.price_ways(
-            [
-                [(graph, Stage(((index,),))) for graph, able in ways if index in able]
-                for index in everything
-            ]
-        )
-
-    def _priced_ways(self, graph: VariantGraph, operators: Sequence[int]) -> dict[int, _PricedWay]:
-        """Price operators by the kernels of a graph, with and without help where there is any."""
-        stages = [Stage(((index,),)) for index in operators]
-        helped_ns = self._measured.price(graph, stages)
-        if not self.runner.idle_lanes_help:
-            return {
-                index: _PricedWay(price_ns=price_ns, alone_ns=price_ns, whole=False)
-                for index, price_ns in zip(operators, helped_ns, strict=True)
-            }
-        alone_ns = self._measured.price(without_help(graph, operators), stages)
-        # The best of a few, and never the slow mode's: the choice must not depend on the moment.
-        hop_ns = min(SLOWEST_HOP_NS, *(self.runner.ping_pong_ns() for _ in range(5)))
-        fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
-        found = {}
-        for index, helped, alone in zip(operators, helped_ns, alone_ns, strict=True):
-            moved_bytes = min(graph.operators[index].memory_bytes / 2, MOST_BYTES_MOVED)
-            whole = alone < LONG_NS and alone - helped <= moved_bytes * fetch_ns
-            found[index] = _PricedWay(
-                price_ns=alone if whole else helped, alone_ns=alone, whole=whole
-            )
-        return found
 
     @property
     def _chose_libraries(self) -> bool:

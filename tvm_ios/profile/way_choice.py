@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping
 
 from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.profile.prices import SLOWEST_HOP_NS, KernelPrices
+from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import VARIANT_RACE, race
+from tvm_ios.profile.way_prices import SLOWEST_HOP_NS
 from tvm_ios.profile.ways_in_network import (
     OperatorWays,
     ways_by_price,

@@ -109,7 +109,7 @@ def _mostly_by(library: str | None, prices: KernelPrices) -> dict[int, str]:
     return {
         index: by
         for index in range(len(prices.graph))
-        if (by := library if prices.is_promising(index, library) else fastest.get(index))
+        if (by := library if prices.ways.is_promising(index, library) else fastest.get(index))
     }
 
 

@@ -12,6 +12,7 @@ from tvm_ios.models import unet
 from tvm_ios.relay.dataflow import kernel_calls, local_function
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import converted_model, prepare
+from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 
 ALONE = ["transpose", "nn.conv2d_transpose", "transpose"]
@@ -57,7 +58,8 @@ def test_results_stay(nets, kernel, padding, more, images):
     data = relay.var("data", shape=(images, 6, 5, 7))
     call = transposed(data, kernel, padding=padding, output_padding=more)
     module, params = nets.finish(relay.nn.relu(biased(call)), data)
-    whole = keep_transposed_whole(in_nhwc(module, params))
+    whole, kept = keep_transposed_whole(in_nhwc(module, params))
+    assert kept == 1
     assert whole_functions(whole) == [[*ALONE, "add", "nn.relu"]]
     image = nets.random_input(module)
     expected = nets.reference(module, params, image)[0]
@@ -71,7 +73,8 @@ def test_batch_norms_and_numbers_come_along(nets):
     value = relay.nn.batch_norm(transposed(data), *statistics)[0]
     module, params = nets.finish(relay.multiply(value, relay.const(3.0)), data)
     params["variance"] = np.abs(params["variance"].numpy()) + 1
-    whole = keep_transposed_whole(in_nhwc(module, params))
+    whole, kept = keep_transposed_whole(in_nhwc(module, params))
+    assert kept == 1
     (operators,) = whole_functions(whole)
     assert operators[:3] == ALONE
     assert set(operators[3:]) <= {"add", "multiply"}
@@ -95,7 +98,8 @@ def test_what_needs_more_than_the_value_stays_apart(nets, follow):
     data = relay.var("data", shape=(1, 6, 5, 7))
     other = relay.var("other", shape=(1, 5, 10, 14))
     module, params = nets.finish(follow(transposed(data), other), data, other)
-    whole = keep_transposed_whole(in_nhwc(module, params))
+    whole, kept = keep_transposed_whole(in_nhwc(module, params))
+    assert kept == 1
     assert whole_functions(whole) == [ALONE]
 
 
@@ -112,14 +116,38 @@ def test_what_no_library_takes_stays(nets):
     ):
         module, _ = nets.finish(call, data)
         laid_out = in_nhwc(module, None)
-        assert whole_functions(keep_transposed_whole(laid_out)) == []
+        assert keep_transposed_whole(laid_out) == (laid_out, 0)
 
 
 def test_a_u_net_has_no_transposes_of_their_own():
     module, params = unet(image_size=32)
     laid_out = in_nhwc(module, params)
-    prepared = prepare(keep_transposed_whole(laid_out), None, host_target())
+    whole, kept = keep_transposed_whole(laid_out)
+    prepared = prepare(whole, None, host_target())
     names = [operator.name for operator in extract(prepared.module).graph.operators]
-    assert len([name for name in names if "conv2d_transpose" in name]) == 4
+    assert len([name for name in names if "conv2d_transpose" in name]) == kept == 4
     assert not any(name.startswith("transpose") for name in names)
-    assert keep_transposed_whole(prepared.module) is prepared.module
+    assert keep_transposed_whole(prepared.module) == (prepared.module, 0)
+
+
+@pytest.mark.parametrize("layout", ["HWIO", "HWOI", "OIHW"])
+def test_weights_of_a_model_in_nhwc_may_lie_in_any_order(nets, layout):
+    extents = dict(zip("IOHW", (6, 5, 2, 3), strict=True))
+    data = relay.var("data", shape=(1, 5, 7, 6))
+    weight = relay.var("weight", shape=[extents[axis] for axis in layout])
+    call = relay.nn.conv2d_transpose(
+        data,
+        weight,
+        strides=(2, 2),
+        channels=5,
+        kernel_size=(2, 3),
+        data_layout="NHWC",
+        kernel_layout=layout,
+    )
+    module, params = nets.finish(relay.nn.relu(call), data)
+    whole, kept = keep_transposed_whole(bound_model(module, params))
+    assert (kept, whole_functions(whole)) == (1, [[*ALONE, "nn.relu"]])
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    seen = nets.reference(whole, None, image)[0]
+    np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-5)

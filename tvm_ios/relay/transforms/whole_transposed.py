@@ -29,20 +29,27 @@ from tvm_ios.relay.transforms.transposed_convolution import (
 __all__ = ["keep_transposed_whole"]
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
-LAYOUTS = (("data_layout", "NHWC"), ("kernel_layout", "HWIO"), ("groups", "1"))
-"""Of transposed convolutions that ``ConvertLayout`` has laid out as NHWC."""
+KERNEL = "IOHW"
+"""The layout of weights that TVM's kernels take."""
 
 
-def keep_transposed_whole(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with fused functions for its transposed convolutions of NHWC data.
+def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
+    """Put transposed convolutions of NHWC data into fused functions.
+
+    Those of one group with constant weights.
 
     Parameters
     ----------
     module
-        A typed module of ``main`` alone, weights constant, before TVM's pipeline.
+        A typed module of ``main`` alone, parameters bound, before TVM's pipeline.
+
+    Returns
+    -------
+    module, kept
+        The module, and how many there are. Where there are none it is the one that was given.
     """
     if not has_transposed(module):
-        return module
+        return module, 0
     main = in_parts(module)["main"]
     order = graph_order(main.body)
     readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
@@ -50,6 +57,8 @@ def keep_transposed_whole(module: tvm.IRModule) -> tvm.IRModule:
         for child in children(expression):
             readers[child].append(expression)
     chains = {chain[-1]: chain for each in order if (chain := _chain(each, readers))}
+    if not chains:
+        return module, 0
     data: dict[relay.Call, relay.Expr] = {}
 
     def rewritten(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
@@ -58,7 +67,7 @@ def keep_transposed_whole(module: tvm.IRModule) -> tvm.IRModule:
         return _fused(chain, data[chain[0]]) if chain else copy_call(call, arguments)
 
     function = relay.Function(main.params, rebuild(main.body, {}, rewritten))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), len(chains)
 
 
 def _chain(
@@ -67,7 +76,7 @@ def _chain(
     """A transposed convolution of NHWC data, and what is done to each of its values; or nothing."""
     if not is_call_of(head, TRANSPOSED) or not isinstance(head.args[1], relay.Constant):
         return []
-    if any(str(call_attribute(head, name)) != value for name, value in LAYOUTS):
+    if str(call_attribute(head, "data_layout")) != "NHWC" or call_attribute(head, "groups") != 1:
         return []
     chain = [head]
     while len(found := readers[chain[-1]]) == 1 and _is_step(found[0], chain[-1]):
@@ -85,7 +94,9 @@ def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
 def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
     """A call of one function that computes a chain, its constants among the arguments."""
     first = chain[0]
-    weight = np.ascontiguousarray(first.args[1].data.numpy().transpose(2, 3, 0, 1))
+    layout = str(call_attribute(first, "kernel_layout"))
+    axes = [layout.index(axis) for axis in KERNEL]
+    weight = np.ascontiguousarray(first.args[1].data.numpy().transpose(axes))
     arguments: list[relay.Expr] = [data, relay.const(weight)]
     image = relay.var("data", first.args[0].checked_type)
     parameters = [image, relay.var("weight", shape=weight.shape, dtype=str(weight.dtype))]
@@ -94,7 +105,7 @@ def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
         relay.transpose(image, TO_NCHW),
         parameters[1],
         kernel_size=weight.shape[2:],
-        kernel_layout="IOHW",
+        kernel_layout=KERNEL,
         **{name: call_attribute(first, name) for name in names},
     )
     value = relay.transpose(value, TO_NHWC)
