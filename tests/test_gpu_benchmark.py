@@ -195,6 +195,7 @@ def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp
     assert "begun with streams=8" in other.stderr
 
 
+@pytest.mark.full
 @pytest.mark.slow(30)
 @pytest.mark.usefixtures("cudnn")
 def test_a_step_that_fails_is_told_and_the_rest_goes_on(script):

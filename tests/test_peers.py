@@ -143,7 +143,12 @@ def small_clip():
     ("make", "kinds", "last"),
     [
         (small_gan, {"dense": 1, "transposed_convolution": 4, "scale_shift": 3}, "tanh"),
-        (small_clip, {"convolution": 21, "scale_shift": 9, "global_average_pool": 1}, "softmax"),
+        pytest.param(
+            small_clip,
+            {"convolution": 21, "scale_shift": 9, "global_average_pool": 1},
+            "softmax",
+            marks=pytest.mark.full,
+        ),
     ],
     ids=["dcgan", "resnet3d_18"],
 )

@@ -143,6 +143,7 @@ def test_the_documents_have_the_table_and_reach_the_goals(project_root):
     )
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_thousand_jobs_keep_a_hundred_devices_busy():
     name = "300 cores, 100 devices, 1000 jobs"

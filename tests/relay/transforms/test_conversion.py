@@ -263,7 +263,7 @@ def test_grouped_convolutions_have_no_nhwc_kernel():
         pytest.param(HALF, 16, marks=pytest.mark.full),
         pytest.param(HALF_NHWC, 1, marks=pytest.mark.full),
         (HALF_NHWC, 16),
-        (HALF_SUMS, 1),
+        pytest.param(HALF_SUMS, 1, marks=pytest.mark.full),
     ],
 )
 def test_kernels_for_gpus_compile_and_export(tmp_path, conversion, batch):
