@@ -54,7 +54,14 @@ TRANSPOSED = (
     (24, 1, 160),
 )
 """Inputs, outputs, height and width; 2x2 of stride 2."""
-PRODUCTS = ((128, 768, 768), (128, 768, 3072), (128, 3072, 768))
+PRODUCTS = (
+    (8, 2048, 1000),
+    (16, 1024, 1000),
+    (32, 512, 512),
+    (128, 768, 768),
+    (128, 768, 3072),
+    (128, 3072, 768),
+)
 """Rows, inner extent, columns."""
 SOFTMAX = (12, 128, 128)
 

@@ -82,7 +82,7 @@ def test_each_form_of_a_model_computes_the_same(as_it_is):
     forms = list(all_candidates(as_it_is, (LAYOUT, PADDING), TARGET))
     laid_out, padded = forms[1:]
     assert padded.changes[0] == laid_out.changes[0]
-    assert padded.changes[1].startswith("the output channels of 2 convolutions were padded")
+    assert padded.changes[1].startswith("the output channels of 2 operators were padded")
     expected = output_of(as_it_is)
     for form in (laid_out, padded):
         np.testing.assert_allclose(output_of(form), expected, rtol=1e-4, atol=1e-5)

@@ -26,7 +26,7 @@ from tvm_ios.relay.transforms.channel_padding import pad_channels
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 CHANGES = changes_for(CPU)
-TWO_PADDED = ("the output channels of 2 convolutions were padded to whole vectors",)
+TWO_PADDED = ("the output channels of 2 operators were padded to whole vectors",)
 LAID_OUT = "3 convolutions were laid out as NCHW; inputs and outputs keep their layout"
 AS_IT_IS_NS = {"layouts as they are": 100, "channels as they are": 50, "padded channels": 60}
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)

@@ -100,7 +100,7 @@ def changes_for(
     """
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []
-    # After layouts: only convolutions of NCHW data are padded.
+    # After layouts: convolutions are padded in NCHW only.
     padding = [PADDING] if pad_channels and traits.pads_channels else []
     liked = dict.fromkeys(library.image_layout for library in libraries)
     own_layouts = [_layout_change(each, _laid_out_whole) for each in liked if each is not None]
@@ -180,7 +180,7 @@ def _padded(
     if not may_pad(candidate.checked.typed, target):
         return None
     mod, padded = pad_channels(candidate.checked, candidate.params, target)
-    told = f"the output channels of {padded} convolutions were padded to whole vectors"
+    told = f"the output channels of {padded} operators were padded to whole vectors"
     return (mod, told) if padded else None
 
 

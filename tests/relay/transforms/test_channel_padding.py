@@ -185,6 +185,42 @@ def test_weights_that_are_inputs_are_left_alone(nets):
     assert pad_channels(module, None, nets.target)[1] == 0
 
 
+def dense(data, name, inputs, outputs):
+    return relay.nn.dense(data, relay.var(name, shape=(outputs, inputs)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "wanted"),
+    [(4, 100, 112), (3, 100, 100), (4, 96, 96), (4, 24, 32), (4, 88, 96), (4, 17, 17), (4, 10, 10)],
+)
+def test_rows_of_a_dense_layer_share_whole_blocks(nets, rows, units, wanted):
+    data = relay.var("data", shape=(rows, 20))
+    padded, count = pad(nets, dense(data, "a", 20, units), data)
+    (made,) = calls(padded, "nn.dense")
+    assert (int(made.checked_type.shape[1]), count) == (wanted, int(wanted > units))
+    assert len(calls(padded, "strided_slice")) == count
+
+
+def test_dense_layers_carry_channels_to_one_another(nets):
+    data = relay.var("data", shape=(5, 20))
+    bias = relay.var("bias", shape=(100,))
+    first = relay.nn.relu(relay.nn.bias_add(dense(data, "a", 20, 100), bias))
+    second = dense(first + dense(data, "b", 20, 100), "c", 100, 32)
+    padded, count = pad(nets, second, data)
+    assert count == 2
+    found = [tuple(map(int, call.args[1].data.shape)) for call in calls(padded, "nn.dense")]
+    assert sorted(found) == [(32, 112), (112, 20), (112, 20)]
+    assert calls(padded, "strided_slice") == []
+
+
+def test_a_dense_layer_reads_the_padded_channels_of_a_convolution(nets):
+    data = data_of((4, 16, 1, 1))
+    value = relay.nn.batch_flatten(nets.conv(data, "a", 12, (1, 1), (0, 0)))
+    padded, count = pad(nets, dense(value, "b", 12, 100), data)
+    (made,) = calls(padded, "nn.dense")
+    assert (tuple(map(int, made.args[1].data.shape)), count) == ((112, 16), 2)
+
+
 def test_groups_and_other_layouts_get_channels_as_they_were(nets):
     data = data_of()
     value = nets.conv(data, "a", 12, (1, 1), (0, 0))

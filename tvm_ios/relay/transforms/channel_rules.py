@@ -1,4 +1,4 @@
-"""How operators other than convolutions carry padded channels along.
+"""How operators other than convolutions and dense layers carry padded channels along.
 
 A rule takes a call and its rewritten operands, of which at least one has padded channels, and gives
 the call on them; None where the operator needs the channels as they were.
@@ -152,14 +152,6 @@ def _mean(call: relay.Call, operands: Sequence[Value]) -> Value | None:
     return Value(copy_call(call, [operands[0].expression]), operands[0].channels)
 
 
-def _dense(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    data, weight = call.args
-    if not isinstance(weight, relay.Constant) or len(data.checked_type.shape) != 2:
-        return None
-    values = gathered(weight.data.numpy(), _channels(operands[0]), axis=1)
-    return Value(copy_call(call, [operands[0].expression, relay.const(values)]))
-
-
 def _channels(value: Value) -> np.ndarray:
     """The channel map of an operand that has one."""
     assert value.channels is not None
@@ -176,5 +168,4 @@ RULES: Mapping[str, _Rule] = {
     "nn.batch_flatten": _flatten,
     "reshape": _flatten,
     "squeeze": _flatten,
-    "nn.dense": _dense,
 }

@@ -11,7 +11,7 @@ from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
 from tvm_ios.runtime.libraries.onednn.call import StepKind
-from tvm_ios.runtime.libraries.onednn.cuts import whole_call
+from tvm_ios.runtime.libraries.onednn.cuts import cut_call, whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 
@@ -141,6 +141,21 @@ def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(o
     assert len(made.primitives) > 1, "tensors are reordered around it"
 
 
+@pytest.mark.slow(2)
+@pytest.mark.parametrize(("rows", "moved"), [(16, 1), (32, 0)])
+def test_columns_of_many_rows_are_written_where_they_belong(onednn, rows, moved):
+    if not onednn.isa.startswith("avx512"):
+        pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
+    (call,) = n.computed(partial(n.dense, rows=rows, columns=64), lanes=1).calls
+    parts = cut_call(call, (1, 2, 1))
+    with ExitStack() as undo:
+        processor = OnednnProcessor()
+        undo.callback(processor.close)
+        maker = PrimitiveMaker(onednn, processor._engine, undo.callback)
+        made = [maker.make(part, "dense") for part in parts]
+    assert [len(part.primitives) - part.once for part in made] == [1 + moved] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_right(onednn, name):
@@ -191,6 +206,14 @@ CUTS = {
     "dense": (
         partial(n.dense, rows=5, columns=64, step=n.residual),
         [(2, 1, 1), (5, 1, 1), (1, 2, 1), (1, 4, 1)],
+    ),
+    "dense of many rows": (
+        partial(n.dense, rows=70, columns=64, step=n.residual),
+        [(2, 1, 1), (1, 2, 1), (1, 4, 1)],
+    ),
+    "dense of many rows, GELU": (
+        partial(n.dense, rows=33, columns=96, step=n.gelu),
+        [(1, 2, 1), (1, 3, 1)],
     ),
     "matrices": (partial(n.matrices, transposed=True), [(2, 1, 1), (4, 1, 1), (1, 1, 2)]),
     "pooling": (n.pooled_and_more, [(1, 2, 1), (1, 3, 1)]),

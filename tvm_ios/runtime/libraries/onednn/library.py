@@ -66,7 +66,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 _UNIMPLEMENTED = 3
-_CHOICE = 6
+_CHOICE = 7
 """Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
 before is of other code."""
 

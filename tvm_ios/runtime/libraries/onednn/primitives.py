@@ -9,8 +9,9 @@ import ctypes
 from collections.abc import Callable
 from ctypes import c_char_p
 from dataclasses import dataclass, field
+from math import prod
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, extents_of
 from tvm_ios.runtime.libraries.onednn.numbers import (
@@ -51,6 +52,8 @@ _CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
 """Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
 _CHOICES_OF_CONSTANTS = ((WEIGHTS,), (), *_CHOICES[2:])
 """Where weights are constant: their reorder costs nothing."""
+_ROWS_WORTH_A_COPY = 32
+"""Rows of a product that read the weights while they are at hand: 16 are too few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,7 @@ class PrimitiveMaker:
                 described.own[number] = self._library.descriptor_of(handle, query)
             if TARGET in free:
                 described.own |= dict.fromkeys(alike, described.own[TARGET])
-            if not _is_unfolding(described.implementation):
+            if not _copies_too_much(call, described.implementation):
                 return described
             found = found or described
         if found is None:
@@ -318,6 +321,15 @@ def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
 
 
-def _is_unfolding(implementation: str) -> bool:
-    """Whether windows are copied out for one product, slower than code that reads in blocks."""
-    return "gemm" in implementation.split(":")  # its place in the name differs: x64:gemm:jit
+def _copies_too_much(call: OnednnCall, implementation: str) -> bool:
+    """Whether a plain product of matrices copies more than code that reads in blocks.
+
+    It copies the windows of a convolution, and the weights of any call in every run, which the rows
+    of a product must be worth. Then it is the faster, most of all where it writes columns that lie
+    apart: other code writes them together, and a reorder spreads them
+    (``python -m benchmarks.onednn_parts``).
+    """
+    if "gemm" not in implementation.split(":"):  # its place in the name differs: x64:gemm:jit
+        return False
+    rows = prod(call.result.extents[:-1])
+    return call.primitive is not Primitive.PRODUCT or rows < _ROWS_WORTH_A_COPY
