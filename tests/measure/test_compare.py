@@ -253,30 +253,47 @@ def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run_ms", "until_decided", "runs"),
-    [(40, True, 1), (40, False, 2), (20, True, 2)],
+    ("run_ms", "until_decided", "rounds", "runs"),
+    [
+        ((40, 41), True, 9, (1 + 9, 1 + 9)),
+        ((40, 41), False, 9, (1 + 2 * 9, 1 + 2 * 9)),
+        ((28, 31), True, 9, (2 + 2 * 9, 1 + 2 * 9)),  # near each other: timed alike
+        ((20, 90), True, 6, (2 + 2 * 6, 1 + 6)),
+        ((90, 20), True, 6, (1 + 6, 2 + 2 * 6)),
+    ],
 )
 def test_long_runs_need_no_warm_up_where_a_race_chooses(
-    run_ms: int, until_decided: bool, runs: int
+    run_ms: tuple[int, int], until_decided: bool, rounds: int, runs: tuple[int, int]
 ) -> None:
-    """Who is as fast as a short one needs it, too: all contestants of a race are timed alike."""
-    made = {"long": 0, "longer": 0}
+    """Unless they are near one that does. It is over after six rounds where one is far off."""
+    made = [0, 0]
 
-    def timer(name: str, milliseconds: int) -> Callable[[int], int]:
+    def timer(place: int) -> Callable[[int], int]:
         def time_ns(number: int) -> int:
-            made[name] += number
-            return milliseconds * 1_000_000 * number
+            made[place] += number
+            return run_ms[place] * 1_000_000 * number
 
         return time_ns
 
     comparison = compare(
-        {"long": timer("long", run_ms), "longer": timer("longer", 41)},
+        {"one": timer(0), "other": timer(1)},
         options=CompareOptions(rounds=9),
         until_decided=until_decided,
     )
-    timed = len(comparison.rounds)
-    lost = timed - 6 if until_decided and run_ms == 20 else 0  # who lost six rounds is left out
-    assert made == {"long": 2 + runs * timed, "longer": 2 + runs * (timed - lost)}
+    assert (len(comparison.rounds), tuple(made)) == (rounds, runs)
+    assert comparison.fastest() == ("one" if run_ms[0] < run_ms[1] else "other")
+
+
+def test_a_first_contestant_that_is_far_off_is_timed_six_times() -> None:
+    runs_ms = {"first": 900, "one": 100, "other": 101}
+    contestants = {
+        name: lambda number, ms=ms: ms * 1_000_000 * number for name, ms in runs_ms.items()
+    }
+    options = CompareOptions(rounds=12, confidence=0.9)
+    found = compare(contestants, options=options, until_decided=True)
+    timed = [sum(each.run_ns[place] is not None for each in found.rounds) for place in range(3)]
+    assert timed == [6, 10, 10]
+    assert found.speedup("other", over="first").ratio == pytest.approx(900 / 101)
 
 
 def test_a_race_does_not_end_early_on_a_few_fast_rounds() -> None:

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tvm_ios.errors import CostError, OptionError
@@ -48,13 +48,17 @@ once: three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races 
 HOPELESS = 1.15
 """Who took so many times as long as the fastest in each of the first rounds, as many as the least
 that an interval needs, is not timed any more."""
+FAR_OFF = 4
+"""Not even the first contestant is timed on where it took so many times as long in those rounds;
+where all others did the race is over."""
 INDIFFERENT = 0.01
 """Nobody takes more rounds to tell contestants apart that differ by less."""
 
 LONG_RUN_NS = 30_000_000
 """A run this long needs no warm-up in a race that chooses. What the others left in the caches is
 replaced in the first per cent of it: first runs of Inception V3 (80 ms) took 0.992 to 1.001 times
-what second ones did, those of SqueezeNet (13 ms) 1.014 (``benchmarks/results/tune_time/``)."""
+what second ones did, those of SqueezeNet (13 ms) 1.014 (``benchmarks/results/tune_time/``). All who
+are near each other are timed alike, so it needs one beside a shorter one, unless it is far off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,8 @@ class CompareOptions:
 
     warmup: int = 1
     """Runs before each sample that do not count: they bring back caches the others evicted. A race
-    that may end early makes none where every contestant's run takes 30 ms or more."""
+    that may end early makes none where every contestant's run takes 30 ms or more, nor for one that
+    does and takes four times as long as the fastest."""
     number: int = 1
     """Least runs in a sample."""
     rounds: int = 25
@@ -118,8 +123,8 @@ def compare(
     until_decided
         Whether to end before all rounds are taken, once it is known which one is the fastest, and
         to leave out the warm-up of long runs.
-        Contestants that have lost beyond doubt are not timed any more, but for the first one:
-        reports give times of the others as ratios over it.
+        Contestants that have lost beyond doubt are not timed any more, but for the first one,
+        unless it is far off: reports give times of the others as ratios over it.
     ping_pong_ns, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -139,15 +144,12 @@ def compare(
     watch = ModeWatch(
         ping_pong_ns or (lambda: 0.0), options.mode, clock_ns=clock_ns, sleep_s=sleep_s
     )
-    shortest_run_ns = math.inf
-    for cell in cells:
-        cell.time_ns(1)
-        run_ns = timed_sample(cell, options.min_repeat_ms * 1e6)
-        shortest_run_ns = min(shortest_run_ns, run_ns)
-    if until_decided and shortest_run_ns >= LONG_RUN_NS:
-        options = replace(options, warmup=0)
+    run_ns = [_first_look_ns(cell, options) for cell in cells]
+    warmups = [options.warmup] * len(cells)
+    if until_decided:
+        warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
     rivals = partial(_rivals, names) if until_decided else None
-    rounds = _take_rounds(cells, options, watch, clock_ns, rivals)
+    rounds = _take_rounds(cells, warmups, options, watch, clock_ns, rivals)
     return Comparison(
         names=names,
         rounds=tuple(rounds),
@@ -156,12 +158,29 @@ def compare(
     )
 
 
+def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
+    """Nanoseconds of a warm run, or of the first one if that is long; sets the runs of a sample."""
+    shortest_ns = options.min_repeat_ms * 1e6
+    first_ns = cell.time_ns(1)
+    if first_ns >= LONG_RUN_NS and first_ns * cell.number >= shortest_ns:
+        return first_ns
+    return timed_sample(cell, shortest_ns)
+
+
+def _is_warm(run_ns: float, shortest_ns: float) -> bool:
+    """Whether a contestant needs no warm-up beside one whose run is the shortest."""
+    if shortest_ns >= LONG_RUN_NS:
+        return True
+    return run_ns >= max(LONG_RUN_NS, FAR_OFF * shortest_ns)
+
+
 def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset[int]:
     """Places of the contestants that are to be timed further; none when the race is decided."""
     so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
     best = so_far.fastest()
     # Rounds taken when patience had run out are counted, and out of use once enough are fast.
     looked = len(so_far.used_rounds)
+    far_off = set()
     if looked >= EARLY_LOOKS[0]:
         if so_far.is_decided(indifference=INDIFFERENT):
             return frozenset()
@@ -171,11 +190,15 @@ def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset
             if name != best and so_far.speedup(best, over=name).verdict is Verdict.WINS
         }
     else:
-        lost = {name for name in names if min(so_far.ratios(best, over=name)) > HOPELESS}
+        least = {name: min(so_far.ratios(best, over=name)) for name in names if name != best}
+        far_off = {name for name, ratio in least.items() if ratio > FAR_OFF}
+        if len(far_off) == len(names) - 1 > 0:
+            return frozenset()
+        lost = {name for name, ratio in least.items() if ratio > HOPELESS}
     left = frozenset(
         place
         for place, name in enumerate(names)
-        if place == 0 or (name in so_far.rivals and name not in lost)
+        if name in so_far.rivals and name not in far_off and (place == 0 or name not in lost)
     )
     dropped = [name for name in so_far.rivals if names.index(name) not in left]
     if dropped:
@@ -190,6 +213,7 @@ def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset
 
 def _take_rounds(
     cells: Sequence[Cell],
+    warmups: Sequence[int],
     options: CompareOptions,
     watch: ModeWatch,
     clock_ns: Callable[[], int],
@@ -204,7 +228,7 @@ def _take_rounds(
         patient = watch.patient
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
-        round_ = watch.run_round(partial(_take_round, cells, order, options))
+        round_ = watch.run_round(partial(_take_round, cells, order, warmups, options))
         rounds.append(
             CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
         )
@@ -220,12 +244,12 @@ def _take_rounds(
 
 
 def _take_round(
-    cells: Sequence[Cell], order: Sequence[int], options: CompareOptions
+    cells: Sequence[Cell], order: Sequence[int], warmups: Sequence[int], options: CompareOptions
 ) -> tuple[float | None, ...]:
     run_ns: list[float | None] = [None] * len(cells)
     for place in order:
-        if options.warmup:
-            cells[place].time_ns(options.warmup)
+        if warmups[place]:
+            cells[place].time_ns(warmups[place])
         run_ns[place] = timed_sample(cells[place], options.min_repeat_ms * 1e6)
     return tuple(run_ns)
 

@@ -4,9 +4,10 @@ TVM's CPU convolutions compute a block of channels at a time, and a block has to
 channels: 44 channels are computed 11 at a time, 154 are 14, where a vector holds 16. A dense layer
 suffers most: 1000 classes are computed 25 at a time, forty times as slow as 1024 for 32 rows, and
 the 50257 words of a vocabulary 29 at a time. Here such an operator gets output channels more, whose
-weights are zero, and every later one carries them along until one needs the channels as they were. What is added is exact zeros times finite numbers,
-so results change by the order of summation at most. Where a padded convolution reads inf or NaN,
-the added channels are NaN, and so is what a later convolution makes of them.
+weights are zero, and every later one carries them along until one needs the channels as they were.
+What is added is exact zeros times finite numbers, so results change by the order of summation at
+most. Where a padded operator reads inf or NaN, the added channels are NaN, and so is what a later
+convolution makes of them.
 
 Where channels lie is followed through concatenations: the next convolution gathers its weights
 accordingly, and nothing is copied.
