@@ -187,7 +187,7 @@ def _add_search_options(group: Any) -> None:
     _add_switch(
         group,
         "--pad-channels",
-        "whether to try convolutions with channels padded to whole vectors",
+        "whether to try channels and units padded to whole vectors",
         default=DEFAULTS.build.pad_channels,
     )
     _add_switch(
