@@ -1,8 +1,10 @@
-"""What padding the units of dense layers gives: ``python -m benchmarks.dense_padding``.
+"""What padding units or rows of dense layers gives: ``python -m benchmarks.dense_padding``.
 
-Dense layers by TVM's own kernels on all lanes, with the units of the model and padded as
-:func:`~tvm_ios.relay.transforms.channel_padding.pad_channels` does, the slice that cuts them off
-again included, raced. Medians and ratios go to ``benchmarks/results/dense_padding.json``.
+Dense layers by TVM's own kernels on all lanes, as the model has them and padded by
+:func:`~tvm_ios.relay.transforms.channel_padding.pad_channels`, or by
+:func:`~tvm_ios.relay.transforms.row_padding.pad_rows` where the units are whole blocks. The slice
+that cuts off what was added is included. Both are raced; medians and ratios go to
+``benchmarks/results/dense_padding.json``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tvm_ios.host import host_target
 from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.profile.race import race
 from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.row_padding import pad_rows
 
 RESULT = Path(__file__).parent / "results" / "dense_padding.json"
 LAYERS = (
@@ -28,9 +31,12 @@ LAYERS = (
     (32, 768, 1000),
     (128, 768, 30522),
     (128, 768, 50257),
+    (197, 768, 3072),
+    (77, 512, 512),
+    (50, 768, 768),
 )
 """Rows, inputs, units: classifiers of images at batch 4, 8 and 32, the vocabularies of BERT and
-GPT-2 at 128 words."""
+GPT-2 at 128 words; layers of ViT-B/16, of CLIP's text and of ViT-B/32."""
 
 
 def _dense(rows: int, inputs: int, units: int) -> tuple[IRModule, dict[str, np.ndarray]]:
@@ -47,6 +53,8 @@ def main() -> None:
     for layer in LAYERS:
         module, params = _dense(*layer)
         padded, count = pad_channels(module, params, target)
+        if not count:
+            padded, count = pad_rows(module, params)
         assert count == 1
         models = {
             "as it is": compile_schedule(module, params, target),

@@ -19,7 +19,7 @@ from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
-LAYOUT, CONVOLVED, PADDING = changes_for(CPU)
+LAYOUT, CONVOLVED, PADDING, ROWS = changes_for(CPU)
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def output_of(candidate):
 
 def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
     assert changes_for(GPU) == ()
-    names = ["NCHW", "convolutions for transposed ones", "padded channels"]
+    names = ["NCHW", "convolutions for transposed ones", "padded channels", "padded rows"]
     assert [change.name for change in changes_for(CPU)] == names
     assert [change.name for change in changes_for(CPU, pad_channels=False)] == names[:2]
 
 
 def test_a_library_likes_a_layout_of_its_own():
     with_onednn = changes_for(CPU, libraries=(onednn_library(),))
-    names = ["NCHW", "padded channels", "NHWC", "convolutions for transposed ones"]
+    names = ["NCHW", "padded channels", "NHWC", "convolutions for transposed ones", "padded rows"]
     assert [change.name for change in with_onednn] == names
     assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
+from tvm import relay
 
 import tvm_ios
 from tvm_ios.compile.model import build_model
@@ -19,6 +21,7 @@ from tvm_ios.profile.build_choice import build_for_schedule, choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.row_padding import pad_rows
 from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.search.baselines import greedy_schedule
 
@@ -89,6 +92,23 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
         compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=1)
         np.testing.assert_allclose(output_of(compiled), expected, rtol=1e-5, atol=1e-5)
     assert plain.graph.fingerprint() != padded.graph.fingerprint()
+
+
+@pytest.mark.slow
+def test_so_does_one_that_was_made_for_padded_rows():
+    data, weight = relay.var("data", shape=(1, 13, 20)), relay.var("w", shape=(32, 20))
+    product = relay.nn.dense(relay.reshape(data, (13, 20)), weight)
+    mod = tvm.IRModule.from_expr(relay.Function([data, weight], product))
+    params = {"w": np.random.default_rng(1).random((32, 20), dtype="float32")}
+    padded = build_model(pad_rows(mod, params)[0], None, TARGET)
+    schedule = greedy_schedule(padded.graph)
+    assert schedule.graph_fingerprint != build_model(mod, params, TARGET).graph.fingerprint()
+    compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=1)
+    image = np.random.default_rng(2).random((1, 13, 20), dtype="float32")
+    with compiled.executor() as module:
+        module.run(data=image)
+        found = module.get_output(0).numpy()
+    np.testing.assert_allclose(found, image[0] @ params["w"].T, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

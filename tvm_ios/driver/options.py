@@ -30,8 +30,9 @@ class BuildOptions:
 
     pad_channels: bool = True
     """Whether to try convolutions and dense layers with output channels padded to whole vectors,
-    where they fill none, and to keep them if the network is faster. Sums are then taken in another
-    order, and an inf or NaN that a padded one reads spreads as NaN. Not done on a GPU."""
+    where they fill none, and dense layers with rows padded to whole tiles, and to keep them if the
+    network is faster. Sums are then taken in another order, and an inf or NaN that a padded one
+    reads spreads as NaN. Not done on a GPU."""
     cudnn: bool = False
     """On a GPU, whether cuDNN may compute convolutions, with bias and ReLU. Each is priced with
     TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both."""

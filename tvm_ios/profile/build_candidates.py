@@ -23,6 +23,7 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
+from tvm_ios.relay.transforms.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -94,19 +95,20 @@ def changes_for(
     Parameters
     ----------
     pad_channels
-        False leaves channels as they are.
+        False leaves channels and rows as they are.
     libraries
         Those that may compute operators: each has a layout that it likes.
     """
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []
     # After layouts: convolutions are padded in NCHW only.
-    padding = [PADDING] if pad_channels and traits.pads_channels else []
+    pads = pad_channels and traits.pads_channels
+    padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
     liked = dict.fromkeys(library.image_layout for library in libraries)
     own_layouts = [_layout_change(each, _laid_out_whole) for each in liked if each is not None]
     if own_layouts:  # in which libraries compute transposed convolutions as they are
-        return (*layouts, *padding, *own_layouts, *convolved)
-    return (*layouts, *convolved, *padding)
+        return (*layouts, *padding, *own_layouts, *convolved, *rows)
+    return (*layouts, *convolved, *padding, *rows)
 
 
 def all_candidates(
@@ -184,6 +186,17 @@ def _padded(
     return (mod, told) if padded else None
 
 
+def _with_rows(
+    candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    del target  # the same rows on every CPU
+    if not may_pad_rows(candidate.checked.typed):
+        return None
+    mod, padded = pad_rows(candidate.checked, candidate.params)
+    told = f"the rows of {padded} dense layers were padded to whole tiles"
+    return (mod, told) if padded else None
+
+
 CONVOLVED = ModelChange(
     name="convolutions for transposed ones",
     without="transposed convolutions as they are",
@@ -192,4 +205,7 @@ CONVOLVED = ModelChange(
 )
 PADDING = ModelChange(
     name="padded channels", without="channels as they are", phase="padded", rewrite=_padded
+)
+ROWS = ModelChange(
+    name="padded rows", without="rows as they are", phase="padded rows", rewrite=_with_rows
 )

@@ -201,6 +201,17 @@ def test_rows_of_a_dense_layer_share_whole_blocks(nets, rows, units, wanted):
     assert len(calls(padded, "strided_slice")) == count
 
 
+def test_weights_as_importers_give_them_are_seen(nets):
+    data = relay.var("data", shape=(2, 5, 20))
+    matrix = relay.transpose(relay.var("a", shape=(20, 100)), (1, 0))
+    copies = relay.broadcast_to(relay.expand_dims(matrix, axis=0), (2, 100, 20))
+    padded, count = pad(nets, relay.nn.batch_matmul(data, copies), data)
+    assert count == 1
+    assert [tuple(map(int, call.args[1].data.shape)) for call in calls(padded, "nn.dense")] == [
+        (112, 20)
+    ]
+
+
 def test_dense_layers_carry_channels_to_one_another(nets):
     data = relay.var("data", shape=(5, 20))
     bias = relay.var("bias", shape=(100,))

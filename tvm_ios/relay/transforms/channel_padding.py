@@ -29,6 +29,8 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
+from tvm_ios.relay.transforms.fold import fold_moved_constants
+from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 
 __all__ = ["may_pad", "pad_channels"]
 
@@ -63,18 +65,20 @@ def pad_channels(
     """
     bound = bound_model(mod, params)
     rewriter = _Rewriter(_float32_lanes(target))
-    if not any(rewriter.pads(call) for call in kernel_calls(bound["main"].body)):
+    # Importers transpose the weights of dense layers, and repeat them for each entry of a batch.
+    dense = fold_moved_constants(multiply_rows_at_once(bound))
+    if not any(rewriter.pads(call) for call in kernel_calls(dense["main"].body)):
         return bound, 0
-    bound = in_parts(bound)
-    body = rewriter.rewrite(bound["main"].body)
-    function = relay.Function(bound["main"].params, body)
+    main = in_parts(dense)["main"]
+    function = relay.Function(main.params, rewriter.rewrite(main.body))
     return relay.transform.InferType()(tvm.IRModule.from_expr(function)), rewriter.padded
 
 
 def may_pad(typed: tvm.IRModule, target: Any) -> bool:
     """Whether ``main`` of a typed module has something to pad, if its weights are constants."""
     rewriter = _Rewriter(_float32_lanes(target))
-    return any(rewriter.pads(call, unbound=True) for call in kernel_calls(typed["main"].body))
+    body = multiply_rows_at_once(typed)["main"].body
+    return any(rewriter.pads(call, unbound=True) for call in kernel_calls(body))
 
 
 def _float32_lanes(target: Any) -> int:
