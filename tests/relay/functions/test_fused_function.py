@@ -46,6 +46,19 @@ def test_attributes_are_numbers_text_and_tuples_of_them(nets):
     assert call.attribute("nothing", "else") == "else"
 
 
+def test_numbers_come_behind_the_first_call_unless_it_reads_them(nets):
+    data, weight = relay.var("data", shape=IMAGE.shape), relay.var("weight", shape=(4, 4, 1, 1))
+    half = relay.const(np.float32(0.5))
+    found = describe_function(nets.fused(half * relay.nn.conv2d(data, weight), data, weight))
+    assert [(call.operator, call.operands) for call in found.calls] == [
+        ("nn.conv2d", (0, 1)),
+        ("constant", ()),
+        ("multiply", (3, 2)),
+    ]
+    found = describe_function(nets.fused(relay.nn.conv2d(half * data, weight), data, weight))
+    assert [call.operator for call in found.calls] == ["constant", "multiply", "nn.conv2d"]
+
+
 def test_fields_of_a_tuple_are_operands(nets):
     data, other = (relay.var(name, shape=IMAGE.shape) for name in ("data", "other"))
     body = relay.concatenate([relay.nn.relu(data), other], axis=1)

@@ -47,9 +47,9 @@ class _UndescribedError(Exception):
 def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[PrimitiveCall]) -> None:
     found: list[relay.Expr] = []
     relay.analysis.post_order_visit(body, found.append)
-    for expression in found:
-        if isinstance(expression, relay.Var | relay.Tuple | tvm.ir.Op) or expression in values:
-            continue
+    skipped = (relay.Var, relay.Tuple, tvm.ir.Op)
+    found = [each for each in found if not isinstance(each, skipped) and each not in values]
+    for expression in _main_call_first(found):
         operands: tuple[int, ...] = ()
         attributes: tuple[tuple[str, AttributeValue], ...] = ()
         if isinstance(expression, relay.Constant):
@@ -57,9 +57,7 @@ def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[Primi
             attributes = _scalar(expression)
         elif isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
             operator = str(expression.op.name)
-            operands = tuple(
-                values[operand] for argument in expression.args for operand in _flat(argument)
-            )
+            operands = tuple(values[operand] for operand in _operands(expression))
             attributes = _attributes(expression)
         else:
             raise _UndescribedError
@@ -72,6 +70,22 @@ def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[Primi
                 attributes=attributes,
             )
         )
+
+
+def _main_call_first(found: list[relay.Expr]) -> list[relay.Expr]:
+    """The expressions in an order in which constants come behind the first call, if it reads none.
+
+    In ``0.5 * conv2d(x, w)`` the number would come first, and libraries look for the convolution.
+    """
+    begin = next((n for n, each in enumerate(found) if isinstance(each, relay.Call)), 0)
+    numbers, rest = found[:begin], found[begin:]
+    if not numbers or any(number in _operands(rest[0]) for number in numbers):
+        return found
+    return [rest[0], *numbers, *rest[1:]]
+
+
+def _operands(call: relay.Call) -> list[relay.Expr]:
+    return [operand for argument in call.args for operand in _flat(argument)]
 
 
 def _flat(argument: relay.Expr) -> list[relay.Expr]:

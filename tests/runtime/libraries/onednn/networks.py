@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -191,6 +192,24 @@ def gelu(value: relay.Expr, dtype: str) -> relay.Expr:
 def gelu_of_halves(value: relay.Expr, dtype: str) -> relay.Expr:
     gate = relay.erf(value * constant(0.5**0.5, dtype)) + constant(1.0, dtype)
     return value * constant(0.5, dtype) * gate
+
+
+def tanh_gelu(value: relay.Expr, dtype: str) -> relay.Expr:
+    """As GPT-2 has it."""
+    cubic = constant(0.044715, dtype) * relay.power(value, constant(3.0, dtype))
+    bent = relay.tanh(constant((2 / math.pi) ** 0.5, dtype) * (value + cubic))
+    return constant(0.5, dtype) * value * (constant(1.0, dtype) + bent)
+
+
+def fast_gelu(value: relay.Expr, dtype: str) -> relay.Expr:
+    """As onnxruntime has it."""
+    first, third = (constant(each, dtype) for each in (0.7978845608028654, 0.035677408136300125))
+    bent = relay.tanh(value * (third * value * value + first))
+    return value * (constant(0.5, dtype) * bent + constant(0.5, dtype))
+
+
+def mish(value: relay.Expr, dtype: str) -> relay.Expr:
+    return value * relay.tanh(relay.log(relay.exp(value) + constant(1.0, dtype)))
 
 
 def scaled(value: relay.Expr, dtype: str) -> relay.Expr:

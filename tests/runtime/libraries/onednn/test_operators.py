@@ -110,6 +110,9 @@ STEPS = {
     ),
     "gelu": (n.gelu, (StepKind.GELU,)),
     "gelu of halves": (n.gelu_of_halves, (StepKind.GELU,)),
+    "gelu of tanh": (n.tanh_gelu, (StepKind.GELU_TANH,)),
+    "fast gelu": (n.fast_gelu, (StepKind.GELU_TANH,)),
+    "mish": (n.mish, (StepKind.MISH,)),
     "scaled swish": (
         lambda y, d: relay.sigmoid(y) * (y * n.constant(3.0, d)),
         (StepKind.SWISH, StepKind.LINEAR),

@@ -1,4 +1,4 @@
-"""Recognises functions that a value is multiplied by: of itself, as in swish and GELU. No TVM."""
+"""Recognises functions that a value is multiplied by: swish, GELU, Mish. No TVM."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ __all__ = ["read_gate"]
 PRECISION = 1e-6
 """How much a constant may differ, for its share: networks round theirs to float32."""
 
+SOFTPLUS_TANH = [StepKind.EXP, StepKind.LINEAR, StepKind.LOG, StepKind.TANH]
+
 
 def read_gate(chain: Sequence[Step]) -> tuple[Step, ...]:
     """What a value times these steps of it is: a step, perhaps scaled; empty for other chains."""
+    if [step.kind for step in chain] == SOFTPLUS_TANH and _near(_line(chain[1:2]), (1.0, 1.0)):
+        return Step(kind=StepKind.MISH), _scaled(1.0)
     before, middle, after = _parted(chain)
     if middle is None:
         return ()

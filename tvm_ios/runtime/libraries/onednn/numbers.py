@@ -49,10 +49,12 @@ ELEMENTWISE = MappingProxyType(
         StepKind.RELU: 32,
         StepKind.TANH: 33,
         StepKind.LINEAR: 38,
+        StepKind.GELU_TANH: 43,
         StepKind.SIGMOID: 41,
         StepKind.SWISH: 44,
         StepKind.CLIP: 46,
         StepKind.GELU: 49,
+        StepKind.MISH: 51,
         StepKind.HARD_SWISH: 52,
     }
 )

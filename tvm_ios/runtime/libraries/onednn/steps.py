@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.gates import read_gate
+from tvm_ios.runtime.libraries.onednn.tanh_gelu import read_tanh_gelu
 from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, in_order
 
 __all__ = ["read_steps"]
@@ -31,8 +32,13 @@ ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
         "nn.relu": Step(kind=StepKind.RELU),
         "sigmoid": Step(kind=StepKind.SIGMOID),
         "tanh": Step(kind=StepKind.TANH),
+        "erf": Step(kind=StepKind.ERF),
+        "exp": Step(kind=StepKind.EXP),
+        "log": Step(kind=StepKind.LOG),
     }
 )
+ONLY_INSIDE = frozenset({StepKind.ERF, StepKind.EXP, StepKind.LOG})
+"""Kinds that are no steps by themselves here."""
 MOST_STEPS = 8
 """More than networks have; what oneDNN's own code is meant for."""
 
@@ -69,7 +75,11 @@ class _Reader:
                 for chain in self._chains(value, gate):
                     if steps := read_gate(chain):
                         return (*steps, factor), self.function.result_of(end)
-        return None
+        found = read_tanh_gelu(self.function, value)
+        if found is None:
+            return None
+        scale, result = found
+        return (Step(kind=StepKind.GELU_TANH), Step(kind=StepKind.LINEAR, alpha=scale)), result
 
     def _scaled(self, value: int) -> list[tuple[int, Step]]:
         """The value as it is, and its products with a number."""
@@ -107,8 +117,6 @@ class _Reader:
             return Step(kind=StepKind.CLIP, alpha=low, beta=high)
         if each.operator == "nn.leaky_relu":
             return Step(kind=StepKind.RELU, alpha=_number(each, "alpha"))
-        if each.operator == "erf":
-            return Step(kind=StepKind.ERF)
         return ELEMENTWISE.get(each.operator) or self._linear(each, value)
 
     def _linear(self, each: PrimitiveCall, value: int) -> Step | None:
@@ -144,7 +152,7 @@ class _Reader:
 def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
     """The call with bias and steps; None where a function does more than that."""
     steps = _Reader(function, call).steps()
-    if steps is None or any(step.kind is StepKind.ERF for step in steps):
+    if steps is None or any(step.kind in ONLY_INSIDE for step in steps):
         return None
     first = steps[0].operand if steps and steps[0].kind is StepKind.ADD else None
     if first is None or call.weight is None or not _is_one_a_channel(call, first):
