@@ -14,6 +14,7 @@ from tests.onnx_models import write_two_ways
 from tvm_ios import Conversion
 from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
+from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import OptionError
@@ -295,8 +296,13 @@ def test_without_kernel_tuning_the_output_is_named_after_the_model(
     words = [model, "--params", "net.params", "--database", "p.sqlite", "--time-budget", 5]
     words += ["--lanes", 1]
     assert tune(*words) == 0
-    assert "wrote net.so" in capsys.readouterr().out
+    hint = "oneDNN is installed: --onednn has it"
+    shown = capsys.readouterr().out
+    assert "wrote net.so" in shown
+    assert (hint in shown) == (find_onednn().library is not None)
     assert (tmp_path / "net.so").exists()
+    assert tune(*words, "--no-onednn") == 0
+    assert hint not in capsys.readouterr().out
 
 
 @pytest.mark.slow

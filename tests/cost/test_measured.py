@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sqlite3
 import subprocess
 import sys
 import time
+import weakref
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -167,6 +171,78 @@ def test_a_way_that_is_far_slower_than_another_is_sampled_once(database: Profile
     alone, timed = price(1)
     assert alone == [30_000_000]
     assert timed["slow"] > 5  # nothing else does the same, so this price is of interest
+
+
+@dataclass(frozen=True)
+class SlowOnce:
+    """Ways that do the same, by name; a time slice is lost in some timings of one."""
+
+    latency_ns: Mapping[str, float]
+    lost: frozenset[int] = frozenset()
+    """Which timings of the first one."""
+
+    def way(self, name: str) -> tuple[OperatorGraph, Stage]:
+        operator = Operator(name=name, kind="conv2d", predecessors=(), workload=name)
+        return OperatorGraph(name, (operator,)), Stage(((0,),))
+
+    def price(self, *questions: str) -> tuple[list[int], Counter[str]]:
+        """Prices of the ways of each question, and how often each way was timed."""
+        timed: Counter[str] = Counter()
+        first = next(iter(self.latency_ns))
+
+        def timing_ns(graph: OperatorGraph, _: Stage) -> float:
+            timed[graph.name] += 1
+            late = graph.name == first and timed[graph.name] in self.lost
+            return self.latency_ns[graph.name] + 90e6 * late
+
+        runner = FakeStageRunner(timing_ns)
+        model = MeasuredCostModel(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
+        asked = [[self.way(name) for name in names.split()] for names in questions]
+        return list(model.price_ways(asked)), timed
+
+
+@pytest.mark.parametrize("lost", [{1}, {2}, {3}, {4}])
+def test_one_lost_time_slice_does_not_make_a_way_hopeless(lost: set[int]) -> None:
+    prices, timed = SlowOnce({"best": 1e6, "good": 2e6}, frozenset(lost)).price("best good")
+    assert prices == [1_000_000, 2_000_000]
+    assert timed["best"] > 5
+
+
+def test_short_ways_are_sampled_however_slow_they_are() -> None:
+    _, timed = SlowOnce({"fast": 100e3, "slow": 5e6}).price("fast slow")
+    assert timed["slow"] > 5
+
+
+@pytest.mark.parametrize("questions", [("slow", "slow fast"), ("slow fast", "slow")])
+def test_a_way_that_is_asked_for_by_itself_too_is_sampled_well(questions: tuple[str, ...]) -> None:
+    _, timed = SlowOnce({"fast": 1e6, "slow": 50e6}).price(*questions)
+    assert timed["slow"] > 5
+
+
+def test_what_was_prepared_is_freed_with_its_batch() -> None:
+    class Handle:
+        pass
+
+    prepared: list[weakref.ref[Handle]] = []
+
+    class Runner(FakeStageRunner):
+        def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+            made = super().prepare(graph, stage)
+            handle = Handle()
+            handle.made = made
+            prepared.append(weakref.ref(handle))
+            return handle
+
+        def time_ns(self, handle: Any, number: int) -> int:
+            return super().time_ns(handle.made, number)
+
+    graph = chain_graph(3)
+    gc.disable()
+    try:
+        model_of(Runner(cost_ns)).price(graph, singles(graph))
+        assert [handle() for handle in prepared] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -> None:

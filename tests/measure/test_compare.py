@@ -255,11 +255,11 @@ def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
 @pytest.mark.parametrize(
     ("run_ms", "until_decided", "rounds", "runs"),
     [
-        ((40, 41), True, 9, (1 + 9, 1 + 9)),
-        ((40, 41), False, 9, (1 + 2 * 9, 1 + 2 * 9)),
-        ((28, 31), True, 9, (2 + 2 * 9, 1 + 2 * 9)),  # near each other: timed alike
-        ((20, 90), True, 6, (2 + 2 * 6, 1 + 6)),
-        ((90, 20), True, 6, (1 + 6, 2 + 2 * 6)),
+        ((40, 41), True, 9, (2 + 9, 2 + 9)),
+        ((40, 41), False, 9, (2 + 2 * 9, 2 + 2 * 9)),
+        ((28, 31), True, 9, (2 + 2 * 9, 2 + 2 * 9)),  # near each other: timed alike
+        ((20, 90), True, 6, (2 + 2 * 6, 2 + 6)),
+        ((90, 20), True, 6, (2 + 6, 2 + 2 * 6)),
     ],
 )
 def test_long_runs_need_no_warm_up_where_a_race_chooses(

@@ -16,7 +16,7 @@ from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
-from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
 from tvm_ios.profile.build_choice import build_for_schedule, choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
@@ -92,6 +92,28 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
         compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=1)
         np.testing.assert_allclose(output_of(compiled), expected, rtol=1e-5, atol=1e-5)
     assert plain.graph.fingerprint() != padded.graph.fingerprint()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("libraries", [(), (onednn_library(),)], ids=["own kernels", "oneDNN"])
+def test_every_form_finds_its_build_again(libraries):
+    shapes = {"data": (1, 16, 8, 8), "w": (16, 3, 2, 2), "v": (12, 3, 3, 3)}
+    data, weight, other = (relay.var(name, shape=shape) for name, shape in shapes.items())
+    value = relay.nn.conv2d_transpose(
+        data, weight, channels=3, kernel_size=(2, 2), strides=(2, 2), data_layout="NCHW"
+    )
+    value = relay.nn.conv2d(relay.nn.relu(value), other, channels=12, kernel_size=(3, 3))
+    mod = tvm.IRModule.from_expr(relay.Function([data, weight, other], value))
+    random = np.random.default_rng(1)
+    params = {name: random.random(shapes[name], dtype="float32") for name in ("w", "v")}
+    changes = changes_for(CPU, libraries=libraries)
+    as_it_is = BuildCandidate(mod=mod, params=params)
+    forms = list(all_candidates(as_it_is, changes, resolve_target(TARGET)))
+    assert len(forms) > 3
+    for form in forms:
+        schedule = greedy_schedule(build_model(form.mod, form.params, TARGET).graph)
+        found = build_for_schedule(mod, params, TARGET, schedule)
+        assert found.graph.fingerprint() == schedule.graph_fingerprint, form.changes
 
 
 @pytest.mark.slow

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
+from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
-from tvm_ios.driver.options import DEFAULTS
+from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
@@ -154,7 +155,15 @@ def run(arguments: argparse.Namespace) -> int:
         title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
         ReportPage(story=compiled.story(), title=title, command=command).write(arguments.report)
         print(f"wrote {arguments.report}")
+    if arguments.target is None and arguments.onednn is None and _may_use_onednn(config.options):
+        print("oneDNN is installed: --onednn has it compute what it is faster at")
     return 0
+
+
+def _may_use_onednn(options: TuneOptions) -> bool:
+    """Whether oneDNN is here, and nobody asked for it where it could be used."""
+    possible = not (options.build.onednn or options.device.is_remote or options.conversion.changes)
+    return possible and find_onednn().library is not None
 
 
 def _add_search_options(group: Any) -> None:

@@ -26,7 +26,7 @@ from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_absolute_deviation
-from tvm_ios.measure.sampling import HOPELESS, Cell, MeasureOptions, sample
+from tvm_ios.measure.sampling import HOPELESS, LONG_RUN_NS, Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
 
@@ -63,7 +63,8 @@ class _Unknown:
     """A way that has no price yet, and the keys of others that do the same."""
 
     way: _Way
-    rivals: tuple[str, ...]
+    rivals: list[tuple[str, ...]]
+    """By question that asks for it."""
 
 
 class MeasuredCostModel:
@@ -152,25 +153,30 @@ class MeasuredCostModel:
         """As :meth:`price`, of stages of several graphs; those of a question do the same.
 
         What is to be compared has to be priced at one time: next to each other here, and not in two
-        calls, between which the machine may become busy. A way that is far slower than another one
-        of its question has a price of one sample.
+        calls, between which the machine may become busy. A way whose runs are long, and far longer
+        than another one's of its question, has a price of one sample.
 
         Returns
         -------
         Sequence[int]
             Nanoseconds of each way, one question after the other.
+
+        Raises
+        ------
+        CostError
+            As for :meth:`price`.
         """
         start_ns = self._clock_ns()
         try:
             keyed = [[(stage_profile_key(*way), way) for way in ways] for ways in questions]
             keys = [key for ways in keyed for key, _ in ways]
             self._count(requested=len(keys))
-            unknown = {
-                key: _Unknown(way, tuple(rival for rival, _ in ways if rival != key))
-                for ways in keyed
-                for key, way in ways
-                if key not in self._records
-            }
+            unknown: dict[str, _Unknown] = {}
+            for ways in keyed:
+                for key, way in ways:
+                    if key not in self._records:
+                        rivals = tuple(rival for rival, _ in ways if rival != key)
+                        unknown.setdefault(key, _Unknown(way, [])).rivals.append(rivals)
             self._recall(unknown)
             todo = [(key, each) for key, each in unknown.items() if key not in self._records]
             size = self._options.batch_size
@@ -208,7 +214,8 @@ class MeasuredCostModel:
         hopeless = {
             key: record
             for key, record in found.items()
-            if not record.slow_mode and record.median_ns > self._limit_ns(unknown[key].rivals, {})
+            if not record.slow_mode
+            and record.median_ns > max(LONG_RUN_NS, self._limit_ns(unknown[key].rivals, {}))
         }
         self._records.update(hopeless)
         enough |= hopeless
@@ -235,15 +242,20 @@ class MeasuredCostModel:
                     if cell.complete(self._options)
                 }
             )
-        _LOG.debug("measured %d stages, %d slow rounds dropped", len(cells), dropped)
+            # Limits hold them, and they what was prepared: that goes now, not some time later.
+            cells.clear()
+        _LOG.debug("measured %d stages, %d slow rounds dropped", len(batch), dropped)
         if self._on_batch is not None:
             self._on_batch(self.counters)
 
-    def _limit_ns(self, rivals: Sequence[str], cells: Mapping[str, Cell]) -> float:
-        """Above this, nobody asks what a way takes exactly: one of its rivals is far faster."""
-        known = (self._records[key].median_ns for key in rivals if key in self._records)
-        sampled = (cells[key].least_ns for key in rivals if key in cells)
-        return HOPELESS * min((*known, *sampled), default=math.inf)
+    def _limit_ns(self, rivals: Sequence[Sequence[str]], cells: Mapping[str, Cell]) -> float:
+        """Above this nobody asks what a way takes exactly: in each question a rival is faster."""
+        fastest_ns = []
+        for keys in rivals:
+            known = (self._records[key].median_ns for key in keys if key in self._records)
+            sampled = (cells[key].least_ns for key in keys if key in cells)
+            fastest_ns.append(min((*known, *sampled), default=math.inf))
+        return HOPELESS * max(fastest_ns)
 
     def _timer(self, graph: OperatorGraph, stage: Stage) -> Callable[[int], int]:
         with _explained(graph, stage, "prepare"):

@@ -159,12 +159,9 @@ def compare(
 
 
 def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
-    """Nanoseconds of a warm run, or of the first one if that is long; sets the runs of a sample."""
-    shortest_ns = options.min_repeat_ms * 1e6
-    first_ns = cell.time_ns(1)
-    if first_ns >= LONG_RUN_NS and first_ns * cell.number >= shortest_ns:
-        return first_ns
-    return timed_sample(cell, shortest_ns)
+    """Nanoseconds of a warm run; sets the runs of a sample."""
+    cell.time_ns(1)
+    return timed_sample(cell, options.min_repeat_ms * 1e6)
 
 
 def _is_warm(run_ns: float, shortest_ns: float) -> bool:

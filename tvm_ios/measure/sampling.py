@@ -2,8 +2,8 @@
 
 Interleaving spreads a disturbance over all that is compared. A round in the machine's slow mode
 is dropped while patience lasts. The medians that are still uncertain after ``repeat`` rounds go
-on alone, so quiet stages stay cheap. What is far slower than something else that does the same is
-sampled once.
+on alone, so quiet stages stay cheap. What takes long, and far longer than something else that does
+the same, is sampled once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ MOST_RUNS = 1000
 LONGEST_SAMPLE = 10
 """Times the least length; a longer sample shrinks the runs of the next one."""
 HOPELESS = 8
-"""What takes so many times as long as something else that does the same is not looked at twice."""
+"""A long run that takes so many times as long as something else that does the same, both while it
+is warmed up and in its first sample, is not looked at again."""
 LONG_RUN_NS = 10_000_000
-"""A run of this length is warm-up enough."""
+"""A run of this length is warm-up enough. Of a shorter one samples are cheap, and the time slice
+that another process takes may be many times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,8 @@ class Cell:
     """Nanoseconds of one run, from slow rounds taken when patience had run out."""
     limit_ns: Callable[[], float] = lambda: math.inf
     """Where one sample is enough, since something else that does the same is far faster."""
+    warming_ns: float = math.inf
+    """Nanoseconds of one run while it was warmed up."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,8 +113,10 @@ class Cell:
 
     @property
     def hopeless(self) -> bool:
-        """True if it was sampled, and something else that does the same is far faster."""
-        return self.limit_ns() < self.least_ns < math.inf
+        """True if it was sampled, is long, and something else that does the same is far faster."""
+        least_ns = min(self.least_ns, self.warming_ns)
+        looks = len(self.fast_ns) + len(self.slow_ns) + (self.warming_ns < math.inf)
+        return looks > 1 and max(self.limit_ns(), LONG_RUN_NS) < least_ns
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
@@ -164,10 +170,10 @@ def _warm_up(cell: Cell, runs: int) -> float:
     """Nanoseconds of one run of so many, or of the first one if that is long; 0 without any."""
     if not runs:
         return 0
-    first_ns = cell.time_ns(1)
-    if runs == 1 or first_ns >= LONG_RUN_NS:
-        return first_ns
-    return cell.time_ns(runs - 1) / (runs - 1)
+    cell.warming_ns = cell.time_ns(1)
+    if runs > 1 and cell.warming_ns < LONG_RUN_NS:
+        cell.warming_ns = cell.time_ns(runs - 1) / (runs - 1)
+    return cell.warming_ns
 
 
 def timed_sample(cell: Cell, shortest_ns: float) -> float:

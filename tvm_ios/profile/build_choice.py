@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import tvm
@@ -76,9 +77,17 @@ def build_for_schedule(
     if schedule is None:
         return build_prepared(plain)
     libraries = [each for each in LIBRARIES if each.target_kind == chosen_target.kind.name]
-    changes = changes_for(traits_for_target(chosen_target), libraries=libraries)
+    traits = traits_for_target(chosen_target)
     as_it_is = BuildCandidate(mod=mod, params=params)
-    for candidate in all_candidates(as_it_is, changes, chosen_target):
+    tried = set()
+    # Changes are made in another order where libraries may compute, and a schedule does not say it.
+    for candidate in chain(
+        all_candidates(as_it_is, changes_for(traits, libraries=libraries), chosen_target),
+        all_candidates(as_it_is, changes_for(traits), chosen_target),
+    ):
+        if candidate.changes in tried:
+            continue
+        tried.add(candidate.changes)
         prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
         if extract(prepared.module).graph.fingerprint() == schedule.graph_fingerprint:
             return build_prepared(prepared)

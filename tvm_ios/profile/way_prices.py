@@ -105,13 +105,18 @@ class WayPrices:
         return asked is not None and asked.price_ns <= HOPELESS * fastest.price_ns
 
     def _measure_in_turns(self, ways: list[tuple[VariantGraph, Collection[int]]]) -> None:
-        """Measure all ways to run an operator at one time."""
+        """Measure all ways to run an operator at one time; with help and without are two questions.
+
+        On many lanes a kernel without help takes many times as long, and is no worse for that.
+        """
+        questions = [ways]
         if self._runner.idle_lanes_help:
-            ways += [(without_help(graph, operators), operators) for graph, operators in ways]
+            questions.append([(without_help(graph, each), each) for graph, each in ways])
         self._measured.price_ways(
             [
-                [(graph, Stage(((index,),))) for graph, operators in ways if index in operators]
+                [(graph, Stage(((index,),))) for graph, operators in asked if index in operators]
                 for index in range(len(self._whole))
+                for asked in questions
             ]
         )
 

@@ -96,7 +96,7 @@ def ways_in_network(
     if len(ways) == 1:
         return next(iter(ways.values()))
     models = {name: with_ways(prices, way) for name, way in ways.items()}
-    run_ns = max(1, sum(prices.operator_ns))
+    run_ns = max(1, sum(prices.operator_ns) // prices.runner.lanes)
     runs = 1 if run_ns >= LONG_RUN_NS else 1 + max(1, min(MOST_RUNS, WARM_NS // run_ns))
     with executors_of(models, prices.runner.session) as executors:
         least_ns = _least_ns(prices.graph, executors, runs, clock_ns)

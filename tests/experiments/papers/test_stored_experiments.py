@@ -26,7 +26,7 @@ def test_frameworks_are_those_of_the_peers_summary(tmp_path):
     outcomes = outcomes_of(Frameworks(), tmp_path)
     ours = {each.cell.network: each.found for each in outcomes if OURS in each.found.ms}
     stored = json.loads(checkout.stored_text("benchmarks/results/peers/summary.json"))
-    for standing in stored:
+    for standing in (each for each in stored if each["batch"] == 1):
         found = ours.pop(standing["network"])
         assert found.ms[OURS] == pytest.approx(standing["ours_ms"])
         assert found.over_peer == pytest.approx((standing["ratio"], *standing["interval"]))
