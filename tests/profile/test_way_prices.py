@@ -1,0 +1,100 @@
+"""Ways of single operators, priced next to each other. Simulated time: latencies are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.fake_runner import FakeStageRunner
+from tvm_ios.cost.measured import MeasuredCostModel
+from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.profile.kernel_variant import KernelVariant, variants_of, with_variants
+from tvm_ios.profile.way_prices import WayPrices
+
+LIBRARY = "onednn"
+
+
+@dataclass
+class Machine:
+    """What each operator takes by own kernels and by a library, and how many lanes help."""
+
+    own_ns: Sequence[float]
+    library_ns: Mapping[int, float]
+    lanes: int = 2
+    timed: dict[tuple[int, bool, bool], int] = field(default_factory=dict)
+    """Timings by operator, whether by the library, and whether with help."""
+
+    idle_lanes_help = True
+
+    @property
+    def library_names(self) -> dict[str, dict[int, str]]:
+        return {LIBRARY: dict.fromkeys(self.library_ns, "call")}
+
+    def ping_pong_ns(self) -> float:
+        return 50.0
+
+    def latency_ns(self, graph: OperatorGraph, stage: Stage) -> float:
+        (index,) = stage.groups[0]
+        variant = variants_of(graph)[index]
+        by_library = variant.library is not None
+        key = (index, by_library, variant.split)
+        self.timed[key] = self.timed.get(key, 0) + 1
+        alone_ns = self.library_ns[index] if by_library else self.own_ns[index]
+        return alone_ns / self.lanes if variant.split else alone_ns
+
+    def priced(self) -> WayPrices:
+        graph = OperatorGraph(
+            "net",
+            tuple(
+                Operator(
+                    name=f"op{n}",
+                    kind="conv2d",
+                    predecessors=(),
+                    workload=f"w{n}",
+                    memory_bytes=8192,
+                )
+                for n in range(len(self.own_ns))
+            ),
+        )
+        whole = with_variants(
+            graph, [KernelVariant(workload=each.workload, code="tvm") for each in graph.operators]
+        )
+        fake = FakeStageRunner(self.latency_ns)
+        context = ProfileContext(device="fake", lanes=self.lanes, tvm_version="1", kernels="fake")
+        model = MeasuredCostModel(fake, context, clock_ns=fake.clock_ns, sleep_s=fake.sleep_s)
+        prices = WayPrices(self, whole, model)
+        prices.measure()
+        return prices
+
+
+def test_the_fastest_maker_is_chosen_operator_by_operator() -> None:
+    ways = Machine(own_ns=[1e6, 1e6, 1e6], library_ns={0: 5e5, 1: 2e6}).priced()
+    assert [ways.fastest_by(index) for index in range(3)] == [LIBRARY, None, None]
+    assert (ways.way(0, LIBRARY).price_ns, ways.way(0, None).alone_ns) == (250_000, 1_000_000)
+
+
+def test_a_way_far_slower_than_another_is_not_promising() -> None:
+    machine = Machine(own_ns=[1e6, 1e6, 1e6], library_ns={0: 40e6, 1: 7e6})
+    ways = machine.priced()
+    assert [ways.is_promising(index, LIBRARY) for index in range(3)] == [False, True, False]
+    assert all(ways.is_promising(index, None) for index in range(3))
+    assert machine.timed[0, True, True] == 2  # a warm-up and a sample
+    assert machine.timed[1, True, True] > 5
+
+
+@pytest.mark.parametrize("lanes", [2, 16])
+def test_the_way_that_wins_is_priced_well_on_one_lane_too(lanes: int) -> None:
+    machine = Machine(own_ns=[400e6], library_ns={0: 200e6}, lanes=lanes)
+    ways = machine.priced()
+    assert ways.fastest_by(0) == LIBRARY
+    assert machine.timed[0, True, False] > 5
+    assert ways.way(0, LIBRARY).alone_ns == 200_000_000
+
+
+def test_help_that_gains_too_little_is_not_asked_for() -> None:
+    ways = Machine(own_ns=[100.0, 1e6], library_ns={0: 200.0}).priced()
+    assert [ways.way(index, None).whole for index in range(2)] == [True, False]
