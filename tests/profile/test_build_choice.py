@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.row_padding import pad_rows
 from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
@@ -66,6 +68,24 @@ def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch)
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept == "other"
+
+
+@pytest.mark.parametrize(("budget_s", "longest_s"), [(None, 20.0), (60.0, 15.0), (1.0, 5.0)])
+def test_a_race_of_builds_may_last_as_long_as_the_budget_has_it(
+    narrow, tmp_path, monkeypatch, budget_s, longest_s
+):
+    asked = []
+
+    def race(models, *, options, **_):
+        asked.append(options.longest_s)
+        rounds = [CompareRound(run_ns=(1.0,) * len(models), ping_pong_ns=0.0, slow=False)] * 6
+        return Comparison(names=tuple(models), rounds=tuple(rounds), confidence=0.95, notes=())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    built = build_model(*narrow, TARGET)
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
+    choose_build({"one": built, "other": built}, replace(call, budget=TimeBudget(budget_s)))
+    assert asked == [pytest.approx(longest_s, rel=0.2)]
 
 
 def test_builds_are_really_timed(narrow, tmp_path):

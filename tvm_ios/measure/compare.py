@@ -81,7 +81,8 @@ class CompareOptions:
     """Rounds that count; each takes one sample of every contestant."""
     longest_s: float = 5.0
     """Seconds after which a race that may end early takes no more rounds, once it has ten; for
-    networks that take long. Races of benchmarks take all rounds."""
+    networks that take long. Races of builds may take four times as long, if the time budget has
+    that; races of benchmarks take all rounds."""
     min_repeat_ms: float = 5.0
     """Least length of a sample; ``number`` grows until it is reached."""
     confidence: float = 0.95

@@ -41,7 +41,8 @@ __all__ = ["build_for_schedule", "choose_build", "in_order", "with_libraries"]
 
 LONGER = 4
 """A race of builds of a network that takes long may last so many times as long as another race: it
-is run once, all that follows works on what it keeps, and ten rounds may not tell a gain of 5 %."""
+is run once, all that follows works on what it keeps, and ten rounds may not tell a gain of 5 %. Of
+what is left of a time budget it takes no more than such a part for that."""
 
 
 def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
@@ -123,7 +124,9 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
             )
             for (name, count), text in runs.items()
         }
-        options = replace(call.compare, longest_s=LONGER * call.compare.longest_s)
+        usual_s = call.compare.longest_s
+        longest_s = max(usual_s, min(LONGER * usual_s, call.budget.left_s / LONGER))
+        options = replace(call.compare, longest_s=longest_s)
         comparison = race(models, options=options, until_decided=True, session=session)
     fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
