@@ -119,6 +119,7 @@ def test_what_no_library_takes_stays(nets):
         assert keep_transposed_whole(laid_out) == (laid_out, 0)
 
 
+@pytest.mark.slow
 def test_a_u_net_has_no_transposes_of_their_own():
     module, params = unet(image_size=32)
     laid_out = in_nhwc(module, params)
