@@ -28,7 +28,14 @@ from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.table_values import checked, member, rows_of, table_of
 from tvm_ios.jobs.tune_work import TuneWork
 
-__all__ = ["ExecutorName", "JobsFile", "SchedulerTable", "read_jobs_file", "read_orders"]
+__all__ = [
+    "ExecutorName",
+    "JobsFile",
+    "SchedulerTable",
+    "read_jobs_file",
+    "read_orders",
+    "read_scheduler",
+]
 
 _CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
 _SCHEDULER_KEYS: Mapping[str, Any] = {
@@ -100,7 +107,7 @@ def read_jobs_file(path: Path) -> JobsFile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
     try:
-        scheduler = _scheduler(table_of(tables.get("scheduler", {}), "scheduler"))
+        scheduler = read_scheduler(tables.get("scheduler", {}))
         remote = scheduler.executor is ExecutorName.RAY
         given = rows_of(tables.get("device", []), "device")
         devices = read_devices(given, on_nodes=remote)
@@ -153,8 +160,20 @@ def _orders(
     return tuple(orders)
 
 
-def _scheduler(table: Mapping[str, Any]) -> SchedulerTable:
-    known = checked(table, _SCHEDULER_KEYS, "[scheduler] ")
+def read_scheduler(table: Any) -> SchedulerTable:
+    """How jobs share what there is.
+
+    Parameters
+    ----------
+    table
+        ``[scheduler]``, as ``tomllib`` reads it.
+
+    Raises
+    ------
+    JobError
+        If it is no table, or a key or a value is unfit.
+    """
+    known = checked(table_of(table, "scheduler"), _SCHEDULER_KEYS, "[scheduler] ")
     policy = member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")
     executor = member(ExecutorName, known.pop("executor", "local"), "[scheduler] executor")
     address = known.pop("ray_address", "")

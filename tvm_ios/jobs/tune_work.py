@@ -48,6 +48,10 @@ class TuneWork:
     """A TVM target; the best for the device where omitted."""
     lanes: int | None = None
     """Threads that run the model; where omitted, all cores of the machine that runs it."""
+    cache: str = ""
+    """A cache folder of its own; the user's where omitted."""
+    records: str = ""
+    """Path of the log of its tuning; the one of the cache folder for its tuner where omitted."""
 
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Tune, save the run, and link it as ``run`` into the job's folder.
@@ -56,6 +60,8 @@ class TuneWork:
         network is priced or raced there, all of it begins again when the device is back: what was
         measured lies in logs and databases.
         """
+        if self.cache:  # the process is this job's alone
+            os.environ["TVM_IOS_CACHE_DIR"] = self.cache
         for _ in range(_LOSSES):
             board = None
             try:
@@ -92,7 +98,10 @@ class TuneWork:
         with chain, gated_by(gate):
             if config.tuning is not None:
                 chain.autotune(
-                    tuner=config.tuning, sla_ms=spec.sla_ms, time_budget=config.time_budget
+                    tuner=config.tuning,
+                    sla_ms=spec.sla_ms,
+                    time_budget=config.time_budget,
+                    records=self.records or None,
                 )
             chain.build(time_budget=config.time_budget)
             with gate.stage(StageNeed.to_prepare(1, "save")):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import OptionError
+from tvm_ios.experiments.grid.cell_job import cell_order, grid_machine
 from tvm_ios.experiments.grid.grid_file import GridFile
+from tvm_ios.jobs.core.policies import PolicyName
+from tvm_ios.jobs.core.resources import DeviceKind
+from tvm_ios.jobs.state_folder import StateFolder
 
 GRID = """
 repeats = 2
@@ -77,6 +81,43 @@ def test_a_cell_keeps_its_name_when_the_grid_grows(tmp_path):
     assert names.isdisjoint(cell.cell_id for cell in other)
 
 
+def test_a_cell_has_a_name_for_files_and_jobs_whatever_its_model_is_called(tmp_path):
+    text = "[grid]\nmodel = ['-my net (2).onnx', '" + "long" * 40 + ".onnx']\n"
+    grid = GridFile.load(write(tmp_path, text))
+    odd, long = grid.cells()
+    assert odd.cell_id.startswith("_my_net__2_-")
+    assert len(long.cell_id) < 100
+    for cell in (odd, long):
+        cell_order(grid, cell, StateFolder(tmp_path), None)
+
+
+def test_cells_run_one_by_one_or_as_a_scheduler_says(tmp_path):
+    text = "[grid]\nmodel = ['squeezenet']\ntarget = ['llvm', 'cuda']\n"
+    grid = GridFile.load(write(tmp_path, text))
+    assert grid.scheduler.limits.max_active == 1
+    machine = grid_machine(grid, grid.cells(), None)
+    assert [device.kind for device in machine.devices] == [DeviceKind.CORE, DeviceKind.GPU]
+    core = machine.cores[0]
+    given = f"[scheduler]\npolicy = 'longest'\n[[device]]\nname = 'a'\ncore = {core}\n"
+    grid = GridFile.load(write(tmp_path, text + given))
+    assert (grid.scheduler.policy, grid.scheduler.limits.max_active) == (PolicyName.LONGEST, 4)
+    machine = grid_machine(grid, grid.cells(), None)
+    assert [device.name for device in machine.devices] == ["a", "gpu0"]
+
+
+def test_boards_are_one_device_each(tmp_path):
+    text = "servers = 2\n[grid]\nmodel = ['squeezenet']\n[base.device]\nrpc_key = 'pi'\n"
+    grid = GridFile.load(write(tmp_path, text))
+    devices = grid_machine(grid, grid.cells(), "127.0.0.1:9190").devices
+    assert [(device.name, device.address) for device in devices] == [
+        ("pi-1", "127.0.0.1:9190:pi"),
+        ("pi-2", "127.0.0.1:9190:pi"),
+    ]
+    (cell,) = grid.cells()
+    order = cell_order(grid, cell, StateFolder(tmp_path), "127.0.0.1:9190")
+    assert (order.spec.kind, order.spec.key) == (DeviceKind.RPC, "pi")
+
+
 def test_a_key_of_devices_without_a_tracker_wants_servers(tmp_path):
     text = '[grid]\nmodel = ["squeezenet"]\n[base.device]\nrpc_key = "cpu"\n'
     (cell,) = GridFile.load(write(tmp_path, text)).cells()
@@ -121,6 +162,10 @@ def test_model_files_lie_beside_the_grid(tmp_path):
         ("[grid]\nmodel = 'a'\nsla_ms = [1]", "sla_ms is for cells that are tuned"),
         ("base = 'no.toml'\n[grid]\nmodel = 'a'", "base: cannot read .*no.toml"),
         ("base = 3\n[grid]\nmodel = 'a'", "base is 3; give a file"),
+        ("scheduler = 3\n[grid]\nmodel = 'a'", "scheduler is 3"),
+        ("scheduler = {policy = 'best'}\n[grid]\nmodel = 'a'", r"\[scheduler\] policy is 'best'"),
+        ("scheduler = {executor = 'ray'}\n[grid]\nmodel = 'a'", "cells run on this machine"),
+        ("device = [{core = 0}]\n[grid]\nmodel = 'a'", r"a \[\[device\]\] has the name None"),
         ("[base]\nsearch = 3\n[grid]\nmodel = 'a'\n'search.s' = [1]", "search is 3 in the base"),
     ],
 )

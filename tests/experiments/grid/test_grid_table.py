@@ -21,6 +21,8 @@ from tvm_ios.experiments.grid.cell_result import (
 from tvm_ios.experiments.grid.grid_file import Cell
 from tvm_ios.experiments.grid.grid_table import grid_csv
 from tvm_ios.experiments.ledger import CellStatus
+from tvm_ios.jobs.core.trace import Span
+from tvm_ios.support.stage_gate import StageKind, StageNeed
 
 CELL = Cell(parameters={"model": "net", "trials": 4, "build.onednn": False}, repeat=2, base={})
 DONE = CellResult(
@@ -98,3 +100,24 @@ def test_a_damaged_result_is_refused_with_its_file(change, told, tmp_path):
     path.write_text(json.dumps(json.loads(DONE.to_json()) | change))
     with pytest.raises(ArtifactError, match=f"{path.name}: .*{told}"):
         read_result(tmp_path, CELL)
+
+
+def span(kind, asked_s, granted_s, ended_s):
+    return Span(
+        job="a",
+        epoch=1,
+        need=StageNeed(kind=kind),
+        device="",
+        asked_s=asked_s,
+        granted_s=granted_s,
+        ended_s=ended_s,
+        places=(),
+    )
+
+
+def test_facts_of_a_job_are_means_of_its_stages():
+    prepared = span(StageKind.PREPARE, 10.0, 10.0, 14.0)
+    profiled = span(StageKind.PROFILE, 14.0, 17.0, 20.0)
+    facts = JobFacts.of_spans([prepared, profiled])
+    assert (facts.waiting_s, facts.utilisation) == (1.5, 0.3)
+    assert JobFacts.of_spans([]) == JobFacts(waiting_s=0.0, utilisation=0.0)

@@ -1,4 +1,4 @@
-"""Grids that run: cells in processes of their own, killed and gone on with, here and over RPC."""
+"""Grids that run: cells as jobs, killed and gone on with, beside each other, here and over RPC."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 import tvm
 
 from tvm_ios.cli.main import main
 from tvm_ios.experiments.grid import run_grid as room
+from tvm_ios.experiments.grid.cell_job import cell_order
 from tvm_ios.experiments.grid.cell_result import read_result
 from tvm_ios.experiments.grid.grid_file import GridFile
 from tvm_ios.experiments.ledger import CellStatus
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.jobs.state_folder import StateFolder
 
 pytestmark = pytest.mark.slow  # each cell is a process that loads TVM
 
@@ -70,23 +70,30 @@ def test_cells_run_fail_and_are_known_afterwards(grid_of, capsys, monkeypatch, t
     assert float(done["latency_low_ms"]) <= float(done["latency_ms"])
     assert float(done["mean_search_s"]) > 0
     assert float(done["seconds"]) > float(done["mean_search_s"])
-    assert (done["trials"], done["failures"], done["mean_waiting_s"]) == ("0", "0", "0.000")
+    assert (done["trials"], done["failures"]) == ("0", "0")
+    assert float(done["mean_waiting_s"]) >= 0
     assert 0 < float(done["utilisation"]) < 1
+    assert done["machine"].endswith(f"cores: {len(os.sched_getaffinity(0))}")
     assert failed["mean_waiting_s"] == failed["utilisation"] == ""
     # Nothing of the work is left but what is told of a failure.
-    assert list((tmp_path / "small.results" / "work").iterdir()) == []
-    # Finished cells start no process; failed ones do where asked to.
-    monkeypatch.setattr(room, "_run_cell", lambda *_: pytest.fail("a cell was run again"))
+    results = tmp_path / "small.results"
+    assert list((results / "jobs").glob("**/*.sqlite*")) == []
+    assert not (results / "jobs" / "work").exists()
+    (said,) = results.glob("nowhere*.txt")
+    assert "there is no network" in said.read_text()
+    # Cells that are over start no process; failed ones do where asked to.
+    monkeypatch.setattr(room, "_run", lambda *_: pytest.fail("a cell was run again"))
     assert main(["grid", "run", str(path)]) == 1
     assert capsys.readouterr().out.count("(known)") == 2
-    started = []
-    monkeypatch.setattr(
-        room,
-        "_run_cell",
-        lambda grid, cell, tracker: (started.append(cell), read_result(grid.results, cell))[1],
-    )
+
+    def again(grid, cells, begun, over):
+        assert [cell.parameters["model"] for cell in cells] == ["nowhere"]
+        begun(cells[0])
+        over(cells[0], read_result(grid.results, cells[0]))
+
+    monkeypatch.setattr(room, "_run", again)
     assert main(["grid", "run", "--retry", str(path)]) == 1
-    assert [cell.parameters["model"] for cell in started] == ["nowhere"]
+    assert "[1/2] model=nowhere" in capsys.readouterr().out
     out = tmp_path / "table.csv"
     assert main(["grid", "table", str(path), "--output", str(out)]) == 0
     assert len(out.read_text().splitlines()) == 3
@@ -104,9 +111,10 @@ def test_an_interrupted_grid_goes_on(grid_of, ending, tmp_path, project_root):
         stderr=subprocess.PIPE,
         text=True,
     )
-    order = folder / "work" / second.cell_id / "output.txt"
-    wait_until(order.exists)
-    cell = wait_until(lambda: children(running.pid))[0]
+    log = folder / "jobs" / "work" / second.cell_id / "log.txt"
+    wait_until(log.exists)
+    wait_until(lambda: read_result(folder, first))
+    (cell,) = wait_until(lambda: workers(running.pid))
     os.kill(running.pid, ending)
     _, said = running.communicate(timeout=PATIENCE_S)
     wait_until(lambda: not alive(cell))  # nobody writes into the folder any more
@@ -148,39 +156,32 @@ def test_a_cell_that_takes_too_long_is_ended(grid_of, tmp_path, capsys):
     assert row["message"] == "ended after cell_timeout_s = 0.2 s"
 
 
-def test_a_cell_has_a_cache_of_its_own_unless_they_share(grid_of, monkeypatch, tmp_path):
-    seen = []
-
-    def start(command, *, env, **_):
-        assert room.CELL_PROCESS in command
-        seen.append((env["TVM_IOS_CACHE_DIR"], env["TVM_NUM_THREADS"]))
-        return begin([sys.executable, "-c", ""], **_)
-
-    begin = subprocess.Popen
-    monkeypatch.delenv("TVM_NUM_THREADS", raising=False)
-    monkeypatch.setattr(
-        room,
-        "subprocess",
-        SimpleNamespace(
-            Popen=start,
-            DEVNULL=subprocess.DEVNULL,
-            STDOUT=subprocess.STDOUT,
-            TimeoutExpired=subprocess.TimeoutExpired,
-        ),
+def test_cells_run_beside_each_other_where_a_scheduler_is_asked_for(grid_of, capsys):
+    path = grid_of("net.json")
+    path.write_text(
+        'repeats = 2\nscheduler = {policy = "slack", max_active = 2}\n' + path.read_text()
     )
-    for shared in ("true", "false"):
-        path = grid_of("net.json")
-        text = path.read_text().replace("shared_cache = true", f"shared_cache = {shared}")
-        path.write_text(text)
-        main(["grid", "run", "--retry", str(path)])
-    (cell,) = GridFile.load(path).cells()
-    own = tmp_path / "small.results" / "work" / cell.cell_id / "cache"
-    assert seen == [(str(cache_directory()), "1"), (str(own), "1")]
+    assert main(["grid", "run", str(path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.endswith("...") for line in told[:4]] == [True, True, False, False]
+    assert [row["status"] for row in table_of(path, capsys)] == ["done", "done"]
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_a_cell_has_a_cache_of_its_own_unless_they_share(grid_of, shared, tmp_path):
+    path = grid_of("net.json")
+    path.write_text(path.read_text().replace("shared_cache = true", f"shared_cache = {shared}"))
+    grid = GridFile.load(path)
+    (cell,) = grid.cells()
+    work = cell_order(grid, cell, StateFolder(tmp_path), None).work
+    own = tmp_path / "work" / cell.cell_id
+    assert work.cache == ("" if shared == "true" else str(own / "cache"))
+    assert work.records == str(own / "records.log")
 
 
 def test_a_second_process_at_one_grid_is_refused(grid_of, capsys):
     path = grid_of("net.json")
-    with room._only_one(GridFile.load(path).results):
+    with room._only_one(GridFile.load(path)):
         assert main(["grid", "run", str(path)]) == 2
     assert "another process runs the grid" in capsys.readouterr().err
 
@@ -198,11 +199,11 @@ def wait_until(holds):
     return found
 
 
-def children(pid):
+def workers(pid):
     listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False
     )
-    return [int(word) for word in listed.stdout.split()]
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "local.worker" in line]
 
 
 def commands_of_children():

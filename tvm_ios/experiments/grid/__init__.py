@@ -1,1 +1,1 @@
-"""Grids of tuning runs: lists of values, their product, a process for each, one table."""
+"""Grids of tuning runs: lists of values, their product, a job for each, one table."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,9 @@ from tvm_ios.driver.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.grid.grid_file import Cell, Value
 from tvm_ios.experiments.ledger import CellStatus
+from tvm_ios.jobs.core.trace import Span
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
-from tvm_ios.support.timed_gate import TimedGate
 from tvm_ios.support.whole_file import write_text
 
 __all__ = ["CellResult", "JobFacts", "read_result", "result_path", "write_result"]
@@ -25,17 +25,27 @@ RESULT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What the gate of a cell has seen: a cell is a job of stages, beside others or alone."""
+    """What a scheduler has seen of a cell: a job of stages, beside others or alone."""
 
     waiting_s: float
-    """Mean seconds that a stage waited for cores or a device; 0 for a cell that runs alone."""
+    """Mean seconds that a stage waited for cores or a device."""
     utilisation: float
     """Share of the job's time in which it had its device to measure, from 0 to 1."""
 
     @classmethod
-    def of_gate(cls, gate: TimedGate) -> Self:
-        """What a gate has seen until now."""
-        return cls(waiting_s=gate.waited_s / max(gate.stages, 1), utilisation=gate.utilisation)
+    def of_spans(cls, spans: Sequence[Span]) -> Self:
+        """What the stages of a job that has ended were like; none of them: nothing."""
+        ends = [span.granted_s if span.ended_s is None else span.ended_s for span in spans]
+        measured_s = sum(
+            end_s - span.granted_s
+            for span, end_s in zip(spans, ends, strict=True)
+            if span.need.kind.measures
+        )
+        seconds = max(ends, default=0.0) - min((span.asked_s for span in spans), default=0.0)
+        return cls(
+            waiting_s=sum(span.waited_s for span in spans) / max(len(spans), 1),
+            utilisation=measured_s / seconds if seconds else 0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +57,7 @@ class CellResult:
     repeat: int
     status: CellStatus
     seconds: float
-    """From the start of the cell's process to its end."""
+    """From the start of the cell's process to its end, with all waiting."""
     taken_at: str
     """ISO 8601, in UTC."""
     commit: str

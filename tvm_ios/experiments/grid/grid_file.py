@@ -9,6 +9,7 @@ import copy
 import hashlib
 import itertools
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,13 @@ from typing import Any, Self
 
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import JobError, OptionError
+from tvm_ios.jobs.core.limits import Limits
+from tvm_ios.jobs.core.policies import PolicyName
+from tvm_ios.jobs.core.resources import Device
+from tvm_ios.jobs.device_tables import read_devices
+from tvm_ios.jobs.jobs_file import ExecutorName, SchedulerTable, read_scheduler
+from tvm_ios.jobs.table_values import rows_of
 from tvm_ios.support.whole_number import require_whole
 
 __all__ = ["CELL_KEYS", "Cell", "GridFile", "Value"]
@@ -28,7 +35,21 @@ CELL_KEYS = ("model", "input_shapes", "batch_size", "target", "lanes", "sla_ms")
 """Parameters of a cell that no configuration file has."""
 SHORT = {"tuner": "tuning.backend", "trials": "tuning.trials"}
 """Short names of keys of configuration files."""
-FILE_KEYS = ("base", "cell_timeout_s", "grid", "repeats", "servers", "shared_cache")
+FILE_KEYS = (
+    "base",
+    "cell_timeout_s",
+    "device",
+    "grid",
+    "repeats",
+    "scheduler",
+    "servers",
+    "shared_cache",
+)
+ONE_BY_ONE = SchedulerTable(policy=PolicyName.FIFO, limits=Limits(max_active=1))
+"""A cell begins when the one before it is over, and has all cores."""
+LONGEST_STEM = 60
+_ODD = re.compile(r"^[.+-]|[^A-Za-z0-9_.+-]")
+"""What names of jobs do not have."""
 STARTED_BY_US = "127.0.0.1:1"
 """Stands for a tracker that is yet to be started, where cells are only checked."""
 
@@ -46,10 +67,11 @@ class Cell:
 
     @property
     def cell_id(self) -> str:
-        """Name of the cell's result: the same wherever values and base are the same."""
+        """Name of the cell's result and job: the same wherever values and base are the same."""
         said = json.dumps([dict(self.parameters), self.base], sort_keys=True)
         digest = hashlib.sha256(said.encode()).hexdigest()[:12]
-        return f"{Path(str(self.parameters['model'])).stem}-{digest}-r{self.repeat}"
+        stem = _ODD.sub("_", Path(str(self.parameters["model"])).stem)[:LONGEST_STEM]
+        return f"{stem}-{digest}-r{self.repeat}"
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -86,10 +108,14 @@ class Cell:
         OptionError
             If a key or a value is unfit.
         """
+        return TuneConfig.of_tables(self.tables_with(tracker))
+
+    def tables_with(self, tracker: str | None) -> dict[str, Any]:
+        """The whole configuration, with the tracker that was started for the grid."""
         tables = self.tables
         if self.wants_device:
             tables["device"]["rpc_tracker"] = tracker or STARTED_BY_US
-        return TuneConfig.of_tables(tables)
+        return tables
 
     def as_text(self) -> str:
         """The values and the repeat, on one line."""
@@ -121,6 +147,10 @@ class GridFile:
     faster then, so that seconds of different cells do not compare."""
     cell_timeout_s: float | None = None
     """Seconds after which a cell is ended, and counts as failed."""
+    scheduler: SchedulerTable = ONE_BY_ONE
+    """How cells share what there is."""
+    devices: tuple[Device, ...] = ()
+    """What cells are measured on; what they need besides is added."""
 
     def __post_init__(self) -> None:
         require_whole("repeats", self.repeats, least=1)
@@ -152,7 +182,7 @@ class GridFile:
             grid = cls._of(path, data)
             for cell in grid.cells():
                 _check(cell)
-        except OptionError as error:
+        except (JobError, OptionError) as error:
             raise OptionError(f"{path}: {error}") from error
         return grid
 
@@ -165,7 +195,11 @@ class GridFile:
         if not isinstance(lists, dict) or "model" not in lists:
             raise OptionError('has no models; add [grid] with model = ["squeezenet"]')
         grid = {name: _values(name, values) for name, values in _flat(lists)}
-        return cls(path=path, grid=grid, base=_base(path, data.pop("base", {})), **data)
+        base = _base(path, data.pop("base", {}))
+        devices = read_devices(rows_of(data.pop("device", []), "device"), on_nodes=False)
+        if "scheduler" in data:
+            data["scheduler"] = _scheduler(data["scheduler"])
+        return cls(path=path, grid=grid, base=base, devices=devices, **data)
 
     @property
     def results(self) -> Path:
@@ -207,6 +241,16 @@ def _values(name: str, values: Any) -> tuple[Value, ...]:
     if len({(type(value), value) for value in listed}) < len(listed):
         raise OptionError(f"[grid] {name} has a value twice; repeats says how often cells are run")
     return tuple(listed)
+
+
+def _scheduler(table: Any) -> SchedulerTable:
+    scheduler = read_scheduler(table)
+    if scheduler.executor is not ExecutorName.LOCAL:
+        raise OptionError(
+            f"[scheduler] executor is {scheduler.executor.value!r}; cells run on this machine: "
+            'leave it out, or write their jobs into a file for "tvm-ios jobs run"'
+        )
+    return scheduler
 
 
 def _base(path: Path, base: Any) -> dict[str, Any]:

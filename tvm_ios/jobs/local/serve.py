@@ -13,6 +13,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from typing import Protocol
 
 from tvm_ios.jobs.core.policies import policy_named
 from tvm_ios.jobs.core.resources import Machine
@@ -26,11 +27,25 @@ from tvm_ios.jobs.local.unix_socket import listening
 from tvm_ios.jobs.service import JobHost
 from tvm_ios.jobs.state_folder import StateFolder
 
-__all__ = ["Door", "run_daemon"]
+__all__ = ["Door", "Watcher", "run_daemon"]
 
 Door = Callable[[JobHost], AbstractAsyncContextManager[object]]
 """Through which a daemon is asked; open inside."""
-_REDRAW_S = 1.0
+_LOOK_S = 1.0
+
+
+class Watcher(Protocol):
+    """Whoever follows how the jobs of a daemon stand."""
+
+    def show(self) -> None:
+        """Look at them, as once a second."""
+
+    def close(self) -> None:
+        """Look for the last time."""
+
+
+def _live_table(host: JobHost) -> Watcher:
+    return LiveTable(host.status)
 
 
 def run_daemon(
@@ -40,6 +55,7 @@ def run_daemon(
     stays: bool,
     tell: Callable[[str], None],
     door: Door = nullcontext,
+    watcher: Callable[[JobHost], Watcher] = _live_table,
 ) -> tuple[JobStatus, ...]:
     """Run the jobs of a file, and those that an earlier daemon of the folder has left.
 
@@ -51,6 +67,8 @@ def run_daemon(
         Told in words what it begins with.
     door
         One more than the folder's socket.
+    watcher
+        Makes whoever follows the jobs; a table on standard error where it is omitted.
 
     Returns
     -------
@@ -64,16 +82,16 @@ def run_daemon(
     KeyboardInterrupt
         On Ctrl-C or SIGTERM, when all workers have ended. What was measured is kept.
     """
+
+    async def main() -> tuple[JobStatus, ...]:
+        async with _EXECUTORS[file.scheduler.executor](file, folder) as (core, workers):
+            daemon = Daemon(core, folder, workers=workers)
+            return await _run(
+                daemon, file, folder, stays=stays, tell=tell, door=door, watcher=watcher
+            )
+
     with _beside(file.machine), sole_daemon(folder):
-        return asyncio.run(_main(file, folder, stays=stays, tell=tell, door=door))
-
-
-async def _main(
-    file: JobsFile, folder: StateFolder, *, stays: bool, tell: Callable[[str], None], door: Door
-) -> tuple[JobStatus, ...]:
-    async with _EXECUTORS[file.scheduler.executor](file, folder) as (core, workers):
-        daemon = Daemon(core, folder, workers=workers)
-        return await _run(daemon, file, folder, stays=stays, tell=tell, door=door)
+        return asyncio.run(main())
 
 
 async def _run(
@@ -84,6 +102,7 @@ async def _run(
     stays: bool,
     tell: Callable[[str], None],
     door: Door,
+    watcher: Callable[[JobHost], Watcher],
 ) -> tuple[JobStatus, ...]:
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
@@ -104,13 +123,13 @@ async def _run(
         if done:
             tell(f"done before: {_listed(done)}")
         async with listening(daemon, folder.socket), door(daemon):
-            table = LiveTable(daemon.status)
-            redraw = asyncio.ensure_future(_redraw(table))
+            follower = watcher(daemon)
+            following = asyncio.ensure_future(_follow(follower, daemon))
             try:
                 await (daemon.fault() if stays else daemon.all_ended())
             finally:
-                redraw.cancel()
-                table.close()
+                following.cancel()
+                follower.close()
         return daemon.status()
     except asyncio.CancelledError:
         if terminated:
@@ -160,11 +179,15 @@ def _beside(machine: Machine) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-async def _redraw(table: LiveTable) -> None:
-    with suppress(asyncio.CancelledError):
-        while True:
-            table.show()
-            await asyncio.sleep(_REDRAW_S)
+async def _follow(watcher: Watcher, daemon: Daemon) -> None:
+    """Have somebody look again and again; what goes wrong there ends the daemon."""
+    try:
+        with suppress(asyncio.CancelledError):
+            while True:
+                watcher.show()
+                await asyncio.sleep(_LOOK_S)
+    except Exception as error:  # noqa: BLE001 - whoever waits for the end is told
+        daemon.fail(error)
 
 
 def _listed(names: Sequence[str]) -> str:
