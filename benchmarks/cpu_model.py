@@ -53,7 +53,8 @@ def _races(rounds: int) -> dict[str, Any]:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from benchmarks.peers.peak import measure_peak  # noqa: PLC0415
-    from tvm_ios.compile.model import build_model, lower_schedule  # noqa: PLC0415
+    from tvm_ios.compile.built_model import build_model  # noqa: PLC0415
+    from tvm_ios.compile.lower import lower_schedule  # noqa: PLC0415
     from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.host.machine import machine_facts, version_facts  # noqa: PLC0415

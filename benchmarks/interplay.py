@@ -22,7 +22,8 @@ def main() -> None:
     network = parser.parse_args().network
     lanes = prepare_process(None)
     # TVM reads the number of threads when it is loaded.
-    from tvm_ios.compile.model import build_model, lower_schedule  # noqa: PLC0415
+    from tvm_ios.compile.built_model import build_model  # noqa: PLC0415
+    from tvm_ios.compile.lower import lower_schedule  # noqa: PLC0415
     from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415

@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     lanes = prepare_process(None)
     # TVM reads the number of threads when it is loaded.
-    from tvm_ios.compile.model import build_model  # noqa: PLC0415
+    from tvm_ios.compile.built_model import build_model  # noqa: PLC0415
     from tvm_ios.cost.database import ProfileDatabase  # noqa: PLC0415
     from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415

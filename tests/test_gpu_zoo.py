@@ -76,7 +76,8 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
     ],
 )
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
-    from tvm_ios.compile.model import build_model, lower_schedule
+    from tvm_ios.compile.built_model import build_model
+    from tvm_ios.compile.lower import lower_schedule
     from tvm_ios.search.baselines import greedy_schedule
 
     module, params = SMALLER.get(name, by_name(name))()

@@ -9,7 +9,8 @@ import pytest
 from tvm import relay
 
 from tests.whole_networks import WHOLE_NETWORKS
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.host import host_target
 from tvm_ios.models import (

@@ -21,7 +21,9 @@ from tvm.contrib import graph_executor
 
 from tests.relay_graphs.builder import DrawnGraph
 from tests.relay_graphs.graphs import any_graph, deep_graph, drawn, wide_graph
-from tvm_ios.compile.model import BuiltModel, CompiledModel, ModelKernels, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.host import host_target

@@ -13,7 +13,8 @@ from benchmarks.gpu_evaluation.workplace import Workplace
 from benchmarks.peers.describe import describe
 from benchmarks.peers.network import Case as PeerCase
 from benchmarks.peers.network import write_case
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.experiments.evaluation import SEQUENTIAL
 
 __all__ = ["build", "lower", "reference"]

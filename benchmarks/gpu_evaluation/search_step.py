@@ -8,7 +8,7 @@ from benchmarks.gpu_evaluation.agenda import Step
 from benchmarks.gpu_evaluation.device_code import kept_device_code
 from benchmarks.gpu_evaluation.ledger import write_whole
 from benchmarks.gpu_evaluation.workplace import Workplace
-from tvm_ios.compile.model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device

@@ -18,7 +18,7 @@ from benchmarks.gpu_evaluation.ledger import Ledger
 from benchmarks.gpu_evaluation.machine import Machine
 from benchmarks.gpu_evaluation.networks import network
 from benchmarks.gpu_evaluation.settings import Settings
-from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.targets import require_cudnn
 from tvm_ios.errors import HostError

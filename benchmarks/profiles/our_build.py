@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.peers.subject import Subject
-from tvm_ios.compile.model import CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.models import by_name
 from tvm_ios.profile.prices import KernelPrices, open_database

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host import default_lanes, processor_name

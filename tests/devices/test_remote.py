@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import CostError, HostError, OptionError
 from tvm_ios.runtime.rpc.address import DeviceAddress

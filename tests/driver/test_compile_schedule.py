@@ -11,7 +11,8 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios import Conversion, TuneOptions
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators
 from tvm_ios.errors import OptionError, ScheduleError
 from tvm_ios.host import default_lanes

@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ScheduleError
 from tvm_ios.measure.compare import CompareOptions

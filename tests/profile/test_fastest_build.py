@@ -11,7 +11,7 @@ import pytest
 
 import tvm_ios
 from tests.stock import stock_executor
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ModelError, OptionError

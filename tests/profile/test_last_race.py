@@ -9,7 +9,8 @@ from functools import cache, partial
 import pytest
 import tvm
 
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.profile_key import ProfileContext

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relay
 
-from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase

@@ -318,7 +318,8 @@ def cudnn_tuned(network_name, database_folder, path):
 
 def cudnn_merged(network_name, database_folder):
     """The price of a merge stage, and of the same without cuDNN."""
-    from tvm_ios.compile.model import build_model, lower_schedule
+    from tvm_ios.compile.built_model import build_model
+    from tvm_ios.compile.lower import lower_schedule
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.devices.targets import local_device

@@ -10,7 +10,7 @@ from tvm import auto_scheduler, autotvm
 import tvm_ios
 from tests.stock import stock_executor
 from tvm_ios import Conversion, DeviceOptions, TuneOptions, TuningOptions
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions

@@ -8,7 +8,8 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import CompiledModel, lower_partitioned, lower_schedule, widest_stage
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule, widest_stage
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.targets import lanes_for_target, require_cudnn, require_onednn

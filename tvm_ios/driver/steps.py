@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces

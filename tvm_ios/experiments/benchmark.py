@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.compile.model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.onnx_file import is_onnx_path

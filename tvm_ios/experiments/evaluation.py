@@ -14,7 +14,9 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.experiments.stock_contestants import (

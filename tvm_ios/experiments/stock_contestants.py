@@ -9,7 +9,8 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison

@@ -13,7 +13,9 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,

@@ -16,7 +16,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import hand_over_of
+from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.database import ProfileDatabase

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_prepared
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.protocol import MeasuringSession

@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from tvm_ios.compile.model import widest_stage
+from tvm_ios.compile.lower import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.prices import KernelPrices

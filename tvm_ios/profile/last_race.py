@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.profile_key import digest_of

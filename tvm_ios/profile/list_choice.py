@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_ios.compile.model import hand_over_of, lower_schedule
+from tvm_ios.compile.lower import hand_over_of, lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tvm_ios.compile.model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.plan.merge_effects import MergeEffects

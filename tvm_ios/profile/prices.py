@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, ModelKernels
+from tvm_ios.compile.built_model import BuiltModel, ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.database import ProfileDatabase

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from tvm_ios.compile.model import BuiltModel, CompiledModel, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from tvm_ios.compile.model import BuiltModel, ModelKernels
+from tvm_ios.compile.built_model import BuiltModel, ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase

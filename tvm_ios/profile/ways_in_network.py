@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tvm_ios.compile.model import CompiledModel, lower_schedule
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.devices.protocol import TimedExecutor

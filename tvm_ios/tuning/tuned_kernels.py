@@ -17,7 +17,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.host import default_lanes

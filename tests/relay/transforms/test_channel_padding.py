@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.errors import ModelError
 from tvm_ios.models import by_name, squeezenet
 from tvm_ios.relay.dataflow import graph_order

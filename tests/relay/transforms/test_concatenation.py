@@ -8,7 +8,8 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_executor
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.models import nasnet_small, squeezenet
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.relay.prepare import prepare

@@ -21,7 +21,8 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios.compile.model import BuiltModel, build_model, lower_partitioned, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.measured import MeasureOptions

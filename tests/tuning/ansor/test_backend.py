@@ -19,7 +19,8 @@ from tvm import auto_scheduler, autotvm, relay
 from tvm.ir.transform import PassContext
 
 from tests.stock import stock_executor
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import RecordError, TuningError
 from tvm_ios.host import host_target

@@ -9,7 +9,8 @@ import pytest
 import tvm
 from tvm import auto_scheduler, relay
 
-from tvm_ios.compile.model import build_model, lower_schedule
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions

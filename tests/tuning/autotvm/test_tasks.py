@@ -7,7 +7,7 @@ import tvm
 from tvm import autotvm
 from tvm.autotvm.task.dispatcher import FallbackContext
 
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.models import bert_base, nasnet_small, squeezenet
 from tvm_ios.tuning.autotvm.tasks import (
     Layout,

@@ -10,7 +10,7 @@ from tvm import auto_scheduler, autotvm
 from tvm.ir.transform import PassContext
 
 import tvm_ios
-from tvm_ios.compile.model import build_model
+from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.context import ANSOR_SWITCH

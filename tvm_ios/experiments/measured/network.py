@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tvm_ios.compile.model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import CostError

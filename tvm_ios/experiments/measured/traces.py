@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_ios.compile.model import lower_schedule
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.experiments.harness.cpu_run import CpuRun
 from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network

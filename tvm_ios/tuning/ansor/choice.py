@@ -13,7 +13,7 @@ from functools import partial
 import tvm
 from tvm import relay
 
-from tvm_ios.compile.model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import Stage
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.measure.compare import CompareOptions, compare

@@ -12,7 +12,8 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_executor
-from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.host import cached_libinfo
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary

@@ -11,7 +11,9 @@ import tvm
 
 import tvm_ios
 from tests.runtime.libraries.onednn import networks as n
-from tvm_ios.compile.model import BuiltModel, CompiledModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.onednn.cuts import whole_call

@@ -14,7 +14,8 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios import BuildOptions, TuneOptions
-from tvm_ios.compile.model import BuiltModel, build_model, lower_schedule
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu

@@ -1,0 +1,136 @@
+"""Built models: compiled kernels of one module, before any schedule.
+
+:class:`ModelKernels` is compiled code, shared by all schedules that merge nothing;
+:class:`BuiltModel` is what such schedules are for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.devices.targets import require_known_target
+from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.relay import (
+    Extraction,
+    PreparedModule,
+    StagedBuild,
+    build,
+    prepare,
+)
+from tvm_ios.relay.inputs import CheckedModule
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = ["BuiltModel", "ModelKernels", "build_model", "build_prepared"]
+
+
+class ModelKernels:
+    """Compiled kernels of one module in a file of their own, loaded when first needed.
+
+    The file lives as long as this object; executors keep what they have loaded.
+    """
+
+    def __init__(self, staged: StagedBuild) -> None:
+        self.staged = staged
+        self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    @cached_property
+    def path(self) -> Path:
+        """The exported kernels, without parameters."""
+        path = self._folder / "kernels.so"
+        self.staged.factory.get_lib().export_library(str(path))
+        return path
+
+    @cached_property
+    def library(self) -> KernelLibrary:
+        """The kernels, loaded, their parallel launches sent to our lanes."""
+        return KernelLibrary(self.path, shared_runtime())
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A prepared module and its kernels, before any schedule."""
+
+    prepared: PreparedModule
+    kernels: ModelKernels
+    name: str = "main"
+    libraries: tuple[OperatorLibrary, ...] = ()
+    """Libraries that may compute operators of it, in place of TVM's kernels."""
+
+    @property
+    def extraction(self) -> Extraction:
+        """The operators, and the IR they stand for."""
+        return self.kernels.staged.extraction
+
+    @cached_property
+    def graph(self) -> OperatorGraph:
+        """The operators that are scheduled, under the name of the model."""
+        return OperatorGraph(self.name, self.extraction.graph.operators)
+
+
+def build_model(
+    mod: tvm.IRModule | CheckedModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    name: str = "main",
+    sink: bool = True,
+    like: BuiltModel | None = None,
+) -> BuiltModel:
+    """Prepare a model and compile its kernels once, every operator a stage of its own.
+
+    Parameters
+    ----------
+    mod
+        A Relay module; one that ``PrepareModule`` has run on is taken as it is.
+    params
+        Parameters by name.
+    target
+        A CPU target, or one such as ``cuda -arch=sm_90``; the best for this processor where
+        omitted.
+    name
+        Name of the operator graph, for pictures and reports.
+    sink
+        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would.
+    like
+        A build under the same tuning records, most of whose kernels are in this one, too.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be prepared or compiled, or nothing of it can be scheduled.
+    OptionError
+        If the target is neither a CPU nor a GPU of NVIDIA.
+    """
+    with cached_libinfo():
+        prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
+        require_known_target(prepared.target)
+    return build_prepared(prepared, name=name, like=like)
+
+
+def build_prepared(
+    prepared: PreparedModule, *, name: str = "main", like: BuiltModel | None = None
+) -> BuiltModel:
+    """Compile the kernels of a prepared model; arguments as in :func:`build_model`.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be compiled, or nothing of it can be scheduled.
+    """
+    with cached_libinfo():
+        known = None if like is None else like.kernels.staged.lowered
+        staged = build(prepared.module, prepared.target, prepared.params, known=known)
+    return BuiltModel(prepared, ModelKernels(staged), name)

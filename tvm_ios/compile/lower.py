@@ -1,0 +1,173 @@
+"""Lowers schedules onto compiled kernels: from a schedule to a compiled model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import tvm
+
+from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.devices.targets import require_known_target
+from tvm_ios.errors import ScheduleError
+from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.verify import verify_plan
+from tvm_ios.relay import (
+    StagedBuild,
+    build,
+    placements_for,
+    read_schedule,
+    rewrite_extraction,
+)
+from tvm_ios.relay.functions.library_calls import with_library_calls
+from tvm_ios.relay.inputs import check_parameters, resolve_target
+from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.libraries.known import find_library
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"]
+
+
+def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
+    """Put a schedule on the kernels of a built model; merged stages are compiled anew.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph, breaks a rule, or has a library compute that does not
+        for the target.
+    PlanError
+        If no legal plan comes out of it.
+    """
+    verify_schedule(schedule, built.graph)
+    # Seconds for a large network, and a race only runs it: written when somebody asks for it.
+    partition = cache(partial(rewrite_extraction, built.extraction, schedule))
+    kernels = built.kernels
+    placements: Sequence[Placement]
+    if any(stage.is_merge for stage in schedule.stages):
+        with cached_libinfo():
+            kernels = ModelKernels(
+                build(
+                    partition(),
+                    built.prepared.target,
+                    built.prepared.params,
+                    known=kernels.staged.lowered,
+                )
+            )
+        placements = kernels.staged.placements
+    else:
+        placements = placements_for(built.extraction, schedule)
+    return CompiledModel(
+        partition=partition,
+        graph=built.graph,
+        schedule=schedule,
+        plan=_plan(kernels.staged, placements, lanes, schedule, built.libraries),
+        kernels=kernels,
+        notes=built.prepared.notes,
+    )
+
+
+def lower_partitioned(
+    module: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    *,
+    lanes: int | None,
+    libraries: Sequence[OperatorLibrary] = (),
+) -> CompiledModel:
+    """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
+
+    Without ``lanes`` there are as many as the widest stage has groups, or a list has lanes.
+
+    Raises
+    ------
+    ModelError
+        If the attributes of its stages do not fit their code.
+    OptionError
+        If the target is neither a CPU nor a GPU of NVIDIA.
+    """
+    chosen = resolve_target(target if target is not None else host_target())
+    require_known_target(chosen)
+    arrays = check_parameters(module["main"], params)
+    schedule = read_schedule(module)
+    with cached_libinfo():
+        staged = build(module, chosen, arrays)
+    return CompiledModel(
+        partition=lambda: module,
+        graph=staged.extraction.graph,
+        schedule=schedule,
+        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule), schedule, libraries),
+        kernels=ModelKernels(staged),
+    )
+
+
+def _plan(
+    staged: StagedBuild,
+    placements: Sequence[Placement],
+    lanes: int,
+    schedule: InterOpSchedule,
+    libraries: Sequence[OperatorLibrary],
+) -> ExecutionPlan:
+    names = staged.operator_names
+    _require_libraries_of(staged.target, schedule)
+    if libraries:
+        chosen = None
+        if schedule.libraries is not None:
+            chosen = {
+                row.library: {schedule.operator_names[index] for index in row.operators}
+                for row in schedule.libraries
+            }
+        calls = staged.extraction.calls
+        placements = with_library_calls(placements, calls, names, libraries, chosen)
+    plan = lower_plan(
+        staged.graph,
+        placements,
+        lanes=lanes,
+        operator_names=names,
+        hand_over=hand_over_of(staged.target),
+    )
+    verify_plan(plan)
+    return plan
+
+
+def _require_libraries_of(target: tvm.target.Target, schedule: InterOpSchedule) -> None:
+    """Refuse a schedule in which a library computes that is for another kind of target."""
+    for row in schedule.libraries or ():
+        library = find_library(row.library)
+        if not row.operators or (library is not None and library.target_kind == target.kind.name):
+            continue
+        title = row.library if library is None else library.name.title
+        first = schedule.operator_names[row.operators[0]]
+        because = "which this tvm-ios does not know" if library is None else _other_kind(target)
+        raise ScheduleError(
+            f"the schedule has {title} compute {len(row.operators)} operators, the first is "
+            f"{first!r}, {because}"
+        )
+
+
+def _other_kind(target: tvm.target.Target) -> str:
+    here, there = ("a GPU", "a CPU") if is_gpu_target(target) else ("a CPU", "a GPU")
+    return (
+        f"but target {str(target)!r} is {here}; compile for {there}, or search again for this "
+        "target"
+    )
+
+
+def hand_over_of(target: tvm.target.Target) -> HandOver:
+    """Time from one lane to another where code for this target runs."""
+    return STREAMS if is_gpu_target(target) else CORES
+
+
+def widest_stage(schedule: InterOpSchedule) -> int:
+    """The lanes of a list, or else the most groups in a stage: streams that a GPU can use."""
+    if schedule.home_lanes:
+        return schedule.num_home_lanes
+    return max((len(stage.groups) for stage in schedule.stages), default=1)
