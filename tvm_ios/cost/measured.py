@@ -26,7 +26,7 @@ from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_absolute_deviation
-from tvm_ios.measure.sampling import HOPELESS, LONG_RUN_NS, Cell, MeasureOptions, sample
+from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS, Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
 
@@ -215,7 +215,7 @@ class MeasuredCostModel:
             key: record
             for key, record in found.items()
             if not record.slow_mode
-            and record.median_ns > max(LONG_RUN_NS, self._limit_ns(unknown[key].rivals, {}))
+            and record.median_ns > max(LONG_SAMPLE_NS, self._limit_ns(unknown[key].rivals, {}))
         }
         self._records.update(hopeless)
         enough |= hopeless

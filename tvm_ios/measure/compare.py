@@ -45,7 +45,7 @@ EARLY_LOOKS = (10, 15, 20)
 EARLY_CONFIDENCE = 0.995
 """Confidence of the intervals then. Who looks several times is fooled more often than who looks
 once: three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races between equals."""
-HOPELESS = 1.15
+LOST = 1.15
 """Who took so many times as long as the fastest in each of the first rounds, as many as the least
 that an interval needs, is not timed any more."""
 FAR_OFF = 4
@@ -192,7 +192,7 @@ def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset
         far_off = {name for name, ratio in least.items() if ratio > FAR_OFF}
         if len(far_off) == len(names) - 1 > 0:
             return frozenset()
-        lost = {name for name, ratio in least.items() if ratio > HOPELESS}
+        lost = {name for name, ratio in least.items() if ratio > LOST}
     left = frozenset(
         place
         for place, name in enumerate(names)

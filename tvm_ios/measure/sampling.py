@@ -34,7 +34,7 @@ LONGEST_SAMPLE = 10
 HOPELESS = 8
 """A long run that takes so many times as long as something else that does the same, both while it
 is warmed up and in its first sample, is not looked at again."""
-LONG_RUN_NS = 10_000_000
+LONG_SAMPLE_NS = 10_000_000
 """A run of this length is warm-up enough. Of a shorter one samples are cheap, and the time slice
 that another process takes may be many times as long."""
 
@@ -116,7 +116,7 @@ class Cell:
         """True if it was sampled, is long, and something else that does the same is far faster."""
         least_ns = min(self.least_ns, self.warming_ns)
         looks = len(self.fast_ns) + len(self.slow_ns) + (self.warming_ns < math.inf)
-        return looks > 1 and max(self.limit_ns(), LONG_RUN_NS) < least_ns
+        return looks > 1 and max(self.limit_ns(), LONG_SAMPLE_NS) < least_ns
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
@@ -171,7 +171,7 @@ def _warm_up(cell: Cell, runs: int) -> float:
     if not runs:
         return 0
     cell.warming_ns = cell.time_ns(1)
-    if runs > 1 and cell.warming_ns < LONG_RUN_NS:
+    if runs > 1 and cell.warming_ns < LONG_SAMPLE_NS:
         cell.warming_ns = cell.time_ns(runs - 1) / (runs - 1)
     return cell.warming_ns
 

@@ -64,8 +64,13 @@ def convolution(
 
 def nhwc(dtype: str, **attributes) -> relay.Expr:
     """A convolution in NHWC and what is added to its result."""
+    return residual(bare_nhwc(dtype, **attributes), dtype)
+
+
+def bare_nhwc(dtype: str, **attributes) -> relay.Expr:
+    """A convolution in NHWC."""
     shape = {"shape": (1, 9, 9, 32), "layout": "NHWC", "padding": (1, 1)}
-    return residual(convolution(dtype, **shape, **attributes), dtype)
+    return convolution(dtype, **shape, **attributes)
 
 
 def clips(
@@ -216,6 +221,12 @@ def mish(value: relay.Expr, dtype: str) -> relay.Expr:
 def scaled(value: relay.Expr, dtype: str) -> relay.Expr:
     scale = variable("s", (1, 64, 1, 1), dtype)
     return relay.nn.relu(value) * scale - constant(1.5, dtype)
+
+
+def bent(value: relay.Expr, dtype: str, slopes: tuple[int, ...] = (1, 64, 1, 1)) -> relay.Expr:
+    """PReLU as the importer of ONNX writes it."""
+    slope = variable("s", slopes, dtype)
+    return relay.where(relay.less(value, constant(0.0, dtype)), value * slope, value)
 
 
 def residual(value: relay.Expr, dtype: str) -> relay.Expr:

@@ -170,6 +170,41 @@ def test_a_convolution_of_three_dimensions_is_read_and_stored():
         OnednnCall.from_data(parse_json(json.dumps(data), "the call"))
 
 
+def bent(threshold=0.0, slopes=(1, 4, 1, 1, 16), compared="less", kept=3) -> FusedFunction:
+    """A convolution, and a product with slopes where its result is below a threshold."""
+    return function(
+        blocked(),
+        call("constant", (), TensorType((), "float32"), value=threshold),
+        call(compared, (3, 4), TensorType(RESULT.shape, "bool")),
+        call("multiply", (3, 2), RESULT),
+        call("where", (5, 6, kept), RESULT),
+        others=(floats(*slopes),),
+    )
+
+
+@pytest.mark.parametrize("slopes", [(1, 4, 1, 1, 16), (1,)])
+def test_slopes_below_zero_are_a_step(slopes):
+    found = match_call(bent(slopes=slopes))
+    assert [step.kind for step in found.steps] == [StepKind.PRELU]
+    assert found.steps[0].operand.position == 2
+    assert OnednnCall.from_data(parse_json(json.dumps(found.to_data()), "a call")) == found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bent(threshold=0.5),
+        bent(compared="greater"),
+        bent(slopes=RESULT.shape),  # oneDNN has one a channel
+        bent(kept=6),
+        replace(bent(), calls=(*bent().calls, call("add", (7, 6), RESULT))),
+    ],
+    ids=["threshold", "greater", "slopes", "kept", "read again"],
+)
+def test_what_is_bent_otherwise_stays_with_tvm(other):
+    assert match_call(other) is None
+
+
 def test_a_value_that_something_else_reads_too_is_no_step():
     twice = function(blocked(), call("nn.relu", (2,), RESULT), call("add", (2, 3), RESULT))
     assert match_call(twice) is None

@@ -169,6 +169,30 @@ def test_steps_are_right(onednn, name):
     assert seen.error < TOLERANCE
 
 
+SLOPES = {
+    "a channel": (
+        lambda y, d: relay.nn.prelu(y, n.variable("s", (64,), d), axis=3),
+        StepKind.PRELU,
+    ),
+    "as of ONNX": (partial(n.bent, slopes=(64,)), StepKind.PRELU),
+    "one": (partial(n.bent, slopes=(1,)), StepKind.PRELU),
+    "number": (
+        lambda y, d: relay.where(relay.less(y, n.constant(0.0, d)), y * n.constant(0.1, d), y),
+        StepKind.RELU,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_are_right(onednn, name):
+    """In NHWC: TVM's passes leave blocks of channels before operators such as ``where``."""
+    step, kind = SLOPES[name]
+    seen = n.computed(lambda dtype: step(n.bare_nhwc(dtype), dtype), lanes=2)
+    assert [[each.kind for each in call.steps] for call in seen.calls] == [[kind]]
+    assert seen.error < TOLERANCE
+
+
 CUTS = {
     "channels": (n.after(n.residual), [(1, 2, 1), (1, 4, 1)]),
     "images": (partial(n.biased, shape=(3, 32, 14, 14)), [(3, 1, 1), (2, 1, 1), (3, 2, 1)]),
@@ -209,6 +233,14 @@ CUTS = {
     "dense": (
         partial(n.dense, rows=5, columns=64, step=n.residual),
         [(2, 1, 1), (5, 1, 1), (1, 2, 1), (1, 4, 1)],
+    ),
+    "slopes": (
+        lambda dtype: n.bent(n.bare_nhwc(dtype), dtype, slopes=(64,)),
+        [(1, 2, 1), (1, 4, 1)],
+    ),
+    "dense, slopes": (
+        partial(n.dense, rows=5, columns=64, step=partial(n.bent, slopes=(64,))),
+        [(2, 1, 1), (1, 2, 1)],
     ),
     "dense of many rows": (
         partial(n.dense, rows=70, columns=64, step=n.residual),

@@ -34,6 +34,8 @@ class StepKind(Enum):
 
     RELU = "relu"
     """Below 0, ``alpha`` times the element."""
+    PRELU = "prelu"
+    """Below 0, the other operand times the element: one slope a channel, or one for all."""
     TANH = "tanh"
     ERF = "erf"
     """Only inside of GELU: oneDNN has no such step."""

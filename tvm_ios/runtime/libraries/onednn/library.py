@@ -49,6 +49,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_post_ops_create": (_MAKE,),
         "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
         "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
+        "dnnl_post_ops_append_prelu": (c_void_p, c_int),
         "dnnl_post_ops_destroy": _DROP,
         "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,

@@ -34,7 +34,8 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     function = _channels_last(function)
     first = function.calls[0]
     dtypes = {parameter.dtype for parameter in function.parameters}
-    dtypes |= {call.result.dtype for call in function.calls}
+    # What is compared is no number; it is read by a step or not at all.
+    dtypes |= {call.result.dtype for call in function.calls if call.operator != "less"}
     inside = any(operand >= len(function.parameters) for operand in first.operands)
     if dtypes != {"float32"} or inside or not first.operands:
         return None

@@ -78,6 +78,6 @@ POST_OP = 32768
 QUERIES = MappingProxyType({SOURCE: 129, WEIGHTS: 131, TARGET: 133})
 
 
-def operand_of(step: int) -> int:
-    """The argument that is the other operand of a step, by its position."""
-    return POST_OP * (step + 1) | SECOND_SOURCE
+def operand_of(step: int, kind: StepKind) -> int:
+    """The argument that is the other operand of a step, by its position and kind."""
+    return POST_OP * (step + 1) | (WEIGHTS if kind is StepKind.PRELU else SECOND_SOURCE)

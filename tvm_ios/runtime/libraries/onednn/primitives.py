@@ -11,7 +11,7 @@ from ctypes import c_char_p
 from dataclasses import dataclass, field
 from math import prod
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, StepKind
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, extents_of
 from tvm_ios.runtime.libraries.onednn.numbers import (
@@ -150,7 +150,7 @@ class PrimitiveMaker:
             numbers.append(BIAS)
         for position, step in enumerate(call.steps):
             if step.operand is not None:
-                numbers.append(operand_of(position))
+                numbers.append(operand_of(position, step.kind))
         lying = map(self._lying, (*call.inputs, call.result), part.strides)
         return dict(zip((*numbers, TARGET), lying, strict=True))
 
@@ -172,7 +172,7 @@ class PrimitiveMaker:
         found: _Described | None = None
         tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
         alike = [
-            operand_of(position)
+            operand_of(position, step.kind)
             for position, step in enumerate(call.steps)
             if step.operand is not None and step.operand.extents == call.result.extents
         ]
@@ -211,8 +211,10 @@ class PrimitiveMaker:
         steps = self._make("post_ops", "create")
         for number, step in enumerate(call.steps):
             if step.kind in BINARY:
-                operand = asked[operand_of(number)]
+                operand = asked[operand_of(number, step.kind)]
                 call_("dnnl_post_ops_append_binary", steps, BINARY[step.kind], operand)
+            elif step.kind is StepKind.PRELU and step.operand is not None:
+                call_("dnnl_post_ops_append_prelu", steps, _axes_of(step.operand))
             else:
                 kind = ELEMENTWISE[step.kind]
                 call_("dnnl_post_ops_append_eltwise", steps, kind, step.alpha, step.beta)
@@ -319,6 +321,11 @@ class _Place:
 
 def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
+
+
+def _axes_of(tensor: OnednnTensor) -> int:
+    """The axes along which a tensor differs, as a mask of bits."""
+    return sum(1 << axis for axis, extent in enumerate(tensor.extents) if extent > 1)
 
 
 def _copies_too_much(call: OnednnCall, implementation: str) -> bool:

@@ -23,9 +23,10 @@ BINARY: Mapping[str, StepKind] = MappingProxyType(
         "multiply": StepKind.MULTIPLY,
         "maximum": StepKind.MAXIMUM,
         "minimum": StepKind.MINIMUM,
+        "nn.prelu": StepKind.PRELU,
     }
 )
-BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "subtract"}
+BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "nn.prelu", "subtract"}
 """Operators whose operands may change places."""
 ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
     {
@@ -66,7 +67,9 @@ class _Reader:
         return [n for n, call in enumerate(self.function.calls) if value in call.operands]
 
     def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
-        """A value, perhaps scaled, times a function of the value."""
+        """A value, perhaps scaled, times a function of the value; or a slope below zero."""
+        if (bent := self._bent(value)) is not None:
+            return bent
         for own, factor in self._scaled(value):
             ends = [n for n in self._readers(own) if self.function.calls[n].operator == "multiply"]
             for end in reversed(ends):
@@ -80,6 +83,28 @@ class _Reader:
             return None
         scale, result = found
         return (Step(kind=StepKind.GELU_TANH), Step(kind=StepKind.LINEAR, alpha=scale)), result
+
+    def _bent(self, value: int) -> tuple[tuple[Step, ...], int] | None:
+        """A value where it is not below zero, and its product with a slope where it is."""
+        readers, calls = self._readers(value), self.function.calls
+        result_of = self.function.result_of
+        for end in (reader for reader in readers if calls[reader].operator == "where"):
+            condition, scaled, kept = calls[end].operands
+            inner = [reader for reader in readers if result_of(reader) in (condition, scaled)]
+            if kept != value or len(inner) != 2 or len(readers) != 3:
+                continue
+            if any(self._readers(result_of(each)) != [end] for each in inner):
+                continue
+            below, product = (calls[each - result_of(0)] for each in (condition, scaled))
+            if product.operator == "multiply" and self._is_below_zero(below, value):
+                slope = self._linear(product, value) or self._binary(product, value)
+                step = None if slope is None else _slope(self.call, slope)
+                return None if step is None else ((step,), result_of(end))
+        return None
+
+    def _is_below_zero(self, each: PrimitiveCall, value: int) -> bool:
+        number = self._constant(each.operands[-1])
+        return each.operator == "less" and each.operands[0] == value and number == 0
 
     def _scaled(self, value: int) -> list[tuple[int, Step]]:
         """The value as it is, and its products with a number."""
@@ -124,14 +149,18 @@ class _Reader:
         if len(each.operands) != 2 or each.operands[0] == each.operands[1]:
             return None
         first = each.operands[0] == value
-        other = each.operands[1] if first else each.operands[0]
-        if other < len(self.function.parameters):
+        number = self._constant(each.operands[1] if first else each.operands[0])
+        return None if number is None else _with_constant(each.operator, number, first)
+
+    def _constant(self, value: int) -> float | None:
+        """The number that a value always is."""
+        if value < self.function.result_of(0):
             return None
-        constant = self.function.calls[other - len(self.function.parameters)]
-        number = constant.attribute("value") if constant.operator == "constant" else None
+        call = self.function.calls[value - self.function.result_of(0)]
+        number = call.attribute("value") if call.operator == "constant" else None
         if not isinstance(number, int | float) or not math.isfinite(number):
             return None
-        return _with_constant(each.operator, float(number), first)
+        return float(number)
 
     def _binary(self, each: PrimitiveCall, value: int) -> Step | None:
         """A step with a parameter of the function."""
@@ -143,7 +172,7 @@ class _Reader:
         other = right if left == value else left
         if other >= len(self.function.parameters):
             return None
-        axis = each.attribute("axis") if each.operator == "nn.bias_add" else None
+        axis = each.attribute("axis")  # of those that have one: nn.bias_add, nn.prelu
         shape = self.function.parameters[other].shape
         operand = _operand(self.call, other, shape, axis if isinstance(axis, int) else None)
         return None if operand is None else Step(kind=BINARY[each.operator], operand=operand)
@@ -161,6 +190,14 @@ def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
     if call.window is not None:
         bias = replace(first, extents=(call.result.extents[1],), format="a")
     return replace(call, bias=bias, steps=tuple(steps[1:]))
+
+
+def _slope(call: OnednnCall, product: Step) -> Step | None:
+    """What a product is that is taken below zero only."""
+    if product.operand is None:
+        return Step(kind=StepKind.RELU, alpha=product.alpha)
+    broadcast = set(product.operand.extents) == {1} or _is_one_a_channel(call, product.operand)
+    return replace(product, kind=StepKind.PRELU) if broadcast else None
 
 
 def _joined(steps: list[Step]) -> list[Step]:
