@@ -1,14 +1,15 @@
-"""Cells of a measurement, one after another; what has a result already is not measured again.
+"""Cells of a measurement; what has a result already is not measured again.
 
-Grids and experiments share it. A cell is over when its result is written, so whatever ends the
-process before that costs this cell only.
+Experiments run them one after another by :func:`run_missing`, grids as jobs; the rest they share. A
+cell is over when its result is written, so whatever ends the process before that costs only cells
+at work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["CellStatus", "CellStep", "only_one", "run_missing"]
+__all__ = ["CellStatus", "CellStep", "only_one", "run_missing", "said_how_to_go_on"]
 
 CellT = TypeVar("CellT")
 ResultT = TypeVar("ResultT")
@@ -73,7 +74,7 @@ def run_missing(
         On Ctrl-C, with a note on how to go on; the cell at hand has no result then.
     """
     results: list[ResultT] = []
-    try:
+    with said_how_to_go_on(results, len(cells), go_on):
         for number, cell in enumerate(cells, start=1):
             result = read(cell)
             is_new = result is None or again(result)
@@ -85,10 +86,17 @@ def run_missing(
                 CellStep(number=number, cells=len(cells), cell=cell, result=result, is_new=is_new)
             )
             results.append(result)
-    except KeyboardInterrupt as interrupt:
-        interrupt.add_note(f"{len(results)} of {len(cells)} cells are over; to go on, run: {go_on}")
-        raise
     return tuple(results)
+
+
+@contextlib.contextmanager
+def said_how_to_go_on(results: Sized, cells: int, go_on: str) -> Iterator[None]:
+    """Add a note to Ctrl-C: how many of the cells are over, and the command that goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"{len(results)} of {cells} cells are over; to go on, run: {go_on}")
+        raise
 
 
 @contextlib.contextmanager

@@ -10,13 +10,7 @@ from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lanes import CORES, HandOver, assign_lanes
 from tvm_ios.plan.memory import pack_buffers
 from tvm_ios.plan.placement import Placement
-from tvm_ios.plan.plan import (
-    ExecutionPlan,
-    Group,
-    Launch,
-    PlanInput,
-    launches_before,
-)
+from tvm_ios.plan.plan import ExecutionPlan, Group, Launch, PlanInput, launches_before
 from tvm_ios.plan.storage import Layout, Storage, lay_out_groups, one_after_another
 from tvm_ios.plan.views import resolve_views
 

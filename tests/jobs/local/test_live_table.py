@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import re
 
 import pytest
@@ -80,3 +82,14 @@ def test_quiet_is_silent(terminal):
             table.show()
             table.close()
         assert stream.getvalue() == ""
+
+
+def test_who_closes_the_stream_ends_no_jobs():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1) as stream:
+        table = LiveTable(lambda: jobs(1), stream)
+        table.show()
+        table.close()
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()

@@ -56,9 +56,13 @@ class CellWatch:
             if job.state.ended:
                 self._over.add(job.name)
                 self._keep(cell, job)
-            elif job.seconds > (self.grid.cell_timeout_s or float("inf")):
+            elif job.name not in self._late and job.seconds > self._longest_s:
                 self._late.add(job.name)
                 self.host.cancel(job.name)
+
+    @property
+    def _longest_s(self) -> float:
+        return self.grid.cell_timeout_s or float("inf")
 
     def close(self) -> None:
         """Look for the last time."""

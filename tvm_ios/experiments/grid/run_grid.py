@@ -16,7 +16,7 @@ from tvm_ios.experiments.grid.cell_job import cell_order, grid_machine
 from tvm_ios.experiments.grid.cell_result import CellResult, read_result
 from tvm_ios.experiments.grid.cell_watch import CellWatch
 from tvm_ios.experiments.grid.grid_file import Cell, GridFile
-from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one
+from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one, said_how_to_go_on
 from tvm_ios.host.machine import machine_facts
 from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.local.daemon import sole_daemon
@@ -68,13 +68,9 @@ def run_grid(
                 missing.append(cell)
             else:
                 tell(cell, known, is_new=False)
-        try:
-            if missing:
+        if missing:
+            with said_how_to_go_on(results, len(cells), f"tvm-ios grid run {grid.path}"):
                 _run(grid, missing, partial(tell, result=None), tell)
-        except KeyboardInterrupt as interrupt:
-            over = f"{len(results)} of {len(cells)} cells are over"
-            interrupt.add_note(f"{over}; to go on, run: tvm-ios grid run {grid.path}")
-            raise
     return tuple(results[cell.cell_id] for cell in cells)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
@@ -33,10 +34,11 @@ class LiveTable:
         """Say how they stand now."""
         if is_quiet():
             return
-        if draws_on(self.stream):
-            self._draw()
-        else:
-            self._tell()
+        with suppress(OSError):  # who has closed the stream wants no table; the jobs go on
+            if draws_on(self.stream):
+                self._draw()
+            else:
+                self._tell()
 
     def close(self) -> None:
         """Take the table away; who wants the last one prints it."""
