@@ -178,7 +178,7 @@ def _impatient() -> Iterator[None]:
     def impatient(watch: ModeWatch, *arguments: Any, **options: Any) -> None:
         begin(watch, *arguments, **options)
         if watch._sleep_s is time.sleep:
-            watch.patience_left_s = 0.0
+            watch._options = replace(watch._options, patience_s=0.0)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ModeWatch, "__init__", impatient)

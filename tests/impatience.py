@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 IMPATIENT = """
+from dataclasses import replace
+
 from tvm_ios.measure.machine_mode import ModeWatch
 
 def impatient(watch, *arguments, begin=ModeWatch.__init__, **options):
     begin(watch, *arguments, **options)
-    watch.patience_left_s = 0.0
+    watch._options = replace(watch._options, patience_s=0.0)
 
 ModeWatch.__init__ = impatient
 """

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 import pytest
 
 from tvm_ios.errors import OptionError
-from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 
 
 class Clock:
@@ -20,7 +20,10 @@ class Clock:
 
 
 def watch_of(
-    *readings: float, clock: Clock | None = None, options: ModeOptions | None = None
+    *readings: float,
+    clock: Clock | None = None,
+    options: ModeOptions | None = None,
+    patience: Patience | None = None,
 ) -> ModeWatch:
     """A watch that sees these ping-pongs; the last one lasts for ever."""
     clock = clock or Clock()
@@ -28,6 +31,7 @@ def watch_of(
     return ModeWatch(
         lambda: next(source),
         options or ModeOptions(),
+        patience=patience,
         clock_ns=clock,
         sleep_s=clock.sleep,
     )
@@ -89,6 +93,24 @@ def test_patience_is_bounded_for_the_whole_session() -> None:
     assert clock.now_ns / 1e9 == pytest.approx(3)
     assert watch.run_round(lambda: None).slow
     assert clock.now_ns / 1e9 == pytest.approx(3)
+
+
+def test_what_one_watch_has_spent_is_gone_for_the_next_one_too() -> None:
+    clock, patience = Clock(), Patience()
+    brief, usual = ModeOptions(patience_s=5), ModeOptions(patience_s=20)
+    for options, spent_s in [(usual, 20), (brief, 20), (usual, 20)]:
+        watch = watch_of(380, clock=clock, options=options, patience=patience)
+        watch.look()
+        assert [watch.run_round(lambda: clock.sleep(2)).slow for _ in range(3)] == [True] * 3
+        assert patience.spent_ns / 1e9 == spent_s
+    assert clock.now_ns / 1e9 == pytest.approx(20 + 9 * 2)
+    patience.renew()
+    first = watch_of(380, clock=clock, options=brief, patience=patience)
+    second = watch_of(380, clock=clock, options=usual, patience=patience)
+    first.look()
+    first.run_round(lambda: None)
+    assert (first.patient, second.patient) == (False, True)
+    assert second.patience_left_s == pytest.approx(15)
 
 
 def test_a_machine_that_flips_in_every_round_spends_patience_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from types import SimpleNamespace
 
 import pytest
 import tvm
@@ -16,7 +17,7 @@ from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.machine_mode import ModeOptions, Patience
 from tvm_ios.profile import last_race
 from tvm_ios.profile.last_race import Racer, known_end, race_identity, raced_end
 from tvm_ios.report.tune_report import Contestant
@@ -162,7 +163,8 @@ def races(tmp_path):
 
 def run(racers, keep: Callable[[KnownRace], None]):
     models = {who: racer.compiled() for who, racer in racers.items()}
-    return raced_end(models, options=OPTIONS, session=None, keep=keep)
+    session = SimpleNamespace(patience=Patience())
+    return raced_end(models, options=OPTIONS, session=session, keep=keep)
 
 
 def test_of_a_known_race_only_the_winner_is_compiled(built, clocked, races, identity):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,19 +19,24 @@ from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.host import default_lanes
+from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import list_choice, way_choice, ways_in_network
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
+from tvm_ios.profile.last_race import raced_end
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import (
     KernelPrices,
     measured_cost_model,
     open_database,
     profile_context,
 )
+from tvm_ios.profile.race import race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_prices import LONG_NS
+from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 LANES = min(2, default_lanes())
@@ -56,6 +62,31 @@ def runner(built: BuiltModel) -> Iterator[RelayStageRunner]:
 @pytest.fixture
 def prices(runner: RelayStageRunner) -> KernelPrices:
     return KernelPrices(runner, options=MEASURE)
+
+
+@pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
+def test_pricing_and_races_of_a_call_wait_once(
+    built: BuiltModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is always slow; the last race of a call waits once more."""
+    # Tests have no patience where the pause is the real one; this one is as real, and waits.
+    monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(seconds))
+    always = ModeOptions(slow_ns=1e-6, patience_s=0.2)
+    model = lower_schedule(built, sequential_schedule(built.graph), lanes=LANES)
+    options = CompareOptions(rounds=6, min_repeat_ms=0.05, mode=always)
+    call = MeasuringCall.here(lanes=LANES)
+    assert call.patience.spent_ns == 0
+    with call.open() as session, RelayStageRunner(built, lanes=LANES, session=session) as runner:
+        KernelPrices(runner, options=replace(MEASURE, mode=always)).price_operators()
+    spent_ns = call.patience.spent_ns
+    assert spent_ns >= 200_000_000
+    with call.open() as session:
+        assert len(race({"one": model}, options=options, session=session).rounds) == 6
+        assert call.patience.spent_ns == spent_ns
+        end = raced_end(
+            {Contestant.SEQUENTIAL: model}, options=options, session=session, keep=lambda _: None
+        )
+        assert len(end.comparison.rounds) > 6
 
 
 def convolutions(graph: OperatorGraph) -> list[int]:

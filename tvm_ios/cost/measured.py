@@ -24,7 +24,7 @@ from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
 from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
-from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS, Cell, MeasureOptions, sample
 
@@ -82,6 +82,8 @@ class MeasuredCostModel:
         Where prices are kept; without one they live as long as the model.
     on_batch
         Called after each measured batch; for progress.
+    patience
+        What the session has spent on a slow machine, shared with its other measurements.
     clock_ns, sleep_s
         The time and a pause; a fake runner brings its own.
     """
@@ -94,6 +96,7 @@ class MeasuredCostModel:
         options: MeasureOptions | None = None,
         database: ProfileDatabase | None = None,
         on_batch: Callable[[MeasureCounters], None] | None = None,
+        patience: Patience | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep_s: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -104,7 +107,11 @@ class MeasuredCostModel:
         self._on_batch = on_batch
         self._clock_ns = clock_ns
         self._watch = ModeWatch(
-            self._ping_pong_ns, self._options.mode, clock_ns=clock_ns, sleep_s=sleep_s
+            self._ping_pong_ns,
+            self._options.mode,
+            patience=patience,
+            clock_ns=clock_ns,
+            sleep_s=sleep_s,
         )
         self._records: dict[str, PriceRecord] = {}
         self._unsaved: dict[str, PriceRecord] = {}

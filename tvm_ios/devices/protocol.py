@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from tvm_ios.devices.traits import DeviceTraits
+from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
@@ -179,6 +181,11 @@ class MeasuringSession(ABC):
     """Stages and models on a device; a context manager that lets go of it."""
 
     device: MeasuringDevice
+
+    @cached_property
+    def patience(self) -> Patience:
+        """What its measurements have spent on a slow machine; sessions may share one."""
+        return Patience()
 
     def __enter__(self) -> Self:
         return self

@@ -234,7 +234,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     tuned = None
     with ExitStack() as stack:
         if request is None:
-            session = stack.enter_context(device.open())
+            session = stack.enter_context(call.open())
             main = steps.schedule(chosen.built, session)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
@@ -246,7 +246,7 @@ def tune_race(given: TuneCall) -> TuneRace:
                 call,
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
-                session = stack.enter_context(device.open())
+                session = stack.enter_context(call.open())
                 main = steps.schedule(tuned.built, session)
                 steps.compile(main.racers)
         racers = dict(main.racers)

@@ -23,7 +23,7 @@ from tvm_ios.measure.comparison import (
     Verdict,
     used_rounds,
 )
-from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
@@ -111,6 +111,7 @@ def compare(
     options: CompareOptions | None = None,
     until_decided: bool = False,
     ping_pong_ns: Callable[[], float] | None = None,
+    patience: Patience | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     sleep_s: Callable[[float], None] = time.sleep,
 ) -> Comparison:
@@ -126,7 +127,7 @@ def compare(
         to leave out the warm-up of long runs.
         Contestants that have lost beyond doubt are not timed any more, but for the first one,
         unless it is far off: reports give times of the others as ratios over it.
-    ping_pong_ns, clock_ns, sleep_s
+    ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
 
@@ -143,7 +144,11 @@ def compare(
     names = tuple(contestants)
     cells = [Cell(_explained(name, contestants[name]), options.number) for name in names]
     watch = ModeWatch(
-        ping_pong_ns or (lambda: 0.0), options.mode, clock_ns=clock_ns, sleep_s=sleep_s
+        ping_pong_ns or (lambda: 0.0),
+        options.mode,
+        patience=patience,
+        clock_ns=clock_ns,
+        sleep_s=sleep_s,
     )
     run_ns = [_first_look_ns(cell, options) for cell in cells]
     warmups = [options.warmup] * len(cells)

@@ -3,7 +3,8 @@
 Core-to-core hand-offs take 43 to 60 ns, then 360 to 400 ns for minutes, and the gain of running
 groups at the same time vanishes meanwhile. So every round of a measurement lies between two
 ping-pongs, and a round with a slow one at either end does not count. Waiting has a bound: after
-that, rounds are taken as they come and flagged.
+that, rounds are taken as they come and flagged. Measurements of one session share the bound, since
+a slow mode that outlasted one of them outlasts the next.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Generic, TypeVar
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["ModeOptions", "ModeWatch", "WatchedRound"]
+__all__ = ["ModeOptions", "ModeWatch", "Patience", "WatchedRound"]
 
 RoundT = TypeVar("RoundT")
 FIRST_PAUSE_S = 0.01
@@ -40,7 +41,8 @@ class ModeOptions:
     slow_ns: float = 200.0
     """Slow above this in any session; 0 switches it off, for machines with distant cores."""
     patience_s: float = 20.0
-    """Seconds a session may spend on waiting and on rounds that are dropped."""
+    """Seconds of a session to spend on waiting and on rounds that are dropped, those counted that
+    earlier measurements of it have spent."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slow_ratio) and self.slow_ratio > 1):
@@ -49,6 +51,17 @@ class ModeOptions:
             raise OptionError(f"slow_ns is {self.slow_ns}; give nanoseconds, or 0 for no limit")
         if not (math.isfinite(self.patience_s) and self.patience_s >= 0):
             raise OptionError(f"patience_s is {self.patience_s}; give seconds, 0 for no waiting")
+
+
+class Patience:
+    """Time that the measurements of one session have spent on a slow machine so far."""
+
+    def __init__(self) -> None:
+        self.spent_ns = 0
+
+    def renew(self) -> None:
+        """Forget it: what comes next is worth a wait of its own."""
+        self.spent_ns = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +75,17 @@ class WatchedRound(Generic[RoundT]):
 
 
 class ModeWatch:
-    """Follows the mode of the machine through one session.
+    """Follows the mode of the machine through one measurement.
 
     Parameters
     ----------
     ping_pong_ns
         Takes one ping-pong; 0 means one lane, and nothing is ever slow.
     options
-        Thresholds and patience.
+        Thresholds, and the patience of a session.
+    patience
+        What the session has spent of it, shared with its other watches; this watch's alone where
+        omitted.
     clock_ns, sleep_s
         The time and a pause; a fake runner brings its own.
     """
@@ -79,18 +95,19 @@ class ModeWatch:
         ping_pong_ns: Callable[[], float],
         options: ModeOptions,
         *,
+        patience: Patience | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep_s: Callable[[float], None] = time.sleep,
     ) -> None:
         self._ping_pong_ns = ping_pong_ns
         self._options = options
+        self._patience = patience or Patience()
         self._clock_ns = clock_ns
         self._sleep_s = sleep_s
         self._seen_ns: list[float] = []
         self.last_ns = 0.0
         self.slow = False
         """Whether the last look found the slow mode."""
-        self.patience_left_s = options.patience_s
         self._looked_at_ns = 0
 
     @property
@@ -101,6 +118,11 @@ class ModeWatch:
         45 to 65, and against that the usual ones look slow. Infinite before the first look.
         """
         return self._seen_ns[(len(self._seen_ns) - 1) // 4] if self._seen_ns else math.inf
+
+    @property
+    def patience_left_s(self) -> float:
+        """Seconds that may still be spent."""
+        return max(0, round(self._options.patience_s * 1e9) - self._patience.spent_ns) / 1e9
 
     @property
     def patient(self) -> bool:
@@ -152,4 +174,5 @@ class ModeWatch:
             self._spend(start_ns)
 
     def _spend(self, start_ns: int) -> None:
-        self.patience_left_s = max(0.0, self.patience_left_s - (self._clock_ns() - start_ns) / 1e9)
+        if self.patient:
+            self._patience.spent_ns += self._clock_ns() - start_ns

@@ -116,7 +116,7 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
         for count in ({call.lanes: None, 1: None} if call.device.traits.idle_lanes_help else (1,))
         for name in builds
     }
-    with call.leased.open() as session:
+    with call.open() as session:
         orders = {name: in_order(built, session, call) for name, built in builds.items()}
         models = {
             text: compiled_for(

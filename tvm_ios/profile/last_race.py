@@ -101,6 +101,9 @@ def raced_end(
 ) -> RaceEnd:
     """The outcome of a race, which is over when it is decided.
 
+    The last word is worth a wait for the machine's fast mode of its own, whatever the search has
+    waited.
+
     Parameters
     ----------
     models, options, session
@@ -108,6 +111,7 @@ def raced_end(
     keep
         Told of the race, for later calls.
     """
+    session.patience.renew()
     comparison = race(
         {who.value: model for who, model in models.items()},
         options=options,

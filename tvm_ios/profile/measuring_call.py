@@ -12,8 +12,9 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.prices import open_database, profile_context
 from tvm_ios.support.progress import PhaseClock, ProgressListener
@@ -40,6 +41,8 @@ class MeasuringCall:
     """How whole networks are timed against each other."""
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     """How stages are priced."""
+    patience: Patience = field(default_factory=Patience)
+    """What its measurements have spent on a slow machine."""
 
     @classmethod
     def here(
@@ -71,10 +74,14 @@ class MeasuringCall:
         """What a step needs that measures."""
         return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
-    @property
-    def leased(self) -> MeasuringDevice:
-        """The device that its present stage was granted, which is alike."""
-        return self.device.at(self.clock.address)
+    def open(self) -> MeasuringSession:
+        """A session on the device, or on the one alike that the present stage was granted.
+
+        It waits no longer for a fast machine than the call's other sessions have left.
+        """
+        session = self.device.at(self.clock.address).open()
+        session.patience = self.patience
+        return session
 
     def context(self, target: tvm.target.Target) -> ProfileContext:
         """What prices depend on besides the stages, under the records in force."""

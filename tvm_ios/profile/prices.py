@@ -93,6 +93,7 @@ class KernelPrices:
             options=options,
             database=database,
             on_batch=on_batch,
+            patience=runner.session.patience,
         )
         self._merges = MergePrices(runner.built, self._measured, able)
         self.ways = WayPrices(runner, self._whole, self._measured)

@@ -71,6 +71,7 @@ def race(
             options=options,
             until_decided=until_decided,
             ping_pong_ns=ping_pong_ns,
+            patience=session.patience,
         )
 
 

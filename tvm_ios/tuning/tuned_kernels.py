@@ -262,13 +262,14 @@ def _judged(
     """What auto_scheduler's records are worth, one kernel of TVM's against the other."""
     if tuned is None:
         return JudgedRecords(workloads=frozenset(), slower=frozenset())
-    return judged_records(
-        replace(untuned, libraries=()),
-        replace(tuned, libraries=()),
-        recorded_workloads(logs),
-        lanes=call.lanes,
-        device=call.leased,
-    )
+    with call.open() as session:
+        return judged_records(
+            replace(untuned, libraries=()),
+            replace(tuned, libraries=()),
+            recorded_workloads(logs),
+            lanes=call.lanes,
+            session=session,
+        )
 
 
 def _curve_of(outcome: TuningOutcome, logs: Sequence[Path]) -> tuple[CurvePoint, ...]:

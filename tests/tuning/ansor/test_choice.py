@@ -74,7 +74,8 @@ def test_slow_kernels_are_left_out_and_the_network_stays_right(branching, untune
     with backend.applied([log]):
         tuned = build_model(*branching, TARGET)
     recorded = recorded_workloads([log])
-    judged = judged_records(untuned, tuned, recorded, lanes=1, device=LocalCpu())
+    with LocalCpu().open() as session:
+        judged = judged_records(untuned, tuned, recorded, lanes=1, session=session)
     slower = judged.slower
     heaviest = max(convolutions, key=lambda one: one.flop)
     assert heaviest.workload in slower
@@ -121,7 +122,8 @@ def test_builds_of_two_models_have_nothing_in_common(untuned):
     softmax = tvm.IRModule.from_expr(relay.Function([data], relay.nn.softmax(data)))
     other = build_model(softmax, {}, TARGET)
     keys = [key for key in operator_workloads(other.extraction, TARGET) if key is not None]
-    judged = judged_records(untuned, other, keys, lanes=1, device=LocalCpu())
+    with LocalCpu().open() as session:
+        judged = judged_records(untuned, other, keys, lanes=1, session=session)
     assert judged == JudgedRecords(frozenset(keys), slower=frozenset())
 
 

@@ -34,8 +34,9 @@ TRIALS, QUICK_TRIALS = 2000, 200
 """Candidates of a network with ``--tune``."""
 TRIAL_S = 10.0
 """More than a candidate takes, for the limit of a cell that searches."""
-FEW_ROUNDS = 12
-"""Of races beyond batch one, in which a run takes up to seconds."""
+ROUNDS = 12
+"""Of a race, in which a run takes up to seconds; quick ones too, so that they are the first half of
+a full one."""
 EAGER, COMPILED = "PyTorch", "torch.compile"
 KERNELS = {"tvm": "TVM", "ansor": "Ansor", "onednn": "oneDNN"}
 OURS = tuple(f"{kernels}, {order}" for kernels in KERNELS.values() for order in ("in order", "IOS"))
@@ -118,12 +119,7 @@ class Ansor:
         return tuple(
             AnsorCell(
                 network=network,
-                run=cpu_run(
-                    settings,
-                    batch=batch,
-                    has_sizes=False,
-                    rounds=None if batch == 1 else FEW_ROUNDS,
-                ),
+                run=cpu_run(settings, batch=batch, has_sizes=False, rounds=ROUNDS),
                 source=source,
             )
             for batch in (BATCHES[:1] if settings.quick else BATCHES)

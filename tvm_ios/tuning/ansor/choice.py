@@ -15,7 +15,7 @@ from tvm import relay
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import Stage
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison, Verdict
 from tvm_ios.measure.machine_mode import ModeOptions
@@ -48,7 +48,7 @@ def judged_records(
     recorded: Collection[str],
     *,
     lanes: int,
-    device: MeasuringDevice,
+    session: MeasuringSession,
     options: CompareOptions = BRIEF,
 ) -> JudgedRecords:
     """The records that a model has, each raced with TVM's own kernel.
@@ -66,6 +66,8 @@ def judged_records(
     lanes
         Lanes the network runs on. A kernel takes what it does with the help of all of them or
         alone, whichever is less.
+    session
+        On the device that the network runs on.
     """
     keys = operator_workloads(tuned.extraction, tuned.prepared.target)
     workloads = frozenset(key for key in keys if key is not None and key in recorded)
@@ -74,7 +76,6 @@ def judged_records(
     if not places:
         return JudgedRecords(workloads, slower=frozenset())
     with (
-        device.open() as session,
         RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
         RelayStageRunner(tuned, lanes=lanes, session=session) as tuned_runner,
     ):
@@ -85,7 +86,12 @@ def judged_records(
             for who, runner in runners.items()
             for how, time_ns in _ways_to_run(runner, place)
         }
-        comparison = compare(contestants, options=options, ping_pong_ns=own_runner.ping_pong_ns)
+        comparison = compare(
+            contestants,
+            options=options,
+            ping_pong_ns=own_runner.ping_pong_ns,
+            patience=session.patience,
+        )
     slower = frozenset(workload for workload in places if _loses(workload, comparison))
     return JudgedRecords(workloads, slower)
 
