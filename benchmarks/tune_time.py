@@ -5,7 +5,8 @@ processes of their own, the checkouts by turns, each with a cache folder of its 
 empty in every round. ``cold`` is the first call; ``warm`` is the same call again, with all prices
 and kernels known. With ``--related OTHER`` a third call tunes a network that has some kernels in
 common. A network is a name, with settings behind a colon: ``nasnet_small:num_cells=6``. Times are
-those of the call, without starting Python. Raw rounds go to ``benchmarks/results/tune_time/``.
+those of the call, without starting Python. With ``--always-slow`` every look at the machine finds
+its slow mode, so that all patience is spent. Raw rounds go to ``benchmarks/results/tune_time/``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,17 @@ from tvm_ios.host import processor_name
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "results" / "tune_time"
+ALWAYS_SLOW = """
+from tvm_ios.measure.machine_mode import ModeWatch
+
+def slow(watch, look=ModeWatch.look):
+    look(watch)
+    watch.slow = watch.last_ns > 0
+    return watch.slow
+
+ModeWatch.look = slow
+"""
+"""Run before the call; where there is one lane, nothing is slow as ever."""
 CALL = """
 import json, sys, time
 import tvm_ios
@@ -50,15 +62,20 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True, help="a checkout to compare with")
     parser.add_argument("--related", help="a network tuned after each of the networks")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--always-slow", action="store_true", help="as if in the slow mode")
     arguments = parser.parse_args()
     checkouts = {"before": arguments.before.resolve(), "after": HERE.parent}
+    program = ALWAYS_SLOW + CALL if arguments.always_slow else CALL
+    mode = "_always_slow" if arguments.always_slow else ""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for network in arguments.networks:
         steps = {"cold": network, "warm": network}
         if arguments.related is not None:
             steps["related"] = arguments.related
         rounds = [
-            _round(checkouts if number % 2 == 0 else dict(reversed(checkouts.items())), steps)
+            _round(
+                checkouts if number % 2 == 0 else dict(reversed(checkouts.items())), steps, program
+            )
             for number in range(arguments.rounds)
         ]
         ratios = {step: [_ratio(found, step) for found in rounds] for step in steps}
@@ -78,25 +95,27 @@ def main() -> None:
             "times_as_fast": ratios,
             "rounds": rounds,
         }
-        path = FOLDER / f"{network.partition(':')[0]}.json"
+        path = FOLDER / f"{network.partition(':')[0]}{mode}.json"
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def _round(checkouts: dict[str, Path], steps: dict[str, str]) -> dict[str, dict[str, dict]]:
+def _round(
+    checkouts: dict[str, Path], steps: dict[str, str], program: str
+) -> dict[str, dict[str, dict]]:
     """Every step in every checkout, step by step, so that what is compared is close in time."""
     with tempfile.TemporaryDirectory() as caches:
         found: dict[str, dict[str, dict]] = {name: {} for name in checkouts}
         for step, network in steps.items():
             for name, folder in checkouts.items():
-                found[name][step] = _call(network, folder, Path(caches) / name)
+                found[name][step] = _call(program, network, folder, Path(caches) / name)
                 print(f"  {name} {step}: {found[name][step]['seconds']:.1f} s", flush=True)
     return found
 
 
-def _call(network: str, checkout: Path, cache: Path) -> dict:
+def _call(program: str, network: str, checkout: Path, cache: Path) -> dict:
     cores = str(len(os.sched_getaffinity(0)))
     done = subprocess.run(
-        [sys.executable, "-c", CALL, network],
+        [sys.executable, "-c", program, network],
         capture_output=True,
         text=True,
         check=True,
