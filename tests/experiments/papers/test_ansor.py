@@ -14,6 +14,7 @@ from tvm_ios.experiments.papers.ansor import PUBLISHED_MS, Ansor, raced_network
 from tvm_ios.jobs.jobs_file import read_jobs_file
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.tuning.guard import MARK, marked_processes
 
 OURS = {
     "tvm sequential": 4.0,
@@ -113,9 +114,7 @@ def test_cells_are_ten_and_quick_ones_the_first_five():
     assert [(c.network, c.run.batch) for c in all_cells] == sorted(
         PUBLISHED_MS, key=lambda each: each[1]
     )
-    assert [c.network for c in Ansor().cells(Settings(lanes=2, quick=True))] == [
-        c.network for c in all_cells[:5]
-    ]
+    assert Ansor().cells(Settings(lanes=2, quick=True)) == all_cells[:5]
     assert {c.source.trials for c in Ansor().cells(Settings(lanes=2, tune=True))} == {2000}
 
 
@@ -142,6 +141,18 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
     (folder / "network.json").touch()
     with pytest.raises(HostError, match=r"nothing of ours was built .*nowhere\.toml"):
         race_of(tmp_path).run({"tvm": "nowhere.toml"}, records=tmp_path)
+
+
+def test_nothing_outlives_a_program_that_takes_too_long(tmp_path):
+    told = tmp_path / "mark"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nsleep 600 &\necho ${MARK} > {told}\nwait\n")
+    python.chmod(0o755)
+    with pytest.raises(HostError, match="measure of randwire_small .* longer than 2 s"):
+        race_of(tmp_path, limit_s=2.0)._run("measure", str(python), ())
+    mark = told.read_text().strip()
+    assert mark
+    assert not marked_processes(mark)
 
 
 @pytest.mark.slow

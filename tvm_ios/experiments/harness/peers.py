@@ -13,6 +13,7 @@ from pathlib import Path
 from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.tuning.guard import guarded_workers
 
 __all__ = ["TORCH", "PeerRace", "Raced"]
 
@@ -116,14 +117,16 @@ class PeerRace:
         """What a program says on standard error."""
         command = [python, "-m", f"{_MODULE}.{program}", *words]
         try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                timeout=self.limit_s,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            # What one of them leaves behind would disturb all that is measured later.
+            with guarded_workers(threads=self.lanes):
+                done = subprocess.run(
+                    command,
+                    cwd=ROOT,
+                    timeout=self.limit_s,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             raise HostError(
                 f"{program} of {self.network} at batch {self.batch} took longer than "
