@@ -49,10 +49,11 @@ def descendants(root: int) -> tuple[int, ...]:
     found, waiting = [], [root]
     while waiting:
         process = waiting.pop()
-        if not Path(f"/proc/{process}/task").exists():
+        threads = _threads(process)
+        if not threads:
             continue
         found.append(process)
-        for thread in _threads(process):
+        for thread in threads:
             with contextlib.suppress(OSError):
                 children = Path(f"/proc/{process}/task/{thread}/children").read_text()
                 waiting.extend(map(int, children.split()))
@@ -65,6 +66,7 @@ def _threads_below(root: int) -> Iterator[int]:
 
 
 def _threads(process: int) -> list[int]:
+    """None where it has ended; the kernel says so in several ways, which are all an OSError."""
     with contextlib.suppress(OSError):
         return [int(name) for name in os.listdir(f"/proc/{process}/task")]  # noqa: PTH208
     return []

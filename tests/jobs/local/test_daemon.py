@@ -13,11 +13,13 @@ from itertools import pairwise
 import pytest
 
 from tests.jobs.local.runs import CORES, LONG_S, MACHINE, affinities, mock_order, processes_of
-from tvm_ios.errors import JobError
+from tvm_ios.errors import HostError, JobError
+from tvm_ios.host.pinning import pin_tree
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, ProgressTold, StageReleased
 from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.local import agent
 from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.mock_work import MockWork, measured_batches, stage_begins
 from tvm_ios.jobs.order import JobOrder
@@ -77,6 +79,32 @@ def test_a_killed_worker_measures_only_its_batch_again(run_daemon, folder, kind)
     assert measured_batches(folder.jobs / "killed") == PROFILES
     assert measured_batches(folder.jobs / "other") == PROFILES
     assert not processes_of(folder)
+
+
+def test_a_worker_that_cannot_be_answered_is_ended_and_begins_again(
+    run_daemon, folder, monkeypatch, caplog
+):
+    calls = []
+
+    def pin(cores, process):
+        calls.append(process)
+        if len(calls) == 3:
+            raise HostError("it cannot be pinned")
+        pin_tree(cores, process)
+
+    monkeypatch.setattr(agent, "pin_tree", pin)
+
+    async def act(run):
+        run.daemon.submit([mock_order("silent")])
+        await run.daemon.all_ended()
+        assert states(run) == {"silent": JobState.DONE}
+        assert run.status("silent").attempt == 2
+
+    run_daemon(act)
+    assert calls[2] == calls[0] != calls[-1]
+    assert "the worker of silent is ended, since it cannot be answered" in caplog.text
+    assert "it cannot be pinned" in caplog.text
+    assert measured_batches(folder.jobs / "silent") == PROFILES
 
 
 def test_a_worker_that_dies_twice_in_one_stage_has_failed(run_daemon, folder):

@@ -201,6 +201,14 @@ class LocalAgent:
 
     async def _serve(self, worker: _Worker, writer: asyncio.StreamWriter) -> None:
         """Pin and answer, one command after the other: no old pin comes after a newer one."""
+        try:
+            await self._obey_in_turn(worker, writer)
+        except Exception:  # noqa: BLE001 - whatever it is, the job begins again
+            # Nobody answers it any more, so it would wait for ever.
+            _LOG.exception("the worker of %s is ended, since it cannot be answered", worker.job)
+            await asyncio.to_thread(end_processes, worker.mark, WORKER_MARK)
+
+    async def _obey_in_turn(self, worker: _Worker, writer: asyncio.StreamWriter) -> None:
         while True:
             command = await worker.todo.get()
             if isinstance(command, GrantLease):
