@@ -41,8 +41,8 @@ class ModeOptions:
     slow_ns: float = 200.0
     """Slow above this in any session; 0 switches it off, for machines with distant cores."""
     patience_s: float = 20.0
-    """Seconds of a session to spend on waiting and on rounds that are dropped, those counted that
-    earlier measurements of it have spent."""
+    """Seconds a session may spend on waiting and on rounds that are dropped, in all of its
+    measurements together."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slow_ratio) and self.slow_ratio > 1):
