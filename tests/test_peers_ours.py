@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.onnx_models import write_two_ways
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord, NamedValue
@@ -116,6 +117,34 @@ def test_the_same_options_are_not_built_again(tmp_path):
     assert not _is_done(recipe, tmp_path)
     kernels(tmp_path)
     assert _is_done(recipe, tmp_path)
+
+
+def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    from benchmarks.peers.import_onnx import main
+    from benchmarks.peers.network import read_case, relative_error
+    from benchmarks.peers.ours import _model
+    from benchmarks.peers.peer import Peer, contestants
+    from benchmarks.peers.subject import Subject
+
+    words = [f"ways={write_two_ways(tmp_path)}", "--folder", str(tmp_path)]
+    assert main([*words, "--input-shapes", "x:[2,8,6,6]"]) == 0
+    folder = tmp_path / "ways_bs2"
+    case = read_case(folder)
+    assert (case.network.output, case.network.input_shape) == ("y", (2, 8, 6, 6))
+    assert case.network.macs == 2 * 36 * (8 * 8 + 9 * 8 * 16)
+    said = ReferenceEvaluator(onnx.load(folder / "network.onnx")).run(None, {"x": case.input})
+    assert relative_error(case.reference, said[0]) < 1e-5
+    mod, _ = _model(Subject("ways", 2), folder)
+    assert mod["main"].checked_type.arg_types[0].concrete_shape == (2, 8, 6, 6)
+    who = contestants(tuple(Peer), 1, described=case.network.is_described)
+    assert [one.peer for one in who] == [Peer.ONNXRUNTIME, Peer.OPENVINO]
+    assert main(words) == 1
+    assert "--batch-size" in capsys.readouterr().err
+    assert main(["ways", "--folder", str(tmp_path)]) == 1
+    assert "'ways' is no NAME=FILE" in capsys.readouterr().err
 
 
 @pytest.mark.slow

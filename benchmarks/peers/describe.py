@@ -147,6 +147,8 @@ def describe(module: tvm.IRModule, *, name: str, batch_size: int = 1) -> Network
         input=data.name_hint,
         input_shape=_shape(data),
         input_dtype=data.checked_type.dtype,
+        output=nodes[-1].output,
+        macs=sum(node.macs for node in nodes),
         nodes=tuple(nodes),
     )
 

@@ -33,7 +33,7 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios.host import host_target
 from tvm_ios.models import by_name
 
-__all__ = ["export_case", "main"]
+__all__ = ["export_case", "main", "outweighing_image", "unoptimised"]
 
 _LARGEST_EXPONENT = 20
 _SEED = 0
@@ -62,8 +62,8 @@ def export_case(subject: Subject, folder: Path) -> Case:
     module, params = by_name(subject.network)(batch_size=subject.batch_size)
     described, weights = normal_form(module, params)
     network = describe(described, name=subject.network, batch_size=subject.batch_size)
-    run = _unoptimised(module, params, network.input)
-    data = _tokens(run, network) if network.reads_tokens else _outweighing(run, network)
+    run = unoptimised(module, params, network.input)
+    data = _tokens(run, network) if network.reads_tokens else outweighing_image(run, network)
     case = Case(
         network=network,
         weights={key: value.numpy() for key, value in weights.items()},
@@ -95,9 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _unoptimised(
+def unoptimised(
     module: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray], input_name: str
 ) -> Callable[[_Data], Floats]:
+    """A module with one input and one output as a function, compiled without any optimisation."""
     with tvm.transform.PassContext(opt_level=0):
         built = relay.build(module, target=host_target(), params=dict(params))
     executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
@@ -111,8 +112,14 @@ def _unoptimised(
     return run
 
 
-def _outweighing(run: Callable[[_Data], Floats], network: Network) -> Floats:
-    """An image that shows in the output's largest value."""
+def outweighing_image(run: Callable[[_Data], Floats], network: Network) -> Floats:
+    """An image that shows in the output's largest value.
+
+    Raises
+    ------
+    PeerError
+        If none does.
+    """
     noise = np.random.default_rng(_SEED).standard_normal(network.input_shape, dtype=np.float32)
     biases_alone = run(np.zeros_like(noise))
     shares: dict[int, float] = {}

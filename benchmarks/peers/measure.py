@@ -95,9 +95,10 @@ def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
         default_lanes(),
         builds=builds,
         images=not case.network.reads_tokens,
+        described=case.network.is_described,
         one_thread=settings.one_thread,
     )
-    if need_onnx_file(settings.peers):
+    if case.network.is_described and need_onnx_file(settings.peers):
         _write_onnx_file(case, folder)
     turns = Turns()
     peak = measure_peak()

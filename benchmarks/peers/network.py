@@ -1,7 +1,8 @@
 """A network as plain data: what crosses from TVM's environment to the one of the peers.
 
 A folder holds one network: its nodes (``network.json``), weights (``weights.npz``), one fixed
-input (``input.npy``) and what TVM computes from it (``reference.npy``).
+input (``input.npy``) and what TVM computes from it (``reference.npy``). Where it is an ONNX file of
+somebody else's (``network.onnx``), there are neither nodes nor weights.
 """
 
 from __future__ import annotations
@@ -150,29 +151,30 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Nodes in an order in which they can run; the last one makes the output."""
+    """One of ours, node by node, or an ONNX file that somebody else made."""
 
     name: str
     batch_size: int
     input: str
     input_shape: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    output: str
+    """Name of the tensor the network makes."""
+    macs: int
+    """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
+    nodes: tuple[Node, ...] = ()
+    """In an order in which they can run; the last one makes the output. None where the file is all
+    there is."""
     input_dtype: str = "float32"
 
     @property
-    def output(self) -> str:
-        """Name of the tensor the network makes."""
-        return self.nodes[-1].output
+    def is_described(self) -> bool:
+        """Whether nodes say what is computed, so that others can be made of them."""
+        return bool(self.nodes)
 
     @property
     def reads_tokens(self) -> bool:
         """Whether the input is numbers of tokens, and no image."""
         return not self.input_dtype.startswith("float")
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
-        return sum(node.macs for node in self.nodes)
 
     def to_json(self) -> str:
         """What :meth:`from_json` reads back."""
@@ -195,6 +197,8 @@ class Network:
                 input=data["input"],
                 input_shape=tuple(data["input_shape"]),
                 input_dtype=data["input_dtype"],
+                output=data["output"],
+                macs=data["macs"],
                 nodes=tuple(_node(record) for record in data["nodes"]),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -18,10 +18,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from benchmarks.peers.build import Build, Kernels, kernels_of, write_kernels
 from benchmarks.peers.errors import PeerError
+from benchmarks.peers.network import Network
 from benchmarks.peers.subject import Subject, add_subject_options
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.driver.config import TuneConfig
@@ -90,10 +91,9 @@ def build_kernels(
     # TVM comes in here, after the process was prepared for it.
     from tvm_ios.driver.tune import TuneCall, tune_race  # noqa: PLC0415
     from tvm_ios.experiments.tuned_benchmark import OWN_KERNELS  # noqa: PLC0415
-    from tvm_ios.models import by_name  # noqa: PLC0415
 
     begin = time.perf_counter()
-    mod, params = by_name(subject.network)(batch_size=subject.batch_size)
+    mod, params = _model(subject, folder)
     given = recipe.config.arguments()
     if recipe.log is not None:
         given["tuning_records"] = recipe.log
@@ -178,6 +178,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lanes", type=int, help="threads (the cores there are)")
     parser.add_argument("--again", action="store_true", help="build what was built before, too")
     return parser
+
+
+def _model(subject: Subject, folder: Path) -> tuple[Any, Mapping[str, Any]]:
+    """A network of ours, or that of the ONNX file that ``import_onnx`` has put into its folder."""
+    from tvm_ios.driver.model_source import from_onnx  # noqa: PLC0415 - brings TVM in
+    from tvm_ios.models import by_name  # noqa: PLC0415
+
+    path = folder / "network.json"
+    if path.exists() and not Network.from_json(path.read_text()).is_described:
+        return from_onnx(folder / "network.onnx")
+    found: tuple[Any, Mapping[str, Any]] = by_name(subject.network)(batch_size=subject.batch_size)
+    return found
 
 
 def _is_done(recipe: Recipe, folder: Path) -> bool:

@@ -106,6 +106,7 @@ def contestants(
     *,
     builds: Sequence[Build] = (),
     images: bool = True,
+    described: bool = True,
     one_thread: bool = True,
 ) -> tuple[Contestant, ...]:
     """Every peer with one thread and with all; parallel modes need several.
@@ -120,6 +121,8 @@ def contestants(
         Ours; each has the threads it was made for.
     images
         Whether the network reads images.
+    described
+        Whether its nodes are known; who has to build it from them stays away where they are not.
     one_thread
         Whether every peer runs on one thread, too.
     """
@@ -127,6 +130,7 @@ def contestants(
         Contestant(peer, threads)
         for peer in peers
         if peer is not Peer.OURS and (images or peer not in _ON_IMAGES)
+        if described or peer in _READS_ONNX
         for threads in sorted({1, cores} if one_thread else {cores})
         if threads > 1 or peer not in _PARALLEL
     ]

@@ -1,0 +1,94 @@
+"""Take a network from an ONNX file that somebody else made; runs in the project's environment.
+
+onnxruntime and OpenVINO read the very file, with its open dimensions given extents; we read it
+through ``tvm_ios.from_onnx``. PyTorch stays away, since nobody describes the network to it.
+
+::
+
+    python -m benchmarks.peers.import_onnx NAME=FILE --input-shapes "x:[1,3,320,320]"
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+from tvm.relay.analysis import get_total_mac_number
+
+from benchmarks.peers.errors import PeerError
+from benchmarks.peers.export import outweighing_image, unoptimised
+from benchmarks.peers.network import Case, Network, write_case
+from benchmarks.peers.subject import EXPORTED, Subject
+from tvm_ios.driver.input_shapes import InputShapes
+from tvm_ios.driver.model_source import from_onnx
+from tvm_ios.driver.onnx_file import OnnxFile
+from tvm_ios.errors import TvmIosError
+
+__all__ = ["import_case", "main"]
+
+
+def import_case(name: str, file: OnnxFile, folder: Path) -> Case:
+    """Read a file, compute its reference and write both to a folder of its own in ``folder``.
+
+    Raises
+    ------
+    PeerError
+        If it has more than one input or output, or its output does not depend on its input.
+    ModelError
+        If TVM cannot read it.
+    """
+    shapes, outputs = tuple(file.shapes.items()), [each.name for each in file.model.graph.output]
+    if len(shapes) != 1 or len(outputs) != 1:
+        raise PeerError(
+            f"{file.name} has {len(shapes)} inputs and {len(outputs)} outputs; give a file with "
+            "one of each"
+        )
+    [(data, shape)] = shapes
+    mod, params = from_onnx(file.model)
+    network = Network(
+        name=name,
+        batch_size=shape[0],
+        input=data,
+        input_shape=shape,
+        output=outputs[0],
+        macs=get_total_mac_number(mod["main"]),
+    )
+    run = unoptimised(mod, params, data)
+    image = outweighing_image(run, network)
+    case = Case(network=network, weights={}, input=image, reference=run(image))
+    folder /= Subject(name, network.batch_size).stem
+    write_case(case, folder)
+    onnx.save(file.model, folder / "network.onnx")
+    return case
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Import a file; 0 when that is done."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.import_onnx",
+        description="Take a network from an ONNX file, to be built and measured like the others.",
+    )
+    parser.add_argument("model", metavar="NAME=FILE", help="how it is called, and where it lies")
+    parser.add_argument("--input-shapes", help="extents of open dimensions, as tvm-ios tune has it")
+    parser.add_argument(
+        "--folder", type=Path, default=EXPORTED, help="has one folder a network (%(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    name, _, path = options.model.partition("=")
+    try:
+        if not path or not name.replace("_", "").isalnum():
+            raise PeerError(f"{options.model!r} is no NAME=FILE, such as detector=det.onnx")
+        file = OnnxFile.open(path, InputShapes.parse(options.input_shapes))
+        network = import_case(name, file, options.folder).network
+    except (OSError, TvmIosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{Subject(name, network.batch_size).stem}: {network.macs / 1e9:.3f} GMAC")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
