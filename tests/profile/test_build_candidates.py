@@ -19,7 +19,7 @@ from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
-LAYOUT, CONVOLVED, PADDING, ROWS = changes_for(CPU)
+LAYOUT, CONVOLVED, PADDING, ROWS, APART = changes_for(CPU)
 
 
 @pytest.fixture
@@ -39,15 +39,16 @@ def output_of(candidate):
 
 def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
     assert changes_for(GPU) == ()
-    names = ["NCHW", "convolutions for transposed ones", "padded channels", "padded rows"]
+    first, last = ["NCHW", "convolutions for transposed ones"], ["image by image"]
+    names = [*first, "padded channels", "padded rows", *last]
     assert [change.name for change in changes_for(CPU)] == names
-    assert [change.name for change in changes_for(CPU, pad_channels=False)] == names[:2]
+    assert [change.name for change in changes_for(CPU, pad_channels=False)] == [*first, *last]
 
 
 def test_a_library_likes_a_layout_of_its_own():
     with_onednn = changes_for(CPU, libraries=(onednn_library(),))
     names = ["NCHW", "padded channels", "NHWC", "convolutions for transposed ones", "padded rows"]
-    assert [change.name for change in with_onednn] == names
+    assert [change.name for change in with_onednn] == [*names, "image by image"]
     assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
 
 

@@ -117,7 +117,7 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
 @pytest.mark.slow
 @pytest.mark.parametrize("libraries", [(), (onednn_library(),)], ids=["own kernels", "oneDNN"])
 def test_every_form_finds_its_build_again(libraries):
-    shapes = {"data": (1, 16, 8, 8), "w": (16, 3, 2, 2), "v": (12, 3, 3, 3)}
+    shapes = {"data": (2, 16, 8, 8), "w": (16, 3, 2, 2), "v": (12, 3, 3, 3)}
     data, weight, other = (relay.var(name, shape=shape) for name, shape in shapes.items())
     value = relay.nn.conv2d_transpose(
         data, weight, channels=3, kernel_size=(2, 2), strides=(2, 2), data_layout="NCHW"
@@ -130,6 +130,7 @@ def test_every_form_finds_its_build_again(libraries):
     as_it_is = BuildCandidate(mod=mod, params=params)
     forms = list(all_candidates(as_it_is, changes, resolve_target(TARGET)))
     assert len(forms) > 3
+    assert any("parts of the batch" in form.changes[-1] for form in forms[1:])
     for form in forms:
         schedule = greedy_schedule(build_model(form.mod, form.params, TARGET).graph)
         found = build_for_schedule(mod, params, TARGET, schedule)

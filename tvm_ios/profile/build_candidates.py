@@ -23,6 +23,7 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
+from tvm_ios.relay.transforms.image_by_image import has_several_images, run_image_by_image
 from tvm_ios.relay.transforms.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
@@ -106,9 +107,10 @@ def changes_for(
     padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
     liked = dict.fromkeys(library.image_layout for library in libraries)
     own_layouts = [_layout_change(each, _laid_out_whole) for each in liked if each is not None]
+    apart = [APART] if traits.runs_image_by_image else []
     if own_layouts:  # in which libraries compute transposed convolutions as they are
-        return (*layouts, *padding, *own_layouts, *convolved, *rows)
-    return (*layouts, *convolved, *padding, *rows)
+        return (*layouts, *padding, *own_layouts, *convolved, *rows, *apart)
+    return (*layouts, *convolved, *padding, *rows, *apart)
 
 
 def all_candidates(
@@ -197,6 +199,18 @@ def _with_rows(
     return (mod, told) if padded else None
 
 
+def _image_by_image(
+    candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    del target  # what outgrows the caches of one CPU outgrows those of others
+    typed = candidate.checked.typed
+    if is_prepared(typed) or not has_several_images(typed, candidate.params):
+        return None
+    mod, parts = run_image_by_image(candidate.checked, candidate.params)
+    told = f"the first layers are computed for one of {parts} parts of the batch after the other"
+    return (mod, told) if parts > 1 else None
+
+
 CONVOLVED = ModelChange(
     name="convolutions for transposed ones",
     without="transposed convolutions as they are",
@@ -208,4 +222,11 @@ PADDING = ModelChange(
 )
 ROWS = ModelChange(
     name="padded rows", without="rows as they are", phase="padded rows", rewrite=_with_rows
+)
+APART = ModelChange(
+    name="image by image",
+    without="all images at once",
+    phase="image by image",
+    raced_with_records=True,
+    rewrite=_image_by_image,
 )
