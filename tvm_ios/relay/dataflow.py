@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import tvm
 from tvm import relay
+from tvm.relay.op import OpPattern
 
 from tvm_ios.errors import ModelError
 
@@ -18,6 +19,7 @@ __all__ = [
     "callee",
     "children",
     "copy_call",
+    "fusion_pattern",
     "graph_order",
     "is_call_of",
     "kernel_calls",
@@ -93,6 +95,17 @@ def is_call_of(expression: relay.Expr, *names: str) -> bool:
         and isinstance(expression.op, tvm.ir.Op)
         and expression.op.name in names
     )
+
+
+def fusion_pattern(expression: relay.Expr) -> int:
+    """How TVM fuses an operator (``tvm.relay.op.OpPattern``), the freest kinds first.
+
+    ``OPAQUE`` of all that TVM says nothing of, and of what calls no operator.
+    """
+    operator = expression.op if isinstance(expression, relay.Call) else None
+    if not isinstance(operator, tvm.ir.Op) or not operator.has_attr("TOpPattern"):
+        return int(OpPattern.OPAQUE)
+    return int(operator.get_attr("TOpPattern"))
 
 
 def resolve_field(expression: relay.Expr) -> relay.Expr:

@@ -3,8 +3,8 @@
 TVM fuses a concatenation with the activation or the addition behind it, and then it is a kernel
 that reads and writes everything once more. Moved in front, the activation becomes part of whoever
 computes the piece, and what is left is a concatenation that only lays pieces side by side, for
-which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). No bit of a result
-changes.
+which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). What cannot be
+moved is kept out of a concatenation that can be such a view. No bit of a result changes.
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import tvm
 from tvm import relay
+from tvm.relay.op import OpPattern
 
 from tvm_ios.plan.plan import ALIGNMENT_BYTES
-from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import (
+    copy_call,
+    fusion_pattern,
+    graph_order,
+    is_call_of,
+    rebuild,
+)
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
 __all__ = ["sink_into_concatenations"]
-
-ELEMENT_WISE, BROADCAST, FUSES_WHAT_FOLLOWS = 0, 1, 4
-"""TVM's operator patterns; the last one is that of convolutions, products and poolings."""
 
 
 def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     """Apply an element-wise operator that alone reads a concatenation to its pieces.
 
     Done where it saves memory traffic: pieces that hold at least half of the bytes must be computed
-    by something the operator fuses with, and where the pieces cannot be views, all of them.
+    by something the operator fuses with, and where the pieces cannot be views, all of them. Where
+    it is not done, the operator is kept out of a concatenation that can be a view.
 
     Parameters
     ----------
@@ -41,7 +47,7 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     Returns
     -------
     module, sunk
-        The module, and how many operators were moved.
+        The module, and how many operators were moved or kept out.
     """
     sunk = 0
     while True:
@@ -53,14 +59,23 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
             if isinstance(call, relay.Call) and (sinking := _find_sinking(call, readers))
         }
         if not found:
-            return module, sunk
+            break
         sunk += len(found)
-        body = rebuild(main.body, {}, _Rewriter(found).call)
-        new = tvm.IRModule(module.functions, module.type_definitions)
-        function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-        new[module.get_global_var("main")] = function
         # Once more, with types: what follows may now read the concatenation alone.
-        module = relay.transform.InferType()(new)
+        module = _with_body(module, rebuild(main.body, {}, _Rewriter(found).call))
+    alone = _views_to_keep_alone(module["main"].body, readers)
+    if alone:
+        kept = rebuild(module["main"].body, {}, _Keeper(alone).call)
+        module = _with_body(module, kept)
+    return module, sunk + len(alone)
+
+
+def _with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
+    main = module["main"]
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
+    new[module.get_global_var("main")] = function
+    return relay.transform.InferType()(new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +118,49 @@ class _Rewriter:
         return sinking.apply(call, arguments) if sinking else copy_call(call, arguments)
 
 
+class _Keeper:
+    def __init__(self, alone: AbstractSet[relay.Expr]) -> None:
+        self._alone = alone
+
+    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        copied = copy_call(call, arguments)
+        return relay.annotation.stop_fusion(copied) if call in self._alone else copied
+
+
+def _views_to_keep_alone(
+    body: relay.Expr, readers: Mapping[relay.Expr, int]
+) -> frozenset[relay.Expr]:
+    """Concatenations that TVM would fuse with what reads them, and that can be views if not.
+
+    A kernel that concatenates and scales asks for each element which piece it is of, and takes four
+    times as long as one that scales what lies side by side already.
+    """
+    return frozenset(
+        argument
+        for call in graph_order(body)
+        if isinstance(call, relay.Call) and fusion_pattern(call) <= OpPattern.INJECTIVE
+        for argument in call.args
+        if is_call_of(argument, "concatenate")
+        if readers[argument] == 1 and _can_be_a_view(argument, readers)
+    )
+
+
+def _can_be_a_view(whole: relay.Call, readers: Mapping[relay.Expr, int]) -> bool:
+    """Whether the pieces of a concatenation can be computed where they belong."""
+    if not isinstance(whole.args[0], relay.Tuple):
+        return False
+    pieces = list(whole.args[0].fields)
+    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
+    axis = int(call_attribute(whole, "axis", 0)) % len(shapes[0])
+    # What is injective and read here alone would be fused with the concatenation.
+    return _are_views(pieces, shapes, axis) and all(
+        fusion_pattern(piece) == OpPattern.OUT_ELEMWISE_FUSABLE
+        or _fuses_with_what_follows(piece, readers)
+        or (is_call_of(piece, "concatenate") and readers[piece] > 1)
+        for piece in pieces
+    )
+
+
 def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinking | None:
     position = _concatenation_read(call, readers)
     if position is None:
@@ -135,10 +193,8 @@ def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinki
 
 def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> int | None:
     """Which argument of an element-wise operator is a concatenation that nobody else reads."""
-    if not isinstance(call.op, tvm.ir.Op) or len(call.args) not in (1, 2):
-        return None
-    pattern = call.op.get_attr("TOpPattern")
-    if pattern is None or int(pattern) > (BROADCAST if len(call.args) > 1 else ELEMENT_WISE):
+    most = OpPattern.BROADCAST if len(call.args) > 1 else OpPattern.ELEMWISE
+    if len(call.args) not in (1, 2) or fusion_pattern(call) > most:
         return None
     for position, argument in enumerate(call.args):
         if not is_call_of(argument, "concatenate") or readers[argument] != 1:
@@ -178,14 +234,12 @@ def _fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int
     waiting = [piece]
     while waiting:
         expression = waiting.pop()
-        if not isinstance(expression, relay.Call) or readers[expression] != 1:
+        if readers[expression] != 1:
             continue
-        if not isinstance(expression.op, tvm.ir.Op):
-            continue
-        pattern = expression.op.get_attr("TOpPattern")
-        if pattern is not None and int(pattern) == FUSES_WHAT_FOLLOWS:
+        pattern = fusion_pattern(expression)
+        if pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
             return not is_call_of(expression, "nn.softmax")
-        if pattern is not None and int(pattern) <= BROADCAST:
+        if pattern <= OpPattern.BROADCAST:
             waiting.extend(expression.args)
     return False
 

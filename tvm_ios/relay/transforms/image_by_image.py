@@ -20,7 +20,14 @@ import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
 
-from tvm_ios.relay.dataflow import children, copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import (
+    children,
+    copy_call,
+    fusion_pattern,
+    graph_order,
+    is_call_of,
+    rebuild,
+)
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
@@ -146,16 +153,10 @@ def _weights(expression: relay.Expr) -> int:
 
 def _moved(expression: relay.Expr) -> int:
     """Bytes that an operator reads and writes for all images; 0 for those that TVM fuses."""
-    if not isinstance(expression, relay.Call) or _pattern(expression) <= OpPattern.INJECTIVE:
+    if not isinstance(expression, relay.Call) or fusion_pattern(expression) <= OpPattern.INJECTIVE:
         return 0
     read = sum(type_bytes(each.checked_type) for each in expression.args)
     return read - _weights(expression) + type_bytes(expression.checked_type)
-
-
-def _pattern(call: relay.Call) -> int:
-    """How TVM fuses a call's operator."""
-    known = isinstance(call.op, tvm.ir.Op) and call.op.has_attr("TOpPattern")
-    return int(call.op.get_attr("TOpPattern")) if known else OpPattern.OPAQUE
 
 
 def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr]) -> bool:
@@ -169,7 +170,7 @@ def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr]) -> boo
     rule = _RULES.get(expression.op.name) if isinstance(expression.op, tvm.ir.Op) else None
     if rule is not None:
         return own[0] and not any(own[1:]) and rule(expression)
-    if _pattern(expression) > OpPattern.BROADCAST:
+    if fusion_pattern(expression) > OpPattern.BROADCAST:
         return False
     return all(map(partial(_is_spread_alike, expression), expression.args, own))
 
