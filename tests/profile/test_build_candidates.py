@@ -61,6 +61,17 @@ def test_a_model_computes_the_same_in_the_layout_of_a_library(narrow):
     np.testing.assert_allclose(output_of(found), output_of(as_it_is), rtol=1e-4, atol=1e-5)
 
 
+def test_a_layout_of_a_library_gives_up_padded_channels(narrow):
+    as_it_is = BuildCandidate(mod=narrow[0], params=narrow[1])
+    change = changes_for(CPU, libraries=(onednn_library(),))[2]
+    padded = PADDING.of(as_it_is, TARGET)
+    assert padded.unpadded is as_it_is
+    found, expected = change.of(padded, TARGET), change.of(as_it_is, TARGET)
+    assert (found.changes, found.unpadded) == (expected.changes, None)
+    tvm.ir.assert_structural_equal(found.mod, expected.mod)
+    assert LAYOUT.of(padded, TARGET) is None
+
+
 def test_convolutions_are_laid_out_behind_the_same_inputs_and_outputs(as_it_is):
     changed = LAYOUT.of(as_it_is, TARGET)
     told = "3 convolutions were laid out as NCHW; inputs and outputs keep their layout"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,7 +29,10 @@ from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed,
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
+__all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
+
+FORMS = 2
+"""Counted up when a change begins to make something else: choices from before were among others."""
 
 _LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], tuple[tvm.IRModule, str] | None]
 """Lays a candidate out."""
@@ -44,6 +47,8 @@ class BuildCandidate:
     """Parameters of ``mod``; bound, and so None, where it was changed."""
     changes: tuple[str, ...] = ()
     """What was changed of the model, for people."""
+    unpadded: BuildCandidate | None = None
+    """What channels were padded of; None where they are those of the model."""
 
     @cached_property
     def checked(self) -> CheckedModule:
@@ -70,6 +75,10 @@ class ModelChange:
     raced_with_records: bool = False
     """Whether kernels that were tuned may make the difference: those of one layout never fit the
     other. Where False, kernels are tuned for what wins without."""
+    pads: bool = False
+    """Whether it is made for TVM's kernels, whose channels fill whole vectors then."""
+    undoes_padding: bool = False
+    """Whether padded channels are given up for it: more work, where no kernel needs them."""
     rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
     """What comes out, parameters bound, with a line on what was done; None where nothing is."""
 
@@ -81,11 +90,17 @@ class ModelChange:
         ModelError, OptionError
             If TVM cannot do it.
         """
-        found = self.rewrite(candidate, target)
+        base = (self.undoes_padding and candidate.unpadded) or candidate
+        found = self.rewrite(base, target)
         if found is None:
             return None
         mod, told = found
-        return BuildCandidate(mod=mod, params=None, changes=(*candidate.changes, told))
+        return BuildCandidate(
+            mod=mod,
+            params=None,
+            changes=(*base.changes, told),
+            unpadded=base if self.pads else None,
+        )
 
 
 def changes_for(
@@ -106,7 +121,11 @@ def changes_for(
     pads = pad_channels and traits.pads_channels
     padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
     liked = dict.fromkeys(library.image_layout for library in libraries)
-    own_layouts = [_layout_change(each, _laid_out_whole) for each in liked if each is not None]
+    own_layouts = [
+        replace(_layout_change(each, _laid_out_whole), undoes_padding=True)
+        for each in liked
+        if each is not None
+    ]
     apart = [APART] if traits.runs_image_by_image else []
     if own_layouts:  # in which libraries compute transposed convolutions as they are
         return (*layouts, *padding, *own_layouts, *convolved, *rows, *apart)
@@ -218,7 +237,11 @@ CONVOLVED = ModelChange(
     rewrite=_convolved,
 )
 PADDING = ModelChange(
-    name="padded channels", without="channels as they are", phase="padded", rewrite=_padded
+    name="padded channels",
+    without="channels as they are",
+    phase="padded",
+    pads=True,
+    rewrite=_padded,
 )
 ROWS = ModelChange(
     name="padded rows", without="rows as they are", phase="padded rows", rewrite=_with_rows

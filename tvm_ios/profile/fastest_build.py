@@ -17,7 +17,7 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.kernels import start_shared_workers
-from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange
+from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
@@ -74,7 +74,7 @@ def build_fastest(
     builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
     as_it_is = best = _Best(
         candidate=BuildCandidate(mod=mod, params=params),
-        subject=model_digest(mod, params) if changes else "",
+        subject=f"{model_digest(mod, params)}.{FORMS}" if changes else "",
     )
     builder.expect(as_it_is)
     for change in changes:

@@ -91,8 +91,9 @@ def test_batch_norms_and_numbers_come_along(nets):
         lambda value, data: relay.add(relay.nn.relu(value), relay.tanh(value)),
         lambda value, data: relay.add(value, relay.nn.max_pool2d(data, (1, 1))),
         lambda value, data: relay.nn.softmax(value),
+        lambda value, data: relay.sigmoid(value),
     ],
-    ids=["output", "two readers", "residual", "other operator"],
+    ids=["output", "two readers", "residual", "other operator", "a curve of five channels"],
 )
 def test_what_needs_more_than_the_value_stays_apart(nets, follow):
     data = relay.var("data", shape=(1, 6, 5, 7))

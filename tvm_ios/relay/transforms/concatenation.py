@@ -3,8 +3,8 @@
 TVM fuses a concatenation with the activation or the addition behind it, and then it is a kernel
 that reads and writes everything once more. Moved in front, the activation becomes part of whoever
 computes the piece, and what is left is a concatenation that only lays pieces side by side, for
-which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). What cannot be
-moved is kept out of a concatenation that can be such a view. No bit of a result changes.
+which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). No bit of a result
+changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import tvm
@@ -29,15 +28,20 @@ from tvm_ios.relay.dataflow import (
 )
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
-__all__ = ["sink_into_concatenations"]
+__all__ = [
+    "are_views",
+    "count_readers",
+    "fuses_with_what_follows",
+    "sink_into_concatenations",
+    "with_body",
+]
 
 
 def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     """Apply an element-wise operator that alone reads a concatenation to its pieces.
 
     Done where it saves memory traffic: pieces that hold at least half of the bytes must be computed
-    by something the operator fuses with, and where the pieces cannot be views, all of them. Where
-    it is not done, the operator is kept out of a concatenation that can be a view.
+    by something the operator fuses with, and where the pieces cannot be views, all of them.
 
     Parameters
     ----------
@@ -47,30 +51,26 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     Returns
     -------
     module, sunk
-        The module, and how many operators were moved or kept out.
+        The module, and how many operators were moved.
     """
     sunk = 0
     while True:
         main = module["main"]
-        readers = _count_readers(main.body)
+        readers = count_readers(main.body)
         found = {
             call: sinking
             for call in graph_order(main.body)
             if isinstance(call, relay.Call) and (sinking := _find_sinking(call, readers))
         }
         if not found:
-            break
+            return module, sunk
         sunk += len(found)
         # Once more, with types: what follows may now read the concatenation alone.
-        module = _with_body(module, rebuild(main.body, {}, _Rewriter(found).call))
-    alone = _views_to_keep_alone(module["main"].body, readers)
-    if alone:
-        kept = rebuild(module["main"].body, {}, _Keeper(alone).call)
-        module = _with_body(module, kept)
-    return module, sunk + len(alone)
+        module = with_body(module, rebuild(main.body, {}, _Rewriter(found).call))
 
 
-def _with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
+def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
+    """The module with another body of ``main``, types inferred."""
     main = module["main"]
     new = tvm.IRModule(module.functions, module.type_definitions)
     function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
@@ -118,49 +118,6 @@ class _Rewriter:
         return sinking.apply(call, arguments) if sinking else copy_call(call, arguments)
 
 
-class _Keeper:
-    def __init__(self, alone: AbstractSet[relay.Expr]) -> None:
-        self._alone = alone
-
-    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        copied = copy_call(call, arguments)
-        return relay.annotation.stop_fusion(copied) if call in self._alone else copied
-
-
-def _views_to_keep_alone(
-    body: relay.Expr, readers: Mapping[relay.Expr, int]
-) -> frozenset[relay.Expr]:
-    """Concatenations that TVM would fuse with what reads them, and that can be views if not.
-
-    A kernel that concatenates and scales asks for each element which piece it is of, and takes four
-    times as long as one that scales what lies side by side already.
-    """
-    return frozenset(
-        argument
-        for call in graph_order(body)
-        if isinstance(call, relay.Call) and fusion_pattern(call) <= OpPattern.INJECTIVE
-        for argument in call.args
-        if is_call_of(argument, "concatenate")
-        if readers[argument] == 1 and _can_be_a_view(argument, readers)
-    )
-
-
-def _can_be_a_view(whole: relay.Call, readers: Mapping[relay.Expr, int]) -> bool:
-    """Whether the pieces of a concatenation can be computed where they belong."""
-    if not isinstance(whole.args[0], relay.Tuple):
-        return False
-    pieces = list(whole.args[0].fields)
-    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
-    axis = int(call_attribute(whole, "axis", 0)) % len(shapes[0])
-    # What is injective and read here alone would be fused with the concatenation.
-    return _are_views(pieces, shapes, axis) and all(
-        fusion_pattern(piece) == OpPattern.OUT_ELEMWISE_FUSABLE
-        or _fuses_with_what_follows(piece, readers)
-        or (is_call_of(piece, "concatenate") and readers[piece] > 1)
-        for piece in pieces
-    )
-
-
 def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinking | None:
     position = _concatenation_read(call, readers)
     if position is None:
@@ -170,8 +127,8 @@ def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinki
     shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
     axis = int(call_attribute(whole, "axis", 0)) % len(shapes[0])
     edges = list(itertools.accumulate((shape[axis] for shape in shapes), initial=0))
-    fuses = tuple(_fuses_with_what_follows(piece, readers) for piece in pieces)
-    if _are_views(pieces, shapes, axis):
+    fuses = tuple(fuses_with_what_follows(piece, readers) for piece in pieces)
+    if are_views(pieces, shapes, axis):
         sizes = [type_bytes(piece.checked_type) for piece in pieces]
         fusing = sum(size for size, fused in zip(sizes, fuses, strict=True) if fused)
         if 2 * fusing < sum(sizes):
@@ -219,7 +176,7 @@ def _can_be_sliced(operand: relay.Expr, shape: list[int]) -> bool:
     )
 
 
-def _are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: int) -> bool:
+def are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: int) -> bool:
     """Whether the pieces lie one after another, each on an aligned byte."""
     ends = itertools.accumulate(type_bytes(piece.checked_type) for piece in pieces)
     return (
@@ -229,7 +186,7 @@ def _are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: in
     )
 
 
-def _fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
+def fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
     """Whether a piece is the result of a convolution or its like, or of a light tail behind one."""
     waiting = [piece]
     while waiting:
@@ -244,7 +201,7 @@ def _fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int
     return False
 
 
-def _count_readers(body: relay.Expr) -> Counter[relay.Expr]:
+def count_readers(body: relay.Expr) -> Counter[relay.Expr]:
     """How often each expression is read; being the result is being read."""
     readers: Counter[relay.Expr] = Counter([body])
     for expression in graph_order(body):

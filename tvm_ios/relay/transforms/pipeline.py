@@ -24,6 +24,7 @@ from tvm_ios.relay.context import ANSOR_SWITCH, tvm_pipeline
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
+from tvm_ios.relay.transforms.lone_concatenations import keep_concatenations_alone
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
 
@@ -51,7 +52,7 @@ class Optimized:
     unshares: bool
     """Whether SimplifyExpr was left out because it would have duplicated operators."""
     sunk: int = 0
-    """Element-wise operators that were moved in front of concatenations."""
+    """Element-wise operators that were moved in front of concatenations, or kept out of them."""
 
 
 def optimize(
@@ -68,8 +69,8 @@ def optimize(
     Parameters
     ----------
     sink
-        Whether to move element-wise operators in front of concatenations, which TVM does not do;
-        left out where the pipeline has to run as it is.
+        Whether to keep concatenations free of other operators, which TVM does not do; left out
+        where the pipeline has to run as it is.
 
     Raises
     ------
@@ -109,6 +110,8 @@ def _optimize(
             laid_out = fold_moved_constants(laid_out)
         if sink:
             laid_out, sunk = sink_into_concatenations(laid_out)
+            laid_out, alone = keep_concatenations_alone(laid_out, target)
+            sunk += alone
         second = _FromLayouts()
         with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):
             fused, _ = relay.optimize(laid_out, target=target, params={})

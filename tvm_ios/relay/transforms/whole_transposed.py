@@ -28,6 +28,9 @@ from tvm_ios.relay.transforms.transposed_convolution import (
 
 __all__ = ["keep_transposed_whole"]
 
+CURVED = frozenset({"sigmoid", "tanh"})
+FEWEST_CHANNELS = 8
+"""With fewer, a library computes a curve for one place at a time, where TVM takes whole vectors."""
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 KERNEL = "IOHW"
 """The layout of weights that TVM's kernels take."""
@@ -87,6 +90,8 @@ def _chain(
 def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
     """Whether a reader of a value does the same to each element, or to those of each channel."""
     if not is_call_of(reader, *BINARY, *ACTIVATIONS):
+        return False
+    if is_call_of(reader, *CURVED) and int(reader.checked_type.shape[-1]) < FEWEST_CHANNELS:
         return False
     return all(isinstance(each, relay.Constant) for each in reader.args if each != value)
 

@@ -1,0 +1,111 @@
+"""Keeps TVM from fusing concatenations that are faster as operators of their own.
+
+Goes behind :mod:`tvm_ios.relay.transforms.concatenation`, for what could not be moved. A kernel
+that concatenates and computes asks for each element which piece it is of, and is not vectorised:
+behind a dense block it takes four times as long as one that scales what lies side by side already.
+So a concatenation that can be a view is left one, and one along the innermost axis, which never is,
+stays a copy of rows. On a GPU only the former: a thread for each element asks at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import relay
+from tvm.relay.op import OpPattern
+
+from tvm_ios.relay.dataflow import copy_call, fusion_pattern, graph_order, is_call_of, rebuild
+from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.transforms.concatenation import (
+    are_views,
+    count_readers,
+    fuses_with_what_follows,
+    with_body,
+)
+
+__all__ = ["keep_concatenations_alone"]
+
+
+def keep_concatenations_alone(
+    module: tvm.IRModule, target: tvm.target.Target
+) -> tuple[tvm.IRModule, int]:
+    """Stop fusion around concatenations that TVM would fuse, where that is faster.
+
+    Parameters
+    ----------
+    module
+        Straight-line code with types inferred, layouts chosen, nothing fused yet.
+
+    Returns
+    -------
+    module, alone
+        The module, and how many concatenations are kept alone that would not have been.
+    """
+    main = module["main"]
+    readers = count_readers(main.body)
+    copies = target.kind.name == "llvm"
+    found: dict[relay.Call, bool] = {}
+    """Concatenations, and whether what computes their pieces is kept out, too."""
+    for expression in graph_order(main.body):
+        reads = expression.args if isinstance(expression, relay.Call) else []
+        for whole in filter(_joins_tensors, [expression, *reads]):
+            pieces = list(whole.args[0].fields)
+            read_alone = whole is not expression and readers[whole] == 1
+            would_fuse = read_alone and fusion_pattern(expression) <= OpPattern.INJECTIVE
+            if copies and _is_innermost(whole) and (would_fuse or any(map(_would_join, pieces))):
+                found[whole] = True
+            elif would_fuse and _can_be_a_view(whole, pieces, readers):
+                found.setdefault(whole, False)
+    if not found:
+        return module, 0
+
+    def kept_alone(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if call not in found:
+            return copy_call(call, arguments)
+        if found[call]:
+            pieces = zip(call.args[0].fields, arguments[0].fields, strict=True)
+            fields = [_apart(new) if _would_join(old) else new for old, new in pieces]
+            arguments = [relay.Tuple(fields)]
+        return _apart(copy_call(call, arguments))
+
+    return with_body(module, rebuild(main.body, {}, kept_alone)), len(found)
+
+
+def _apart(expression: relay.Expr) -> relay.Expr:
+    return relay.annotation.stop_fusion(expression)
+
+
+def _joins_tensors(expression: relay.Expr) -> bool:
+    """Whether an expression is a concatenation of tensors that are named one by one."""
+    return is_call_of(expression, "concatenate") and isinstance(expression.args[0], relay.Tuple)
+
+
+def _axis(whole: relay.Call) -> int:
+    return int(call_attribute(whole, "axis", 0)) % len(whole.checked_type.shape)
+
+
+def _is_innermost(whole: relay.Call) -> bool:
+    extents = [int(extent) for extent in whole.checked_type.shape]
+    return _axis(whole) == len(extents) - 1 and any(extent > 1 for extent in extents[:-1])
+
+
+def _would_join(piece: relay.Expr) -> bool:
+    """Whether TVM would compute a piece in the kernel that concatenates, unless others read it."""
+    return fusion_pattern(piece) <= OpPattern.INJECTIVE and not is_call_of(
+        piece, "annotation.stop_fusion"
+    )
+
+
+def _can_be_a_view(
+    whole: relay.Call, pieces: list[relay.Expr], readers: Mapping[relay.Expr, int]
+) -> bool:
+    """Whether the pieces of a concatenation can be computed where they belong."""
+    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
+    # What is injective and read here alone would be fused with the concatenation.
+    return are_views(pieces, shapes, _axis(whole)) and all(
+        fusion_pattern(piece) == OpPattern.OUT_ELEMWISE_FUSABLE
+        or fuses_with_what_follows(piece, readers)
+        or (is_call_of(piece, "concatenate") and readers[piece] > 1)
+        for piece in pieces
+    )
