@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.onnx_models import write_two_ways
@@ -141,6 +142,14 @@ def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     assert mod["main"].checked_type.arg_types[0].concrete_shape == (2, 8, 6, 6)
     who = contestants(tuple(Peer), 1, described=case.network.is_described)
     assert [one.peer for one in who] == [Peer.ONNXRUNTIME, Peer.OPENVINO]
+    given = np.random.default_rng(1).standard_normal((1, 8, 6, 6))
+    np.save(tmp_path / "x.npy", given)
+    one = ["--input", str(tmp_path / "x.npy"), "--input-shapes", "x:[1,8,6,6]"]
+    assert main([*words, *one]) == 0
+    np.testing.assert_array_equal(read_case(tmp_path / "ways_bs1").input, given.astype("float32"))
+    capsys.readouterr()
+    assert main([*words, *one[:2], "--input-shapes", "x:[2,8,6,6]"]) == 1
+    assert "has shape (1, 8, 6, 6), and 'x'" in capsys.readouterr().err
     assert main(words) == 1
     assert "--batch-size" in capsys.readouterr().err
     assert main(["ways", "--folder", str(tmp_path)]) == 1

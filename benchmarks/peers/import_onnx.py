@@ -5,7 +5,7 @@ through ``tvm_ios.from_onnx``. PyTorch stays away, since nobody describes the ne
 
 ::
 
-    python -m benchmarks.peers.import_onnx NAME=FILE --input-shapes "x:[1,3,320,320]"
+    python -m benchmarks.peers.import_onnx NAME=FILE --input-shapes "x:[1,3,320,320]" [--input NPY]
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from tvm.relay.analysis import get_total_mac_number
 
 from benchmarks.peers.errors import PeerError
@@ -30,13 +32,22 @@ from tvm_ios.errors import TvmIosError
 __all__ = ["import_case", "main"]
 
 
-def import_case(name: str, file: OnnxFile, folder: Path) -> Case:
+def import_case(
+    name: str, file: OnnxFile, folder: Path, image: NDArray[np.float32] | None = None
+) -> Case:
     """Read a file, compute its reference and write both to a folder of its own in ``folder``.
+
+    Parameters
+    ----------
+    image
+        What it is run on; noise that shows in the output where omitted. What a trained network
+        makes of noise may be next to nothing, and then no two frameworks agree in it.
 
     Raises
     ------
     PeerError
-        If it has more than one input or output, or its output does not depend on its input.
+        If it has more than one input or output, its output does not depend on its input, or the
+        image is of another shape.
     ModelError
         If TVM cannot read it.
     """
@@ -57,7 +68,10 @@ def import_case(name: str, file: OnnxFile, folder: Path) -> Case:
         macs=get_total_mac_number(mod["main"]),
     )
     run = unoptimised(mod, params, data)
-    image = outweighing_image(run, network)
+    if image is None:
+        image = outweighing_image(run, network)
+    elif image.shape != shape:
+        raise PeerError(f"the input has shape {image.shape}, and {data!r} of {file.name} {shape}")
     case = Case(network=network, weights={}, input=image, reference=run(image))
     folder /= Subject(name, network.batch_size).stem
     write_case(case, folder)
@@ -76,14 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, default=EXPORTED, help="has one folder a network (%(default)s)"
     )
+    parser.add_argument("--input", type=Path, metavar="NPY", help="what it is run on (noise)")
     options = parser.parse_args(arguments)
     name, _, path = options.model.partition("=")
     try:
         if not path or not name.replace("_", "").isalnum():
             raise PeerError(f"{options.model!r} is no NAME=FILE, such as detector=det.onnx")
         file = OnnxFile.open(path, InputShapes.parse(options.input_shapes))
-        network = import_case(name, file, options.folder).network
-    except (OSError, TvmIosError) as error:
+        image = None if options.input is None else np.load(options.input).astype("float32")
+        network = import_case(name, file, options.folder, image).network
+    except (OSError, ValueError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{Subject(name, network.batch_size).stem}: {network.macs / 1e9:.3f} GMAC")
