@@ -1,7 +1,8 @@
 """What a launch costs beside stock TVM's: ``python -m benchmarks.tiny_chain``.
 
-A chain of operators of 16 elements each, by TVM's graph executor and by ours in sequential order,
-interleaved in one process. Medians, ratios and all rounds go to
+Chains of operators so small that starting them is most of their time, by TVM's graph executor and
+by ours in sequential order, interleaved in one process. TVM's kernels have no parallel region for
+the smaller shape, and one for the larger. Medians, ratios and all rounds go to
 ``benchmarks/results/tiny_chain.json``.
 """
 
@@ -9,12 +10,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.host.machine import machine_facts, version_facts
+from tvm_ios.measure.comparison import Comparison
 
 RESULT = Path(__file__).parent / "results" / "tiny_chain.json"
 OPERATORS = 201
+SHAPES = ((1, 16), (1, 16, 8, 8))
 ROUNDS = 60
 
 
@@ -31,35 +35,40 @@ def main() -> None:
     from tvm_ios.host import host_target  # noqa: PLC0415
     from tvm_ios.measure.compare import CompareOptions  # noqa: PLC0415
 
-    value = data = relay.var("data", shape=(1, 16), dtype="float32")
-    for position in range(OPERATORS):
-        operator = relay.nn.relu if position % 2 else relay.negative
-        value = relay.annotation.stop_fusion(operator(value))
-    mod = tvm.IRModule.from_expr(relay.Function([data], value))
-    comparison = race_with_stock(
-        build_model(mod, {}, host_target(), name="chain", sink=False),
-        {f"ours, lanes: {count}": compile_schedule(mod, lanes=count) for count in {1, lanes}},
-        lanes=lanes,
-        options=CompareOptions(rounds=ROUNDS),
-    )
+    found = {}
+    for shape in SHAPES:
+        value = data = relay.var("data", shape=shape, dtype="float32")
+        for position in range(OPERATORS):
+            operator = relay.nn.relu if position % 2 else relay.negative
+            value = relay.annotation.stop_fusion(operator(value))
+        mod = tvm.IRModule.from_expr(relay.Function([data], value))
+        comparison = race_with_stock(
+            build_model(mod, {}, host_target(), name="chain", sink=False),
+            {f"ours, lanes: {count}": compile_schedule(mod, lanes=count) for count in (1, lanes)},
+            lanes=lanes,
+            options=CompareOptions(rounds=ROUNDS),
+        )
+        found["x".join(map(str, shape))] = _facts_of(comparison, STOCK_ONE)
     result = {
         "command": "python -m benchmarks.tiny_chain",
         "operators": OPERATORS,
-        "ns a launch": {
-            name: round(comparison.median_ns(name) / OPERATORS, 1) for name in comparison.names
-        },
-        "ratios": [
-            comparison.speedup(name, over=STOCK_ONE).as_text()
-            for name in comparison.names
-            if name != STOCK_ONE
-        ],
         "machine": dict(machine_facts()),
         "versions": dict(version_facts()),
-        "names": comparison.names,
-        "rounds us": [[round(ns / 1e3, 2) for ns in row.run_ns] for row in comparison.rounds],
+        "shapes": found,
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result["ns a launch"], indent=1), *comparison.notes, sep="\n")
+    for shape, facts in found.items():
+        print(shape, json.dumps(facts["ns a launch"]), *facts["ratios"], sep="\n  ")
+
+
+def _facts_of(comparison: Comparison, base: str) -> dict[str, Any]:
+    names = comparison.names
+    return {
+        "ns a launch": {name: round(comparison.median_ns(name) / OPERATORS, 1) for name in names},
+        "ratios": [comparison.speedup(name, over=base).as_text() for name in names if name != base],
+        "names": names,
+        "rounds us": [[round(ns / 1e3, 2) for ns in row.run_ns] for row in comparison.rounds],
+    }
 
 
 if __name__ == "__main__":
