@@ -17,7 +17,10 @@ from tvm import relay
 import tvm_ios
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
+from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.models import nasnet_small
+from tvm_ios.runtime.libraries.onednn.library import load_onednn
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 
 PROJECT = Path(__file__).resolve().parents[3]
 EXAMPLE = PROJECT / "examples" / "c" / "run_model.c"
@@ -59,8 +62,9 @@ def built(folder):
     return build
 
 
-def started(program, *words):
+def started(program, *words, without=""):
     environment = dict(each.split("=", 1) for each in printed("c-api", "--environment"))
+    environment.pop(without, None)
     # No variable of Python's, and no folder of it on the path.
     clean = {"PATH": "/usr/bin:/bin", **environment}
     return subprocess.run(
@@ -154,7 +158,66 @@ def test_files_that_do_not_fit_are_refused(built, model, tmp_path, damage, messa
     assert message in done.stderr
 
 
-def test_what_only_python_can_run_is_refused(built, tmp_path):
+@pytest.fixture(scope="module")
+def onednn_model(folder):
+    """As ``model``, with what oneDNN computes: in parts on two lanes, with steps and constants."""
+    x = relay.var("data", shape=(1, 16, 12, 12))
+
+    def weight(*shape):
+        return relay.const(np.random.default_rng(1).uniform(-0.1, 0.1, shape).astype("float32"))
+
+    wide = relay.nn.conv2d(x, weight(32, 16, 3, 3), padding=(1, 1), kernel_size=(3, 3), channels=32)
+    wide = relay.clip(relay.nn.bias_add(wide, weight(32)), -0.5, 6.0)
+    deep = relay.nn.conv2d(
+        wide, weight(32, 1, 3, 3), padding=(1, 1), groups=32, kernel_size=(3, 3), channels=32
+    )
+    joined = relay.nn.conv2d(relay.nn.relu(deep), weight(32, 32, 1, 1), kernel_size=(1, 1)) + wide
+    flat = relay.nn.batch_flatten(relay.nn.max_pool2d(joined, (2, 2), strides=(2, 2)))
+    scores = relay.nn.softmax(relay.nn.dense(flat, weight(24, 32 * 36)))
+    mod = tvm.IRModule.from_expr(relay.Function([x], scores))
+    options = TuneOptions(build=BuildOptions(onednn=True))
+    compiled = tvm_ios.compile_schedule(
+        mod, None, "llvm -mcpu=cascadelake", lanes=min(2, os.cpu_count() or 1), options=options
+    )
+    called = [launch.call for launch in compiled.plan.launches if launch.call is not None]
+    assert len(called) >= 4
+    path = folder / "onednn.so"
+    compiled.export_library(path)
+    with tvm_ios.load(path, any_processor_model=True) as executor:
+        values = np.random.default_rng(0).standard_normal((1, 16, 12, 12)).astype("float32")
+        executor.run(data=values)
+        wanted = executor.get_output(0).numpy()
+    assert 0 < wanted.min() < wanted.max() < 1
+    values.tofile(folder / "values.bin")
+    return path, folder / "values.bin", wanted
+
+
+def test_onednn_computes_the_same_bits(built, onednn_model, folder):
+    path, x, wanted = onednn_model
+    words = (path, "--input", x, "--output", folder / "z.bin", "--repeat", 20)
+    done = started(built(EXAMPLE), *words)
+    assert done.returncode == 0, done.stderr
+    got = np.fromfile(folder / "z.bin", "float32").reshape(wanted.shape)
+    assert np.array_equal(got, wanted)
+    done = started(built(CHECKS, "-pthread"), path, x)
+    assert (done.returncode, done.stdout) == (0, "all checks hold\n"), done.stdout + done.stderr
+
+
+def test_a_machine_without_that_onednn_is_refused(built, onednn_model, tmp_path):
+    done = started(built(EXAMPLE), onednn_model[0], without=ONEDNN_VARIABLE)
+    version = load_onednn().version.text
+    assert done.returncode == 1
+    assert f"oneDNN {version} computes operators of it, and there is none" in done.stderr
+    other = tmp_path / "other.so"
+    content = onednn_model[0].read_bytes()
+    other.write_bytes(content.replace(f"\0{version}\0".encode(), b"\0009.9.9\0"))
+    done = started(built(EXAMPLE), other)
+    assert done.returncode == 1
+    assert f"exported for oneDNN 9.9.9 with {load_onednn().isa}, and here is" in done.stderr
+
+
+def test_what_only_python_can_run_is_refused(built, tmp_path, monkeypatch):
+    monkeypatch.setattr(OnednnLibrary, "program", lambda *_: None)  # as where there is no oneDNN
     x = relay.var("x", shape=(1, 16, 8, 8))
     weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
     call = relay.nn.conv2d(x, weight, padding=(1, 1), channels=16, kernel_size=(3, 3))

@@ -20,6 +20,7 @@ from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
+from tvm_ios.runtime.artifact.library_code import native_code
 from tvm_ios.runtime.artifact.model_image import compile_image
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
@@ -30,7 +31,7 @@ from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
-from tvm_ios.runtime.libraries.known import find_library, read_call
+from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -69,22 +70,22 @@ def export_artifact(
     addons = [str(compile_runtime_object())]
     if is_gpu_target(_device_target(factory.target)):
         addons.append(str(STREAMS_SOURCE.as_object()))
-    addons += map(str, _native_objects(plan))
     with_plan = _attach_plan(factory, plan)
     identity = _identity(factory.target, plan)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
+            native = native_code(plan, Path(folder))
             image = compile_image(
                 plan,
                 frozenset(map(str, factory.get_params())),
                 identity.features,
                 Path(folder),
                 on_cpu=not is_gpu_target(_device_target(factory.target)),
+                function=native.function,
             )
-            with_plan.export_library(
-                str(library), fcompile=cc.create_shared, addons=[*addons, str(image)]
-            )
+            addons += map(str, (*native.objects, image))
+            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
             append_footer(library, identity, story)
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
@@ -181,13 +182,6 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
             f"{library.path}: its execution plan cannot be read: {error}; export the model again"
         ) from error
     return plan
-
-
-def _native_objects(plan: ExecutionPlan) -> list[Path]:
-    """Object files of the libraries that the plan has compute operators."""
-    keys = sorted({launch.call.library.key for launch in plan.launches if launch.call is not None})
-    objects = [library.native_object() for library in map(find_library, keys) if library]
-    return [path for path in objects if path is not None]
 
 
 def _attach_plan(

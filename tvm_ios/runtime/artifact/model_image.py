@@ -20,13 +20,13 @@ from tvm_ios.runtime.cpu.lane_executor import dependency_order
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, join_rows
 from tvm_ios.support.c_compiler import find_c_compiler
 
-__all__ = ["C_API_FOLDER", "compile_image"]
+__all__ = ["C_API_FOLDER", "compile_beside", "compile_image"]
 
 _LOG = logging.getLogger(__name__)
 
 C_API_FOLDER = LANE_EXECUTOR.parent
 """The folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
-_VERSION = 1
+_VERSION = 2
 _KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
 
 
@@ -37,6 +37,7 @@ def compile_image(
     folder: Path,
     *,
     on_cpu: bool,
+    function: str | None = None,
 ) -> Path:
     """An object file with the plan as ``tvm_ios_model_image``.
 
@@ -50,15 +51,31 @@ def compile_image(
         Where to write.
     on_cpu
         Whether the plan runs on a CPU.
+    function
+        What C makes calls of a library by; None where it cannot.
 
     Raises
     ------
     ArtifactError
         If the C compiler fails.
     """
-    source, product = folder / "model_image.c", folder / "model_image.o"
-    source.write_text(_image_source(plan, parameters, features, _refusal(plan, on_cpu=on_cpu)))
-    command = (*find_c_compiler(), "-std=gnu11", "-fPIC", "-c", f"-I{C_API_FOLDER}", str(source))
+    refused = _refusal(plan, on_cpu=on_cpu, makes_calls=function is not None)
+    source = _image_source(plan, parameters, features, refused, function)
+    return compile_beside(folder / "model_image.c", source)
+
+
+def compile_beside(path: Path, text: str) -> Path:
+    """The object file of C code that is written to a path, beside it.
+
+    Raises
+    ------
+    ArtifactError
+        If the C compiler fails.
+    """
+    path.write_text(text)
+    product = path.with_suffix(".o")
+    options = ("-std=gnu11", "-fPIC", "-O1", "-c", f"-I{C_API_FOLDER}")
+    command = (*find_c_compiler(), *options, str(path))
     _LOG.debug("runs %s", shlex.join([*command, "-o", str(product)]))
     done = subprocess.run(
         [*command, "-o", str(product)], capture_output=True, text=True, check=False
@@ -68,16 +85,22 @@ def compile_image(
     return product
 
 
-def _refusal(plan: ExecutionPlan, *, on_cpu: bool) -> str:
+def _refusal(plan: ExecutionPlan, *, on_cpu: bool, makes_calls: bool) -> str:
     """Why only Python can run a plan; nothing where C can."""
     if not on_cpu:
         return "it runs on a GPU, whose streams are issued from Python"
+    if makes_calls:
+        return ""
     libraries = {launch.call.library.title for launch in plan.launches if launch.call is not None}
     return f"{' and '.join(sorted(libraries))} computes operators of it" if libraries else ""
 
 
 def _image_source(
-    plan: ExecutionPlan, parameters: Collection[str], features: Sequence[str], refused: str
+    plan: ExecutionPlan,
+    parameters: Collection[str],
+    features: Sequence[str],
+    refused: str,
+    function: str | None,
 ) -> str:
     groups, successors, homes = dependency_order(plan)
     positions, rows = join_rows(groups, "i")
@@ -102,11 +125,15 @@ def _image_source(
             f"shape_{number}, {_text(tensor.dtype)}, {code}, {bits}, {vector_lanes}}}"
         )
     launches = []
+    calls = 0
     for number, launch in enumerate(plan.launches):
         touched = (*launch.inputs, *launch.outputs)
         lines.append(_array("int32_t", f"launch_{number}", touched))
+        kernel, call = launch.kernel, -1
+        if launch.call is not None and function is not None:
+            kernel, call, calls = function, calls, calls + 1
         launches.append(
-            f"{{{_text(launch.kernel)}, launch_{number}, {len(touched)}, {int(not launch.split)}}}"
+            f"{{{_text(kernel)}, launch_{number}, {len(touched)}, {int(not launch.split)}, {call}}}"
         )
     lines += [
         _array("ImageBuffer", "buffers", buffers),
@@ -122,7 +149,7 @@ def _image_source(
         "const ModelImage tvm_ios_model_image = {"  # in the order of model_image.h
         f"{_VERSION}, {plan.lanes}, {_text(refused)}, {_text(' '.join(features))}, "
         f"{plan.arena_bytes}, {len(plan.buffers)}, {len(plan.tensors)}, {len(plan.inputs)}, "
-        f"{len(plan.outputs)}, {len(plan.launches)}, {len(plan.groups)}, "
+        f"{len(plan.outputs)}, {len(plan.launches)}, {len(plan.groups)}, {calls}, "
         f"{options.tasks_per_lane}, {options.spin_us * 1000}, buffers, tensors, inputs, outputs, "
         "launches, positions, rows, successor_rows, successors, homes};",
     ]

@@ -9,7 +9,7 @@ calls for a lane or a stream. Executors, plans and prices know these protocols a
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -20,6 +20,7 @@ from tvm_ios.plan.library_call import CallDescriptor, LibraryName
 from tvm_ios.support.stored_value import StoredValue
 
 __all__ = [
+    "CallProgram",
     "FactStore",
     "LibraryLane",
     "OpenLibrary",
@@ -132,6 +133,17 @@ class OpenLibrary(Protocol[Call]):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallProgram:
+    """Native code of a library for one model, which takes the place of its native object."""
+
+    source: str
+    """In C: what makes calls, ``tvm_ios_open_calls`` and ``tvm_ios_close_calls``, as
+    ``model_image.h`` has them."""
+    function: str
+    """Name of what makes a call, with the signature of TVM's kernels."""
+
+
 class FactStore(Protocol):
     """Keeps what is found once, such as the profile database."""
 
@@ -203,6 +215,18 @@ class OperatorLibrary(Protocol):
         ------
         HostError
             If there is no working C compiler.
+        """
+        ...
+
+    def program(self, calls: Sequence[Any]) -> CallProgram | None:
+        """Native code that makes the calls of a model ready where there is no Python.
+
+        None where only Python can, or the library is not here. ``calls`` has one of each launch.
+
+        Raises
+        ------
+        ExecutionError
+            If the library fails.
         """
         ...
 

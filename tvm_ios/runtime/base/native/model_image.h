@@ -2,9 +2,12 @@
 #ifndef TVM_IOS_MODEL_IMAGE_H_
 #define TVM_IOS_MODEL_IMAGE_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
-#define MODEL_IMAGE_VERSION 1
+#include "tvm_abi.h"
+
+#define MODEL_IMAGE_VERSION 2
 
 typedef struct {
   int32_t kind; /* IMAGE_… */
@@ -37,7 +40,20 @@ typedef struct {
   const int32_t* tensors; /* inputs, then outputs */
   int32_t num_tensors;
   int32_t serial; /* its parallel regions stay on one lane */
+  int32_t call;   /* number of the library's call that computes it; -1: TVM's kernel does */
 } ImageLaunch;
+
+/* What the calls of a library use of the program that makes them. */
+typedef struct {
+  void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
+  int (*give_workspace)(int device_type, int device_id, void* address);
+  FTVMParallelLaunch launch;
+} CallHost;
+
+/* In a file with such calls: makes all of them ready, and gives the resource of each; and the other
+ * one, which may be called whether or not that went well. */
+int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size);
+void tvm_ios_close_calls(void);
 
 typedef struct {
   int32_t version;
@@ -45,7 +61,7 @@ typedef struct {
   const char* refused;   /* why only Python can run this; "" where C can */
   const char* processor; /* the instruction sets it needs, a space between two */
   int64_t arena_bytes;
-  int32_t num_buffers, num_tensors, num_inputs, num_outputs, num_launches, num_groups;
+  int32_t num_buffers, num_tensors, num_inputs, num_outputs, num_launches, num_groups, num_calls;
   int32_t tasks_per_lane;
   int64_t spin_ns;
   const ImageBuffer* buffers;

@@ -47,6 +47,8 @@ typedef struct {
   int (*free_array)(DLTensor* array);
   int (*free_object)(void* object);
   FTVMParallelLaunch parallel_launch;
+  void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
+  int (*give_workspace)(int device_type, int device_id, void* address);
   const char* (*last_error)(void);
 } Tvm;
 
@@ -74,6 +76,8 @@ static int find_tvm(Tvm* tvm) {
                 {"TVMArrayFree", (void**)&tvm->free_array},
                 {"TVMObjectFree", (void**)&tvm->free_object},
                 {"TVMBackendParallelLaunch", (void**)&tvm->parallel_launch},
+                {"TVMBackendAllocWorkspace", (void**)&tvm->take_workspace},
+                {"TVMBackendFreeWorkspace", (void**)&tvm->give_workspace},
                 {"TVMGetLastError", (void**)&tvm->last_error}};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
     if (find_in_tvm(library, wanted[i].name, wanted[i].function)) return -1;
@@ -99,6 +103,7 @@ typedef struct {
              int64_t* elapsed_ns, int64_t* done);
   void (*hook)(FTVMParallelLaunch* slot, FTVMParallelLaunch original);
   void (*set_func_call)(FTVMFuncCall function);
+  FTVMParallelLaunch parallel_launch;
   TVMKernel call_packed;
   int32_t (*failed_position)(void);
   const char* (*failed_text)(void);
@@ -119,6 +124,8 @@ struct tvm_ios_model {
   DLTensor* tensors;
   DLTensor** parameters; /* by input; NULL where it is no parameter */
   void** packed;         /* by launch; NULL where a symbol names its kernel */
+  void** resources;      /* by call of a library */
+  void (*close_calls)(void);
   TVMValue* arguments;
   int32_t* codes;
   Launch* launches;
@@ -186,6 +193,7 @@ static int find_executor(tvm_ios_model* model) {
                 {"tvm_ios_run", (void**)&executor->run},
                 {"tvm_ios_hook", (void**)&executor->hook},
                 {"tvm_ios_set_func_call", (void**)&executor->set_func_call},
+                {"tvm_ios_parallel_launch", (void**)&executor->parallel_launch},
                 {"tvm_ios_call_packed", (void**)&executor->call_packed},
                 {"tvm_ios_failed_position", (void**)&executor->failed_position},
                 {"tvm_ios_failed_text", (void**)&executor->failed_text},
@@ -348,6 +356,19 @@ static int find_kernel(tvm_ios_model* model, int32_t number, Launch* launch) {
   return 0;
 }
 
+/* What libraries compute in place of TVM's kernels. */
+static int open_calls(tvm_ios_model* model) {
+  if (!model->image->num_calls) return 0;
+  int (*open)(const CallHost* host, void** resources, char* text, size_t size);
+  CallHost host = {model->tvm.take_workspace, model->tvm.give_workspace,
+                   model->executor.parallel_launch};
+  char text[1024] = "";
+  if (find_symbol(model, "tvm_ios_open_calls", (void**)&open) ||
+      find_symbol(model, "tvm_ios_close_calls", (void**)&model->close_calls))
+    return -1;
+  return open(&host, model->resources, text, sizeof text) ? fail("%s", text) : 0;
+}
+
 static int prepare_launches(tvm_ios_model* model) {
   const ModelImage* image = model->image;
   TVMValue* next = model->arguments;
@@ -362,6 +383,7 @@ static int prepare_launches(tvm_ios_model* model) {
     for (int32_t place = 0; place < from->num_tensors; ++place)
       (next++)->v_handle = &model->tensors[from->tensors[place]];
     if (find_kernel(model, i, launch)) return -1;
+    if (from->call >= 0) launch->resource = model->resources[from->call];
   }
   return 0;
 }
@@ -420,11 +442,12 @@ static int allocate_tables(tvm_ios_model* model) {
   model->parameters = calloc((size_t)image->num_inputs + 1, sizeof *model->parameters);
   model->caller_inputs = calloc((size_t)image->num_inputs + 1, sizeof *model->caller_inputs);
   model->packed = calloc((size_t)image->num_launches + 1, sizeof *model->packed);
+  model->resources = calloc((size_t)image->num_calls + 1, sizeof *model->resources);
   model->launches = calloc((size_t)image->num_launches + 1, sizeof *model->launches);
   model->arguments = calloc(num_arguments + 1, sizeof *model->arguments);
   model->codes = calloc(most + 1, sizeof *model->codes);
   if (!(model->buffers && model->tensors && model->parameters && model->caller_inputs &&
-        model->packed && model->launches && model->arguments && model->codes))
+        model->packed && model->resources && model->launches && model->arguments && model->codes))
     return fail("no memory for %d launches", image->num_launches);
   for (size_t i = 0; i < most; ++i) model->codes[i] = TYPE_TENSOR;
   for (int32_t i = 0; i < image->num_inputs; ++i)
@@ -444,7 +467,8 @@ tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
   if (!path) {
     fail("path is NULL; give that of an exported file");
   } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
-             !allocate_tables(model) && !read_parameters(model) && !place_buffers(model)) {
+             !allocate_tables(model) && !open_calls(model) && !read_parameters(model) &&
+             !place_buffers(model)) {
     describe_tensors(model);
     if (!prepare_launches(model) && !make_program(model, lanes)) return model;
   }
@@ -464,7 +488,9 @@ void tvm_ios_model_close(tvm_ios_model* model) {
   free(model->tensors);
   free(model->parameters);
   free(model->caller_inputs);
+  if (model->close_calls) model->close_calls();
   free(model->packed);
+  free(model->resources);
   free(model->launches);
   free(model->arguments);
   free(model->codes);

@@ -5,6 +5,7 @@ Opening it on a GPU loads what needs TVM and the driver; lowering and reading pl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -62,6 +63,9 @@ class CudnnLibrary:
         from tvm_ios.runtime.libraries.cudnn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
         return CALLS_SOURCE.as_object()
+
+    def program(self, calls: Sequence[CudnnCall]) -> None:
+        """None: Python makes calls on a GPU ready."""
 
     def require(self) -> None:
         """Load libcudnn, or say what to install."""

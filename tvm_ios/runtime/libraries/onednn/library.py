@@ -149,6 +149,10 @@ class Onednn:
         self.call(name, ctypes.byref(made), *arguments, where=where)
         return made.value or 0
 
+    def prototype(self, name: str) -> tuple[Any, ...]:
+        """Types of ctypes of a function's arguments."""
+        return _FUNCTIONS[name]
+
     def size_bytes(self, descriptor: int) -> int:
         """The bytes of a memory descriptor."""
         return int(self._size(descriptor))

@@ -17,10 +17,10 @@ from tvm_ios.runtime.libraries.onednn.primitives import LINE_BYTES, MadePart, Ma
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.support.c_compiler import NativeSource
 
-__all__ = ["CALLS_SOURCE", "NativeFunctions", "OnednnPreparedCall"]
+__all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeFunctions", "OnednnPreparedCall"]
 
 CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
-_RUN = "tvm_ios_onednn_run_2"
+RUN_CALL = "tvm_ios_onednn_run_2"
 """With the number of the interface: a file may bring code along that reads other structures."""
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
@@ -99,9 +99,9 @@ class OnednnPreparedCall:
         parts: Sequence[MadePart],
         lane: LibraryLane,
     ) -> None:
-        brings = lane.code is not None and hasattr(lane.code, _RUN)
+        brings = lane.code is not None and hasattr(lane.code, RUN_CALL)
         self.function = address_of(
-            lane.code if lane.code and brings else CALLS_SOURCE.library, _RUN
+            lane.code if lane.code and brings else CALLS_SOURCE.library, RUN_CALL
         )
         self._library = library
         self._kept: list[Any] = [functions]

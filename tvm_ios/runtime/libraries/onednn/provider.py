@@ -5,15 +5,17 @@ Opening it on a processor loads libdnnl; lowering and reading plans does not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.errors import HostError
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.matching import match_call
-from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.libraries.protocol import CallProgram, FactStore
 from tvm_ios.support.stored_value import StoredValue
 
 if TYPE_CHECKING:
@@ -56,6 +58,19 @@ class OnednnLibrary:
         from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
         return CALLS_SOURCE.as_object()
+
+    def program(self, calls: Sequence[OnednnCall]) -> CallProgram | None:
+        """What makes the calls ready by the oneDNN that is here; None where it is not."""
+        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.native_calls import RUN_CALL  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.program import program_source  # noqa: PLC0415
+
+        try:
+            library = load_onednn()
+        except HostError:
+            return None
+        source = program_source(library, calls)
+        return None if source is None else CallProgram(source=source, function=RUN_CALL)
 
     def require(self) -> None:
         """Load libdnnl, or say what to install."""

@@ -1,0 +1,46 @@
+"""Native code of libraries that compute operators of a model, for its exported file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.artifact.model_image import compile_beside
+from tvm_ios.runtime.libraries.known import find_library
+
+__all__ = ["LibraryCode", "native_code"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryCode:
+    """Object files to link, and how C makes calls."""
+
+    objects: tuple[Path, ...] = ()
+    function: str | None = None
+    """Name of what makes a call of the one library; None where there is none, and where only
+    Python makes its calls ready."""
+
+
+def native_code(plan: ExecutionPlan, folder: Path) -> LibraryCode:
+    """What the libraries of a plan bring along, compiled in a folder.
+
+    Raises
+    ------
+    ArtifactError
+        If the C compiler fails.
+    ExecutionError
+        If a library fails.
+    HostError
+        If there is no working C compiler.
+    """
+    calls = [launch.call for launch in plan.launches if launch.call is not None]
+    keys = sorted({call.library.key for call in calls})
+    libraries = [library for library in map(find_library, keys) if library is not None]
+    if len(libraries) == 1:
+        program = libraries[0].program([call.descriptor for call in calls])
+        if program is not None:
+            made = compile_beside(folder / "library_calls.c", program.source)
+            return LibraryCode(objects=(made,), function=program.function)
+    objects = [library.native_object() for library in libraries]
+    return LibraryCode(objects=tuple(path for path in objects if path is not None))

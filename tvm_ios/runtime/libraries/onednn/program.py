@@ -1,0 +1,259 @@
+"""Writes the C source that makes a model's calls ready in programs without Python. No TVM here.
+
+The calls are prepared here once, with every function of oneDNN noted that they take
+(:mod:`~tvm_ios.runtime.libraries.onednn.recording`); C makes the same ones, in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from ctypes import POINTER, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from pathlib import Path
+from types import MappingProxyType
+
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.cuts import cut_call, whole_call
+from tvm_ios.runtime.libraries.onednn.device import CPU_ENGINE, OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.library import Onednn
+from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE
+from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
+from tvm_ios.runtime.libraries.onednn.recording import (
+    QUERY_DESCRIPTOR,
+    Handle,
+    NotedCall,
+    NotedValue,
+    RecordedOnednn,
+)
+
+__all__ = ["program_source"]
+
+_PROGRAM = Path(__file__).parent / "native" / "onednn_program.h"
+_C_TYPES: Mapping[object, str] = MappingProxyType(
+    {
+        c_void_p: "const void*",
+        c_int: "int",
+        c_uint: "unsigned",
+        c_size_t: "size_t",
+        c_float: "float",
+        POINTER(c_int64): "const int64_t*",
+        POINTER(c_void_p): "void**",
+    }
+)
+_RUNS_ON = (
+    "dnnl_engine_create",
+    "dnnl_stream_create",
+    "dnnl_memory_create",
+    "dnnl_primitive_create",
+)
+"""What gives something that a model needs as long as it runs; all else goes once all is made."""
+
+
+def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str | None:
+    """C source of what makes calls, and of what makes these ready; None where oneDNN refuses one.
+
+    Parameters
+    ----------
+    calls
+        Those of a model's launches, in their order, each as often as it is made.
+
+    Raises
+    ------
+    ExecutionError
+        If oneDNN fails.
+    """
+    with ExitStack() as undo:
+        processor = OnednnProcessor(library=library)
+        undo.callback(processor.close)
+        completed = processor.complete(calls)
+        if None in completed.values():
+            return None
+        recorded = RecordedOnednn(library)
+        engine = recorded.make("dnnl_engine_create", CPU_ENGINE, 0)
+        undo.callback(recorded.call, "dnnl_engine_destroy", engine)
+        maker = PrimitiveMaker(recorded, engine, undo.callback)
+        made = [_parts_of(maker, found) for call in calls if (found := completed[call])]
+        return _Source(recorded, made).text()
+
+
+def _parts_of(maker: PrimitiveMaker, call: OnednnCall) -> list[MadePart]:
+    """The whole call, then the parts that it is cut into."""
+    assert call.cut is not None, "complete() gives every call one"
+    counts = (call.cut.batches, call.cut.channels, call.cut.rows)
+    parts = () if call.cut.parts == 1 else cut_call(call, counts) or ()
+    return [maker.make(part, call.as_text()) for part in (whole_call(call), *parts)]
+
+
+class _Source:
+    """The source as it is written, line by line."""
+
+    def __init__(self, recorded: RecordedOnednn, calls: Sequence[Sequence[MadePart]]) -> None:
+        self._recorded = recorded
+        self._calls = calls
+        self._tables: list[str] = []
+        self._filled: list[str] = []
+        """Statements that put handles into tables."""
+        self._wanted: set[Handle] = set()
+        for number, parts in enumerate(calls):
+            self._write_parts(number, parts)
+        self._noted = recorded.needed_for(self._wanted)
+
+    def text(self) -> str:
+        library = self._recorded
+        functions = sorted({each.function for each in self._noted} - {QUERY_DESCRIPTOR})
+        droppers = sorted({_dropper(each.function) for each in self._noted if _is_made(each)})
+        version = f"{json.dumps(library.version.text)}, {json.dumps(library.isa)}"
+        count = max((each.gives.number for each in self._noted if each.gives), default=0) + 1
+        lines = [
+            f'#include "{CALLS_SOURCE.path}"',
+            f'#include "{_PROGRAM}"',
+            *map(self._declaration, functions),
+            *(f"static int (*{name})(void*);" for name in droppers),
+            f"static const void* (*{QUERY_DESCRIPTOR})(const void*, int, int);",
+            "static const WantedFunction wanted[] = {",
+            *(
+                f'{{"{name}", (void**)&{name}}},'
+                for name in (*functions, *droppers, QUERY_DESCRIPTOR)
+            ),
+            "};",
+            f"static void* made[{count}];",
+            *self._tables,
+            f"static OnednnCall calls[{max(1, len(self._calls))}];",
+            "static int make_all(void) {",
+            "int status;",
+            *map(self._statement, self._noted),
+            *self._filled,
+            "return 0;",
+            "}",
+            *self._dropping("drop_descriptors", late=False),
+            *self._dropping("drop_all", late=True),
+            "void tvm_ios_close_calls(void) {",
+            "drop_descriptors(); drop_all();",
+            *self._constants("free(part->constants); part->constants = NULL;"),
+            "}",
+            "int tvm_ios_open_calls(const CallHost* host, void** resources, char* text,",
+            "                       size_t size) {",
+            "error_text = text; error_bytes = size;",
+            f"if (open_onednn({version}, wanted, sizeof wanted / sizeof *wanted)) return -1;",
+            "int before = onednn_functions.get_threads ? onednn_functions.get_threads() : 1;",
+            "if (before != 1) onednn_functions.set_threads(1);",
+            "int code = make_all();",
+            "if (before != 1) onednn_functions.set_threads(before);",
+            "drop_descriptors();",
+            "if (code) return -1;",
+            *self._call_lines(),
+            "return 0;",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _write_parts(self, number: int, parts: Sequence[MadePart]) -> None:
+        rows = []
+        for position, part in enumerate(parts):
+            name = f"{number}_{position}"
+            primitives = []
+            for place, each in enumerate(part.primitives):
+                own = f"{name}_{place}"
+                self._tables += [
+                    _array(
+                        "ExecutedArgument",
+                        f"arguments_{own}",
+                        [f"{{{argument.number}, 0}}" for argument in each.arguments],
+                    ),
+                    _array(
+                        "const int64_t", f"positions_{own}", [a.position for a in each.arguments]
+                    ),
+                    _array("const int64_t", f"offsets_{own}", [a.offset for a in each.arguments]),
+                ]
+                primitives.append(
+                    f"{{0, 0, arguments_{own}, positions_{own}, offsets_{own}, "
+                    f"{len(each.arguments)}}}"
+                )
+                self._fill(f"primitives_{name}[{place}].primitive", each.handle)
+                self._fill(f"primitives_{name}[{place}].stream", each.stream)
+                for argument_place, argument in enumerate(each.arguments):
+                    self._fill(f"arguments_{own}[{argument_place}].memory", argument.memory)
+            self._tables.append(_array("OnednnPrimitive", f"primitives_{name}", primitives))
+            rows.append(
+                f"{{primitives_{name}, {len(part.primitives)}, {part.once}, "
+                f"{part.workspace_bytes}, 0, 0}}"
+            )
+        self._tables.append(_array("OnednnPart", f"parts_{number}", rows))
+
+    def _fill(self, place: str, address: int) -> None:
+        handle = self._recorded.handle(address)
+        self._wanted.add(handle)
+        self._filled.append(f"{place} = made[{handle.number}];")
+
+    def _declaration(self, name: str) -> str:
+        kinds = ", ".join(_C_TYPES[kind] for kind in self._recorded.prototype(name))
+        return f"static int (*{name})({kinds});"
+
+    def _statement(self, call: NotedCall) -> str:
+        arguments = list(map(_value, call.arguments))
+        if call.gives is not None and call.function != QUERY_DESCRIPTOR:
+            arguments.insert(0, f"&made[{call.gives.number}]")
+        found = f"{call.function}({', '.join(arguments)})"
+        if call.gives is not None and call.function == QUERY_DESCRIPTOR:
+            return f"made[{call.gives.number}] = (void*){found};"
+        return f'if ((status = {found})) return failed_call("{call.function}", status);'
+
+    def _dropping(self, name: str, *, late: bool) -> Iterator[str]:
+        yield f"static void {name}(void) {{"
+        for call in reversed(self._noted):
+            if call.gives is not None and _is_made(call) and (call.function in _RUNS_ON) == late:
+                place = f"made[{call.gives.number}]"
+                yield f"if ({place}) {_dropper(call.function)}({place}), {place} = NULL;"
+        yield "}"
+
+    def _constants(self, statement: str) -> Iterator[str]:
+        for number, parts in enumerate(self._calls):
+            if any(part.constant_bytes for part in parts):
+                yield (
+                    f"for (OnednnPart* part = parts_{number}; part < parts_{number} + "
+                    f"{len(parts)}; ++part) {{ {statement} }}"
+                )
+
+    def _call_lines(self) -> Iterator[str]:
+        for number, parts in enumerate(self._calls):
+            for position, part in enumerate(parts):
+                if part.constant_bytes:
+                    place = f"&parts_{number}[{position}], {part.constant_bytes}"
+                    yield f"if (take_constants({place})) return -1;"
+            yield (
+                f"calls[{number}] = (OnednnCall){{&onednn_functions, host->take_workspace, "
+                f"host->give_workspace, host->launch, parts_{number}, parts_{number} + 1, "
+                f"{len(parts) - 1}, 0, 0}};"
+            )
+            yield f"resources[{number}] = &calls[{number}];"
+
+
+def _is_made(call: NotedCall) -> bool:
+    """Whether what a call gives has to be destroyed."""
+    return call.gives is not None and call.function != QUERY_DESCRIPTOR
+
+
+def _dropper(function: str) -> str:
+    """The function that destroys what a function makes, such as ``dnnl_memory_desc_destroy``."""
+    if function.endswith("primitive_desc_create"):
+        return "dnnl_primitive_desc_destroy"
+    return f"{function.partition('_create')[0]}_destroy"
+
+
+def _value(argument: NotedValue) -> str:
+    match argument:
+        case None:
+            return "NULL"
+        case Handle(number):
+            return f"made[{number}]"
+        case tuple():
+            return f"(const int64_t[]){{{', '.join(map(str, argument))}}}"
+        case float():
+            return argument.hex().replace("inf", "INFINITY")  # every bit of it
+        case _:
+            return str(argument)
+
+
+def _array(kind: str, name: str, values: Sequence[object]) -> str:
+    return f"static {kind} {name}[] = {{{', '.join(map(str, values))}}};"
