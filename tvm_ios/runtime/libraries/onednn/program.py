@@ -7,7 +7,7 @@ The calls are prepared here once, with every function of oneDNN noted that they 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from ctypes import POINTER, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from pathlib import Path
@@ -41,6 +41,7 @@ _C_TYPES: Mapping[object, str] = MappingProxyType(
         POINTER(c_void_p): "void**",
     }
 )
+_STATEMENTS = 100
 _RUNS_ON = (
     "dnnl_engine_create",
     "dnnl_stream_create",
@@ -120,14 +121,9 @@ class _Source:
             f"static void* made[{count}];",
             *self._tables,
             f"static OnednnCall calls[{max(1, len(self._calls))}];",
-            "static int make_all(void) {",
-            "int status;",
-            *map(self._statement, self._noted),
-            *self._filled,
-            "return 0;",
-            "}",
-            *self._dropping("drop_descriptors", late=False),
-            *self._dropping("drop_all", late=True),
+            *_in_functions("make_all", [*map(self._statement, self._noted), *self._filled]),
+            *_in_functions("drop_descriptors", self._dropping(late=False)),
+            *_in_functions("drop_all", self._dropping(late=True)),
             "void tvm_ios_close_calls(void) {",
             "drop_descriptors(); drop_all();",
             *self._constants("free(part->constants); part->constants = NULL;"),
@@ -199,13 +195,11 @@ class _Source:
             return f"made[{call.gives.number}] = (void*){found};"
         return f'if ((status = {found})) return failed_call("{call.function}", status);'
 
-    def _dropping(self, name: str, *, late: bool) -> Iterator[str]:
-        yield f"static void {name}(void) {{"
+    def _dropping(self, *, late: bool) -> Iterator[str]:
         for call in reversed(self._noted):
             if call.gives is not None and _is_made(call) and (call.function in _RUNS_ON) == late:
                 place = f"made[{call.gives.number}]"
                 yield f"if ({place}) {_dropper(call.function)}({place}), {place} = NULL;"
-        yield "}"
 
     def _constants(self, statement: str) -> Iterator[str]:
         for number, parts in enumerate(self._calls):
@@ -239,6 +233,18 @@ def _dropper(function: str) -> str:
     if function.endswith("primitive_desc_create"):
         return "dnnl_primitive_desc_destroy"
     return f"{function.partition('_create')[0]}_destroy"
+
+
+def _in_functions(name: str, statements: Iterable[str]) -> Iterator[str]:
+    """A function of C that runs statements, in functions of a size that compilers are fast with."""
+    lines = list(statements)
+    begins = range(0, len(lines), _STATEMENTS)
+    for begin in begins:
+        yield f"static int {name}_{begin}(void) {{ int status = 0; (void)status;"
+        yield from lines[begin : begin + _STATEMENTS]
+        yield "return 0; }"
+    calls = " || ".join(f"{name}_{begin}()" for begin in begins)
+    yield f"static int {name}(void) {{ return {calls or '0'}; }}"
 
 
 def _value(argument: NotedValue) -> str:
