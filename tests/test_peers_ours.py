@@ -150,6 +150,11 @@ def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     capsys.readouterr()
     assert main([*words, *one[:2], "--input-shapes", "x:[2,8,6,6]"]) == 1
     assert "has shape (1, 8, 6, 6), and 'x'" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", x=given)
+    assert main([*words, "--input", str(tmp_path / "x.npz"), *one[2:]]) == 1
+    assert "x.npz holds several arrays" in capsys.readouterr().err
+    assert main(["unet=x.onnx", "--folder", str(tmp_path)]) == 1
+    assert "unet is one of our networks" in capsys.readouterr().err
     assert main(words) == 1
     assert "--batch-size" in capsys.readouterr().err
     assert main(["ways", "--folder", str(tmp_path)]) == 1

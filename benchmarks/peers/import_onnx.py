@@ -22,7 +22,7 @@ from tvm.relay.analysis import get_total_mac_number
 
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.export import outweighing_image, unoptimised
-from benchmarks.peers.network import Case, Network, write_case
+from benchmarks.peers.network import NETWORKS, Case, Network, write_case
 from benchmarks.peers.subject import EXPORTED, Subject
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.model_source import from_onnx
@@ -46,8 +46,8 @@ def import_case(
     Raises
     ------
     PeerError
-        If it has more than one input or output, its output does not depend on its input, or the
-        image is of another shape.
+        If it has more than one input or output, its output does not depend on its input or is no
+        numbers, or the image is of another shape.
     ModelError
         If TVM cannot read it.
     """
@@ -72,7 +72,10 @@ def import_case(
         image = outweighing_image(run, network)
     elif image.shape != shape:
         raise PeerError(f"the input has shape {image.shape}, and {data!r} of {file.name} {shape}")
-    case = Case(network=network, weights={}, input=image, reference=run(image))
+    reference = run(image)
+    if not np.isfinite(reference).all() or not reference.any():
+        raise PeerError(f"{file.name} makes nothing, or no numbers, of this input; give another")
+    case = Case(network=network, weights={}, input=image, reference=reference)
     folder /= Subject(name, network.batch_size).stem
     write_case(case, folder)
     onnx.save(file.model, folder / "network.onnx")
@@ -96,14 +99,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not path or not name.replace("_", "").isalnum():
             raise PeerError(f"{options.model!r} is no NAME=FILE, such as detector=det.onnx")
+        if name in NETWORKS:
+            raise PeerError(f"{name} is one of our networks; call the file something else")
         file = OnnxFile.open(path, InputShapes.parse(options.input_shapes))
-        image = None if options.input is None else np.load(options.input).astype("float32")
+        image = None if options.input is None else _image(options.input)
         network = import_case(name, file, options.folder, image).network
     except (OSError, ValueError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{Subject(name, network.batch_size).stem}: {network.macs / 1e9:.3f} GMAC")
     return 0
+
+
+def _image(path: Path) -> NDArray[np.float32]:
+    array = np.load(path)
+    if not isinstance(array, np.ndarray):
+        raise PeerError(f"{path} holds several arrays; give one that numpy.save wrote")
+    return array.astype("float32")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,8 @@ class _Builder:
         with records():  # read only where there is something to race under them
             plain = replace(best, built=None)
             faster = self._faster(change, plain, changed, question, self._known(question))
-        return replace(faster, built=None)
+        lost = faster.candidate is best.candidate
+        return replace(faster, built=best.built if lost else None)
 
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None

@@ -103,9 +103,8 @@ def fusion_pattern(expression: relay.Expr) -> int:
     ``OPAQUE`` of all that TVM says nothing of, and of what calls no operator.
     """
     operator = expression.op if isinstance(expression, relay.Call) else None
-    if not isinstance(operator, tvm.ir.Op) or not operator.has_attr("TOpPattern"):
-        return int(OpPattern.OPAQUE)
-    return int(operator.get_attr("TOpPattern"))
+    pattern = operator.get_attr("TOpPattern") if isinstance(operator, tvm.ir.Op) else None
+    return int(OpPattern.OPAQUE if pattern is None else pattern)
 
 
 def resolve_field(expression: relay.Expr) -> relay.Expr:

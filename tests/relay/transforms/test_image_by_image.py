@@ -86,6 +86,21 @@ PASSED = {
     ),
 }
 STOPS = {
+    "batch in blocks": lambda value: relay.layout_transform(
+        relay.exp(relay.layout_transform(value, "NCHW", "NCHW4n")), "NCHW4n", "NCHW"
+    ),
+    "two axes before": lambda value: relay.squeeze(relay.expand_dims(value, -5, 2), axis=[0, 1]),
+    "tiled": lambda value: relay.strided_slice(
+        relay.tile(value, (2, 1, 1, 1)), [0], [IMAGES], axes=[0]
+    ),
+    "spread to the batch": lambda value: (
+        value * relay.broadcast_to(relay.nn.global_avg_pool2d(value), (IMAGES, 8, 6, 6))
+    ),
+    "slopes of images": lambda value: relay.nn.prelu(
+        value, relay.const(np.full(IMAGES, 0.1, "float32")), axis=0
+    ),
+    "repeated": lambda value: relay.reshape(relay.repeat(value, 2, 0), (IMAGES, 16, 6, 6)),
+    "an operator of no known kind": lambda value: relay.nn.l2_normalize(value, 1e-3, axis=[0]),
     "sum of images": lambda value: value + relay.sum(value, axis=0, keepdims=True),
     "softmax of images": lambda value: relay.nn.softmax(value, axis=0),
     "values of images": lambda value: value * relay.const(np.ones((IMAGES, 1, 1, 1), "float32")),

@@ -79,11 +79,24 @@ def test_rows_are_copied_by_a_kernel_of_its_own(nets):
     assert sorted(kinds) == ["concatenate", "image.resize2d", "relu"]
     assert kept(nets, rows(one, relay.exp(one)), one) == (1, 2)
     assert kept(nets, relay.nn.relu(rows(one, one)), one) == (1, 1)
+    halves = relay.split(one, 2, axis=-1)
+    assert kept(nets, rows(halves[1], halves[0]), one) == (1, 3)
+    assert kept(
+        nets, relay.nn.layer_norm(rows(one, one), *[relay.const(np.ones(16, "float32"))] * 2), one
+    ) == (0, 0)
 
 
 @pytest.mark.parametrize(
     "case",
-    ["a result", "one row", "inputs", "read twice", "an activation before", "batch"],
+    [
+        "a result",
+        "one row",
+        "read elsewhere",
+        "inputs",
+        "read twice",
+        "an activation before",
+        "batch",
+    ],
 )
 def test_all_others_are_left_to_tvm(nets, case):
     data = image((2, 16, 8, 8) if case == "batch" else (1, 16, 8, 8))
@@ -94,6 +107,10 @@ def test_all_others_are_left_to_tvm(nets, case):
     elif case == "one row":
         data = relay.var("data", shape=(1, 5))
         output = relay.nn.relu(rows(data, relay.exp(data)))
+    elif case == "read elsewhere":
+        piece = relay.exp(relay.var("data", shape=(1, 4, 4, 8)))
+        data = piece.args[0]
+        output = relay.Tuple([rows(piece, data), piece])
     elif case == "inputs":
         output = scaled(relay.concatenate([data, data], axis=1), 32)
     elif case == "read twice":

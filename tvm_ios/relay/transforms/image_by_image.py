@@ -80,7 +80,9 @@ def run_image_by_image(
     joined = relay.concatenate(first.computed(parts), axis=0)
     body = rebuild(plain.body, {first.end: joined}, copy_call)
     function = relay.Function(plain.params, body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), parts
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    # Rules see to it; what they overlooked must not become another model.
+    return (module, parts) if module["main"].ret_type == plain.ret_type else (bound, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class _First:
         end, read_until = None, -1
         for at, expression in enumerate(order):
             if not apart.isdisjoint(children(expression)):
-                if not _keeps_images(expression, apart):
+                if not _keeps_images(expression, apart, images):
                     break
                 apart.add(expression)
             if expression not in apart:
@@ -130,7 +132,7 @@ class _First:
 
     def _for_part(self, size: int) -> Callable[[relay.Call, list[relay.Expr]], relay.Expr]:
         def copied(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-            if is_call_of(call, RESHAPE):  # the only one whose attributes know the batch
+            if is_call_of(call, RESHAPE):  # the only rule for operators that are told the batch
                 return relay.reshape(arguments[0], (size, *call.checked_type.shape[1:]))
             return copy_call(call, arguments)
 
@@ -159,18 +161,21 @@ def _moved(expression: relay.Expr) -> int:
     return read - _weights(expression) + type_bytes(expression.checked_type)
 
 
-def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr]) -> bool:
+def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr], images: int) -> bool:
     """Whether an image of the result needs that image of what is read alone, and lies as it does.
 
     Of operators that nobody has looked at this is False.
     """
     if not isinstance(expression, relay.Call):  # a tuple, or a field of one
         return all(each in apart for each in children(expression))
+    result = expression.checked_type
+    if not isinstance(result, relay.TensorType) or not result.shape or result.shape[0] != images:
+        return False
     own = [each in apart for each in expression.args]
     rule = _RULES.get(expression.op.name) if isinstance(expression.op, tvm.ir.Op) else None
     if rule is not None:
         return own[0] and not any(own[1:]) and rule(expression)
-    if fusion_pattern(expression) > OpPattern.BROADCAST:
+    if not is_call_of(expression, *_ELEMENT_BY_ELEMENT):
         return False
     return all(map(partial(_is_spread_alike, expression), expression.args, own))
 
@@ -185,6 +190,11 @@ def _axis_is_inner(call: relay.Call) -> bool:
     return int(call_attribute(call, "axis")) % len(call.checked_type.shape) > 0
 
 
+def _new_axis_is_inner(call: relay.Call) -> bool:
+    """Where several axes are added, the place is counted from what there was."""
+    return int(call_attribute(call, "axis")) % (len(call.args[0].checked_type.shape) + 1) > 0
+
+
 def _axes_are_inner(call: relay.Call) -> bool:
     """Whether a reduction, or a squeezing, keeps the first axis."""
     given, rank = call_attribute(call, "axis"), len(call.args[0].checked_type.shape)
@@ -197,7 +207,7 @@ def _axes_are_inner(call: relay.Call) -> bool:
 def _layouts_begin_with_images(call: relay.Call) -> bool:
     names = ("data_layout", "out_layout", "layout", "src_layout", "dst_layout")
     layouts = [str(call_attribute(call, name, "")) for name in names]
-    return all(layout[:1] in ("", "N") for layout in layouts)
+    return all(layout[:1] in ("", "N") and "n" not in layout for layout in layouts)
 
 
 def _keeps_first_extent(call: relay.Call) -> bool:
@@ -217,6 +227,15 @@ def _is_plain(call: relay.Call) -> bool:
     return len(call.checked_type.shape) == 2
 
 
+_ELEMENT_BY_ELEMENT = (
+    *("abs", "annotation.stop_fusion", "cast", "ceil", "clip", "copy", "cos", "erf", "exp"),
+    *("floor", "log", "logical_not", "negative", "nn.leaky_relu", "nn.relu", "round", "rsqrt"),
+    *("sigmoid", "sign", "sin", "sqrt", "tan", "tanh", "trunc"),
+    *("add", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "less"),
+    *("less_equal", "logical_and", "logical_or", "maximum", "minimum", "mod", "multiply"),
+    *("not_equal", "power", "subtract", "where"),
+)
+"""Their operands are broadcast; TVM's pattern of that name has others as well, such as ``tile``."""
 _RULES: Mapping[str, Callable[[relay.Call], bool]] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -242,9 +261,10 @@ _RULES: Mapping[str, Callable[[relay.Call], bool]] = MappingProxyType(
             _layouts_begin_with_images,
         ),
         **dict.fromkeys(
-            ("concatenate", "expand_dims", "nn.bias_add", "nn.log_softmax", "nn.lrn", "nn.softmax"),
+            ("concatenate", "nn.bias_add", "nn.log_softmax", "nn.lrn", "nn.prelu", "nn.softmax"),
             _axis_is_inner,
         ),
+        "expand_dims": _new_axis_is_inner,
         **dict.fromkeys(("max", "mean", "min", "squeeze", "sum"), _axes_are_inner),
         "nn.batch_flatten": _keeps_first_extent,
         "nn.dense": _is_plain,

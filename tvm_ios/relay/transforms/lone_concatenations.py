@@ -53,7 +53,8 @@ def keep_concatenations_alone(
             pieces = list(whole.args[0].fields)
             read_alone = whole is not expression and readers[whole] == 1
             would_fuse = read_alone and fusion_pattern(expression) <= OpPattern.INJECTIVE
-            if copies and _is_innermost(whole) and (would_fuse or any(map(_would_join, pieces))):
+            joins = any(_would_join(piece, readers) for piece in pieces)
+            if copies and _is_innermost(whole) and (would_fuse or joins):
                 found[whole] = True
             elif would_fuse and _can_be_a_view(whole, pieces, readers):
                 found.setdefault(whole, False)
@@ -65,7 +66,7 @@ def keep_concatenations_alone(
             return copy_call(call, arguments)
         if found[call]:
             pieces = zip(call.args[0].fields, arguments[0].fields, strict=True)
-            fields = [_apart(new) if _would_join(old) else new for old, new in pieces]
+            fields = [_apart(new) if _would_join(old, readers) else new for old, new in pieces]
             arguments = [relay.Tuple(fields)]
         return _apart(copy_call(call, arguments))
 
@@ -90,11 +91,12 @@ def _is_innermost(whole: relay.Call) -> bool:
     return _axis(whole) == len(extents) - 1 and any(extent > 1 for extent in extents[:-1])
 
 
-def _would_join(piece: relay.Expr) -> bool:
-    """Whether TVM would compute a piece in the kernel that concatenates, unless others read it."""
-    return fusion_pattern(piece) <= OpPattern.INJECTIVE and not is_call_of(
-        piece, "annotation.stop_fusion"
-    )
+def _would_join(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
+    """Whether TVM would compute a piece in the kernel that concatenates: nobody else reads it."""
+    made = piece.tuple_value if isinstance(piece, relay.TupleGetItem) else piece
+    if is_call_of(made, "annotation.stop_fusion") or (made is piece and readers[piece] > 1):
+        return False
+    return fusion_pattern(made) <= int(OpPattern.INJECTIVE)
 
 
 def _can_be_a_view(
