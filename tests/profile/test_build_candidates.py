@@ -19,7 +19,7 @@ from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
-LAYOUT, CONVOLVED, PADDING, ROWS, APART = changes_for(CPU)
+LAYOUT, CONVOLVED, PADDING, ROWS = changes_for(CPU)
 
 
 @pytest.fixture
@@ -39,10 +39,9 @@ def output_of(candidate):
 
 def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
     assert changes_for(GPU) == ()
-    first, last = ["NCHW", "convolutions for transposed ones"], ["image by image"]
-    names = [*first, "padded channels", "padded rows", *last]
+    names = ["NCHW", "convolutions for transposed ones", "padded channels", "padded rows"]
     assert [change.name for change in changes_for(CPU)] == names
-    assert [change.name for change in changes_for(CPU, pad_channels=False)] == [*first, *last]
+    assert [change.name for change in changes_for(CPU, pad_channels=False)] == names[:2]
 
 
 def test_a_library_likes_a_layout_of_its_own():
@@ -70,6 +69,22 @@ def test_a_layout_of_a_library_gives_up_padded_channels(narrow):
     assert (found.changes, found.unpadded) == (expected.changes, None)
     tvm.ir.assert_structural_equal(found.mod, expected.mod)
     assert LAYOUT.of(padded, TARGET) is None
+
+
+def test_images_are_computed_one_by_one_in_the_layout_of_a_library_only(narrow):
+    mod, params = narrow
+    *_, in_nhwc, _, _, apart = changes_for(CPU, libraries=(onednn_library(),))
+    one = BuildCandidate(mod=mod, params=params)
+    data = relay.var("data", shape=(2, *mod["main"].params[0].type_annotation.concrete_shape[1:]))
+    rest = mod["main"].params[1:]
+    body = relay.bind(mod["main"].body, {mod["main"].params[0]: data})
+    two = BuildCandidate(
+        mod=tvm.IRModule.from_expr(relay.Function([data, *rest], body)), params=params
+    )
+    assert apart.of(two, TARGET) is None
+    assert apart.of(in_nhwc.of(one, TARGET), TARGET) is None
+    found = apart.of(in_nhwc.of(two, TARGET), TARGET)
+    assert found.changes[-1].endswith("for one of 2 parts of the batch after the other")
 
 
 def test_convolutions_are_laid_out_behind_the_same_inputs_and_outputs(as_it_is):

@@ -126,10 +126,10 @@ def changes_for(
         for each in liked
         if each is not None
     ]
-    apart = [APART] if traits.runs_image_by_image else []
     if own_layouts:  # in which libraries compute transposed convolutions as they are
+        apart = [_apart_change(each.name) for each in own_layouts if traits.runs_image_by_image]
         return (*layouts, *padding, *own_layouts, *convolved, *rows, *apart)
-    return (*layouts, *convolved, *padding, *rows, *apart)
+    return (*layouts, *convolved, *padding, *rows)
 
 
 def all_candidates(
@@ -218,12 +218,25 @@ def _with_rows(
     return (mod, told) if padded else None
 
 
+def _apart_change(layout: str) -> ModelChange:
+    """Image by image, of models in a layout of a library: in blocks it was slower, or level."""
+    return ModelChange(
+        name="image by image",
+        without="all images at once",
+        phase="image by image",
+        raced_with_records=True,
+        rewrite=partial(_image_by_image, layout),
+    )
+
+
 def _image_by_image(
-    candidate: BuildCandidate, target: tvm.target.Target
+    layout: str, candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
     del target  # what outgrows the caches of one CPU outgrows those of others
     typed = candidate.checked.typed
     if is_prepared(typed) or not has_several_images(typed, candidate.params):
+        return None
+    if count_other_layouts(typed, layout):
         return None
     mod, parts = run_image_by_image(candidate.checked, candidate.params)
     told = f"the first layers are computed for one of {parts} parts of the batch after the other"
@@ -245,11 +258,4 @@ PADDING = ModelChange(
 )
 ROWS = ModelChange(
     name="padded rows", without="rows as they are", phase="padded rows", rewrite=_with_rows
-)
-APART = ModelChange(
-    name="image by image",
-    without="all images at once",
-    phase="image by image",
-    raced_with_records=True,
-    rewrite=_image_by_image,
 )
