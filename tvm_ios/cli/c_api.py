@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, find_onednn
+from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.errors import HostError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _RUNTIME = "libtvm_runtime.so"
-_ONEDNN = "libdnnl.so.3"
 # A TVM with CUDA wants these of whoever starts a program; Python's import hook loads them.
 _OF_CUDA = ("libcudart.so", "libcuda_stub.so")
 
@@ -68,7 +67,7 @@ def _environment() -> list[str]:
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     loaded = sorted({line.split(maxsplit=5)[-1] for line in maps if "/" in line})
     wanted = [path for path in loaded if Path(path).name.startswith(_OF_CUDA)]
-    onednn = [path for path in loaded if Path(path).name.startswith(_ONEDNN)]
+    onednn = [path for path in loaded if Path(path).name.startswith(ONEDNN_SONAME)]
     return [
         *([f"LD_PRELOAD={':'.join(wanted)}"] if wanted else []),
         *([f"{ONEDNN_VARIABLE}={onednn[0]}"] if onednn else []),

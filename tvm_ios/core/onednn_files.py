@@ -11,6 +11,7 @@ from pathlib import Path
 
 __all__ = [
     "ONEDNN_PACKAGE",
+    "ONEDNN_SONAME",
     "ONEDNN_VARIABLE",
     "FoundOnednn",
     "OnednnVersion",
@@ -22,7 +23,7 @@ ONEDNN_PACKAGE = "onednn-cpu-gomp==2023.2.0"
 """The wheel that the extra ``onednn`` installs, of just this version."""
 ONEDNN_VARIABLE = "TVM_IOS_ONEDNN"
 """Environment variable with the path of the library to take, and no other."""
-_SONAME = "libdnnl.so.3"
+ONEDNN_SONAME = "libdnnl.so.3"
 _OTHERS = ("libdnnl.so.2", "libdnnl.so.1")
 """Earlier interfaces: looked at last, so that what is there is refused by its version."""
 _RUNTIMES = {0: "no", 1: "sequential", 2: "OpenMP", 4: "TBB", 8: "thread-pool", 512: "SYCL"}
@@ -86,8 +87,8 @@ def onednn_libraries() -> tuple[str, ...]:
     folders = [*([Path(conda)] if conda else []), Path(sys.prefix)]
     if site.ENABLE_USER_SITE:
         folders.append(Path(site.getuserbase()))
-    files = dict.fromkeys(folder / "lib" / _SONAME for folder in folders)
-    return (_SONAME, *(str(file) for file in files if file.exists()), *_OTHERS)
+    files = dict.fromkeys(folder / "lib" / ONEDNN_SONAME for folder in folders)
+    return (ONEDNN_SONAME, *(str(file) for file in files if file.exists()), *_OTHERS)
 
 
 def find_onednn() -> FoundOnednn:

@@ -45,8 +45,6 @@ class DeviceTraits:
     other."""
     convolves_transposed: bool
     """Whether transposed convolutions are written as convolutions where that is faster."""
-    runs_image_by_image: bool
-    """Whether a part of a batch is computed before the next one where that is faster."""
     pads_channels: bool
     """Whether output channels are padded to whole vectors where that is faster."""
     kernel_layout: str | None
@@ -62,7 +60,6 @@ CPU = DeviceTraits(
     ),
     idle_lanes_help=True,
     convolves_transposed=True,
-    runs_image_by_image=True,
     pads_channels=True,
     kernel_layout="NCHW",
     tunes_float16=True,
@@ -78,7 +75,6 @@ GPU = DeviceTraits(
     ),
     idle_lanes_help=False,
     convolves_transposed=False,
-    runs_image_by_image=False,
     pads_channels=False,
     kernel_layout=None,
     tunes_float16=False,

@@ -127,7 +127,7 @@ def changes_for(
         if each is not None
     ]
     if own_layouts:  # in which libraries compute transposed convolutions as they are
-        apart = [_apart_change(each.name) for each in own_layouts if traits.runs_image_by_image]
+        apart = [_apart_change(each.name) for each in own_layouts]
         return (*layouts, *padding, *own_layouts, *convolved, *rows, *apart)
     return (*layouts, *convolved, *padding, *rows)
 

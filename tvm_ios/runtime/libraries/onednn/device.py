@@ -14,7 +14,6 @@ from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.cuts import (
-    CallPart,
     Counts,
     candidates,
     cut_call,
@@ -26,11 +25,11 @@ from tvm_ios.runtime.libraries.onednn.native_calls import (
     NativeFunctions,
     OnednnPreparedCall,
 )
-from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
+from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.search import fastest_counts
 from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 
-__all__ = ["OnednnLane", "OnednnProcessor"]
+__all__ = ["CPU_ENGINE", "OnednnLane", "OnednnProcessor", "make_parts"]
 
 CPU_ENGINE = 1
 NOT_COMPUTED = "none"
@@ -118,12 +117,8 @@ class OnednnProcessor:
     ) -> OnednnPreparedCall:
         """The call, whole and in so many parts; what it takes goes with ``undo``."""
         maker = PrimitiveMaker(self.library, self._engine, undo.callback)
-        whole = maker.make(whole_call(call), where)
-        parts: tuple[CallPart, ...] = ()
-        if counts != (1, 1, 1):
-            parts = cut_call(call, counts) or ()
-        made = [maker.make(part, where) for part in parts]
-        return OnednnPreparedCall(self.library, self.functions, whole, made, lane)
+        whole, *parts = make_parts(maker, call, counts, where)
+        return OnednnPreparedCall(self.library, self.functions, whole, parts, lane)
 
     def close(self) -> None:
         """Destroy the engine; twice is fine."""
@@ -156,8 +151,7 @@ class OnednnProcessor:
         with ExitStack() as undo:
             maker = PrimitiveMaker(self.library, self._engine, undo.callback)
             try:
-                for part in (whole_call(call), *(cut_call(call, counts) or ())):
-                    maker.make(part, call.as_text())
+                make_parts(maker, call, counts, call.as_text())
             except OnednnRefusalError:
                 return NOT_COMPUTED
         return _text_of(counts)
@@ -213,6 +207,14 @@ class OnednnProcessor:
     @property
     def _device(self) -> str:
         return f"{processor_name()}, lanes: {self._lanes}"
+
+
+def make_parts(
+    maker: PrimitiveMaker, call: OnednnCall, counts: Counts, where: str
+) -> list[MadePart]:
+    """The whole call, then the parts that it is cut into; none where that is one."""
+    parts = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
+    return [maker.make(part, where) for part in (whole_call(call), *parts)]
 
 
 def _text_of(counts: Counts) -> str:

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
-from tvm_ios.runtime.libraries.onednn.cuts import cut_call, whole_call
-from tvm_ios.runtime.libraries.onednn.device import CPU_ENGINE, OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.device import CPU_ENGINE, OnednnProcessor, make_parts
 from tvm_ios.runtime.libraries.onednn.library import Onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE
 from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
@@ -79,11 +78,9 @@ def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str | None:
 
 
 def _parts_of(maker: PrimitiveMaker, call: OnednnCall) -> list[MadePart]:
-    """The whole call, then the parts that it is cut into."""
-    assert call.cut is not None, "complete() gives every call one"
-    counts = (call.cut.batches, call.cut.channels, call.cut.rows)
-    parts = () if call.cut.parts == 1 else cut_call(call, counts) or ()
-    return [maker.make(part, call.as_text()) for part in (whole_call(call), *parts)]
+    cut = call.cut
+    assert cut is not None, "complete() gives every call one"
+    return make_parts(maker, call, (cut.batches, cut.channels, cut.rows), call.as_text())
 
 
 class _Source:
