@@ -5,8 +5,9 @@ processes of their own, the checkouts by turns, each with a cache folder of its 
 empty in every round. ``cold`` is the first call; ``warm`` is the same call again, with all prices
 and kernels known. With ``--related OTHER`` a third call tunes a network that has some kernels in
 common. A network is a name, with settings behind a colon: ``nasnet_small:num_cells=6``. Times are
-those of the call, without starting Python. With ``--always-slow`` every look at the machine finds
-its slow mode, so that all patience is spent. Raw rounds go to ``benchmarks/results/tune_time/``.
+those of the call, without starting Python. ``--config`` takes the options from a file, as
+``tvm-ios tune`` does. With ``--always-slow`` every look at the machine finds its slow mode, so that
+all patience is spent. Raw rounds go to ``benchmarks/results/tune_time/``.
 """
 
 from __future__ import annotations
@@ -39,15 +40,24 @@ ModeWatch.look = slow
 CALL = """
 import json, sys, time
 import tvm_ios
+from tvm_ios.driver.config import TuneConfig
 from tvm_ios.models import by_name
 name, _, settings = sys.argv[1].partition(":")
 given = dict(each.split("=") for each in settings.split(",") if each)
 mod, params = by_name(name)(**{key: int(value) for key, value in given.items()})
+config = TuneConfig.load(sys.argv[2]) if sys.argv[2:] else TuneConfig()
 begin = time.perf_counter()
-report = tvm_ios.tune(mod, params).report()
+report = tvm_ios.tune(
+    mod,
+    params,
+    tuning=config.tuning,
+    time_budget=config.time_budget,
+    options=config.options,
+).report()
 print(json.dumps({
     "seconds": time.perf_counter() - begin,
     "phase_s": report.phase_s,
+    "race": {name: report.comparison.median_ns(name) for name in report.comparison.names},
     "kept": report.kept.value,
     "measured": report.measured,
     "from_database": report.from_database,
@@ -62,11 +72,14 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True, help="a checkout to compare with")
     parser.add_argument("--related", help="a network tuned after each of the networks")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--config", type=Path, help="a file with options")
     parser.add_argument("--always-slow", action="store_true", help="as if in the slow mode")
     arguments = parser.parse_args()
     checkouts = {"before": arguments.before.resolve(), "after": HERE.parent}
     program = ALWAYS_SLOW + CALL if arguments.always_slow else CALL
     mode = "_always_slow" if arguments.always_slow else ""
+    mode += f"_{arguments.config.stem}" if arguments.config else ""
+    given = [str(arguments.config.resolve())] if arguments.config else []
     FOLDER.mkdir(parents=True, exist_ok=True)
     for network in arguments.networks:
         steps = {"cold": network, "warm": network}
@@ -74,7 +87,9 @@ def main() -> None:
             steps["related"] = arguments.related
         rounds = [
             _round(
-                checkouts if number % 2 == 0 else dict(reversed(checkouts.items())), steps, program
+                checkouts if number % 2 == 0 else dict(reversed(checkouts.items())),
+                steps,
+                (program, given),
             )
             for number in range(arguments.rounds)
         ]
@@ -100,22 +115,23 @@ def main() -> None:
 
 
 def _round(
-    checkouts: dict[str, Path], steps: dict[str, str], program: str
+    checkouts: dict[str, Path], steps: dict[str, str], call: tuple[str, list[str]]
 ) -> dict[str, dict[str, dict]]:
     """Every step in every checkout, step by step, so that what is compared is close in time."""
     with tempfile.TemporaryDirectory() as caches:
         found: dict[str, dict[str, dict]] = {name: {} for name in checkouts}
         for step, network in steps.items():
             for name, folder in checkouts.items():
-                found[name][step] = _call(program, network, folder, Path(caches) / name)
+                found[name][step] = _call(call, network, folder, Path(caches) / name)
                 print(f"  {name} {step}: {found[name][step]['seconds']:.1f} s", flush=True)
     return found
 
 
-def _call(program: str, network: str, checkout: Path, cache: Path) -> dict:
+def _call(call: tuple[str, list[str]], network: str, checkout: Path, cache: Path) -> dict:
+    program, given = call
     cores = str(len(os.sched_getaffinity(0)))
     done = subprocess.run(
-        [sys.executable, "-c", program, network],
+        [sys.executable, "-c", program, network, *given],
         capture_output=True,
         text=True,
         check=True,

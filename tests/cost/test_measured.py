@@ -10,7 +10,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,75 @@ def test_short_ways_are_sampled_however_slow_they_are() -> None:
 def test_a_way_that_is_asked_for_by_itself_too_is_sampled_well(questions: tuple[str, ...]) -> None:
     _, timed = SlowOnce({"fast": 1e6, "slow": 50e6}).price(*questions)
     assert timed["slow"] > 5
+
+
+@dataclass
+class Pair:
+    """Two operators that may run side by side, and how often each of their stages was timed."""
+
+    together_ns: float
+    alone_ns: float = 10e6
+    lost: frozenset[int] = frozenset()
+    """Which timings of the common stage lost a time slice."""
+    timed: Counter[str] = field(default_factory=Counter)
+    graph = OperatorGraph(
+        "pair",
+        tuple(
+            Operator(name=name, kind="conv2d", predecessors=(), workload=name)
+            for name in ("a", "b")
+        ),
+    )
+    both = Stage(((0,), (1,)))
+
+    def price(self, database: ProfileDatabase | None = None) -> list[int]:
+        """Prices of both alone, then together."""
+        self.timed.clear()
+
+        def timing_ns(_: OperatorGraph, stage: Stage) -> float:
+            if len(stage.groups) == 1:
+                return self.alone_ns
+            self.timed["both"] += 1
+            return self.together_ns + 90e6 * (self.timed["both"] in self.lost)
+
+        runner = FakeStageRunner(timing_ns)
+        model = model_of(runner, database=database)
+        return [
+            *model.price(self.graph, singles(self.graph)),
+            *model.price(self.graph, [self.both]),
+        ]
+
+
+def test_a_stage_longer_than_its_groups_one_after_another_is_sampled_once(
+    database: ProfileDatabase,
+) -> None:
+    pair = Pair(together_ns=22e6)
+    prices = pair.price(database)
+    assert prices == [10_000_000, 10_000_000, 22_000_000]
+    assert pair.timed["both"] == 2  # a warm-up and a sample
+    assert pair.price(database) == prices
+    assert not pair.timed
+
+
+def test_a_short_stage_longer_than_its_groups_is_sampled_twice() -> None:
+    pair = Pair(together_ns=22e3, alone_ns=10e3)
+    assert pair.price()[-1] == 22_000
+    useful = Pair(together_ns=18e3, alone_ns=10e3)
+    useful.price()
+    assert pair.timed["both"] == useful.timed["both"] - 3
+
+
+@pytest.mark.parametrize("lost", [{1}, {2}, {3}])
+def test_one_lost_time_slice_does_not_hide_what_a_stage_gains(lost: set[int]) -> None:
+    pair = Pair(together_ns=15e6, lost=frozenset(lost))
+    assert pair.price()[-1] == 15_000_000
+    assert pair.timed["both"] > 5
+
+
+def test_groups_that_were_never_priced_say_nothing_of_a_stage() -> None:
+    pair = Pair(together_ns=90e6)
+    runner = FakeStageRunner(lambda *_: pair.together_ns)
+    assert model_of(runner).price(pair.graph, [pair.both]) == [90_000_000]
+    assert runner.clock_ns() > 5 * pair.together_ns
 
 
 def test_what_was_prepared_is_freed_with_its_batch() -> None:

@@ -24,7 +24,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.row_padding import pad_rows
 from tvm_ios.runtime.libraries.known import onednn_library
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
@@ -68,6 +68,43 @@ def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch)
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept == "other"
+
+
+@pytest.mark.parametrize(
+    ("others_ns", "operator_ns", "kept"),
+    [
+        ((96, 96, 96, 99, 101, 101), (600, 300), "other"),  # faster in most rounds, and by prices
+        ((96, 96, 96, 99, 101, 101), (500, 500), "one"),
+        ((96, 96, 96, 99, 101, 101), (), "one"),  # without a library nothing was priced
+        ((99, 99, 99, 99, 101, 101), (600, 300), "one"),
+        ((104, 104, 104, 99, 99, 101), (600, 300), "one"),
+        ((103,) * 6, (600, 300), "one"),
+        ((90,) * 6, (900, 900), "other"),
+    ],
+)
+def test_prices_decide_with_a_race_that_is_not_decided(
+    narrow, tmp_path, monkeypatch, others_ns, operator_ns, kept
+):
+    def race(models, **_options):
+        rounds = tuple(
+            CompareRound(run_ns=(100.0, float(ns)), ping_pong_ns=0.0, slow=False)
+            for ns in others_ns
+        )
+        return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+
+    def in_order(built, *_):
+        priced = (600, 400) if built is one else operator_ns
+        return replace(sequential_schedule(built.graph), operator_ns=priced if operator_ns else ())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    monkeypatch.setattr(build_choice, "in_order", in_order)
+    one, other = build_model(*narrow, TARGET), build_model(*narrow, TARGET)
+    monkeypatch.setattr(build_choice, "compiled_for", lambda *_, **__: None)
+    call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
+    choice = choose_build({"one": one, "other": other}, call)
+    assert choice.kept == kept
+    told = [note for note in choice.notes if "by prices of operators, too" in note]
+    assert len(told) == (kept == "other" and operator_ns != (900, 900))
 
 
 @pytest.mark.parametrize(("budget_s", "longest_s"), [(None, 20.0), (60.0, 15.0), (1.0, 5.0)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.search.ios import search_ios
@@ -215,6 +216,63 @@ def test_a_budget_gives_the_best_of_what_is_priced(golden, one_block, asked, nat
     stopped = any("stopped early: 1 of 1 blocks" in note for note in found.notes)
     assert stopped == (asked < 1000)
     assert asked < 1000 or found.latency_ns == 189597
+
+
+class _Tight(_Watched):
+    """Bounds three per cent below what they bound, as work is where lanes help each other."""
+
+    def lower_bound(self, graph, stages):
+        return [price * 97 // 100 for price in self.model.price(graph, stages)]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_hurried_search_looks_at_every_block_before_it_is_stopped(golden, native):
+    recorded = golden["randwire"][1].parts[3]
+    places = range(len(recorded.graph))
+    middle = len(places) // 2
+    halves = Partition(
+        blocks=tuple(
+            ScheduleBlock(operators=tuple(half)) for half in (places[:middle], places[middle:])
+        )
+    )
+
+    def found(asked, *, hurried):
+        questions = iter(range(asked))
+        return search_ios(
+            recorded.graph,
+            _Tight(recorded.cost_model),
+            SearchOptions(native=native),
+            should_stop=lambda: next(questions, None) is None,
+            hurried=hurried,
+            partition=halves,
+        )
+
+    exact, careful = found(10**6, hurried=False), found(10**6, hurried=True)
+    assert careful.latency_ns == exact.latency_ns
+    assert not exact.notes
+    assert not careful.notes
+    stopped, hurried = found(12, hurried=False), found(12, hurried=True)
+    assert stopped.blocks[1].latency_ns > 1.5 * exact.blocks[1].latency_ns
+    assert hurried.latency_ns <= 1.05 * exact.latency_ns
+    assert hurried.priced < exact.priced
+    assert "stopped early: 2 of 2 blocks" in "".join(hurried.notes)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_raised_bounds_lose_no_more_than_they_are_raised_by(golden, one_block, native):
+    recorded = golden["inception_v3"][1].parts[10]
+    whole = one_block(recorded.graph)
+    exact, near = (
+        search_ios(
+            recorded.graph,
+            _Tight(recorded.cost_model),
+            SearchOptions(native=native, bound_margin_percent=margin),
+            partition=whole,
+        )
+        for margin in (0, -5)
+    )
+    assert exact.latency_ns <= near.latency_ns <= 1.05 * exact.latency_ns
+    assert near.priced < exact.priced
 
 
 class WholesPay:

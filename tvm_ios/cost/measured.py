@@ -22,11 +22,12 @@ from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import PriceRecord, ProfileDatabase
 from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
+from tvm_ios.cost.rivals import Rivals
 from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation
-from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS, Cell, MeasureOptions, sample
+from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 
 __all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
 
@@ -56,14 +57,16 @@ class MeasureCounters:
 
 _Way = tuple[OperatorGraph, Stage]
 """A stage, and the graph whose kernels run it."""
+_Asked = tuple[str, _Way, Callable[[], Rivals]]
+"""A key, the way that it stands for, and its rivals in the question that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A way that has no price yet, and the keys of others that do the same."""
+    """A way that has no price yet, and its rivals."""
 
     way: _Way
-    rivals: list[tuple[str, ...]]
+    rivals: list[Rivals]
     """By question that asks for it."""
 
 
@@ -146,15 +149,25 @@ class MeasuredCostModel:
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in whole nanoseconds, at least 1.
 
-        Equal stages are measured once. An interrupt or an error in the middle keeps, and stores,
-        the prices of all batches that were done.
+        Equal stages are measured once. One that takes longer than its groups one after another, if
+        those were priced before, has a price of one sample. An interrupt or an error in the middle
+        keeps, and stores, the prices of all batches that were done.
 
         Raises
         ------
         CostError
             If a stage breaks a rule or the runner fails; it names the operators of the stage.
         """
-        return self.price_ways([[(graph, stage)] for stage in stages])
+        return self._priced(
+            lambda: [
+                (
+                    stage_profile_key(graph, stage),
+                    (graph, stage),
+                    partial(Rivals.own_groups, graph, stage),
+                )
+                for stage in stages
+            ]
+        )
 
     def price_ways(self, questions: Sequence[Sequence[_Way]]) -> Sequence[int]:
         """As :meth:`price`, of stages of several graphs; those of a question do the same.
@@ -173,23 +186,24 @@ class MeasuredCostModel:
         CostError
             As for :meth:`price`.
         """
+        return self._priced(lambda: [each for ways in questions for each in _asked(ways)])
+
+    def _priced(self, ask: Callable[[], Sequence[_Asked]]) -> list[int]:
+        """Nanoseconds of all that is asked for; finding its keys counts among the time of pricing."""
         start_ns = self._clock_ns()
         try:
-            keyed = [[(stage_profile_key(*way), way) for way in ways] for ways in questions]
-            keys = [key for ways in keyed for key, _ in ways]
-            self._count(requested=len(keys))
+            asked = ask()
+            self._count(requested=len(asked))
             unknown: dict[str, _Unknown] = {}
-            for ways in keyed:
-                for key, way in ways:
-                    if key not in self._records:
-                        rivals = tuple(rival for rival, _ in ways if rival != key)
-                        unknown.setdefault(key, _Unknown(way, [])).rivals.append(rivals)
+            for key, way, rivals in asked:
+                if key not in self._records:
+                    unknown.setdefault(key, _Unknown(way, [])).rivals.append(rivals())
             self._recall(unknown)
             todo = [(key, each) for key, each in unknown.items() if key not in self._records]
             size = self._options.batch_size
             for first in range(0, len(todo), size):
                 self._measure(dict(todo[first : first + size]))
-            return [self._records[key].median_ns for key in keys]
+            return [self._records[key].median_ns for key, _, _ in asked]
         finally:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
 
@@ -221,8 +235,7 @@ class MeasuredCostModel:
         hopeless = {
             key: record
             for key, record in found.items()
-            if not record.slow_mode
-            and record.median_ns > max(LONG_SAMPLE_NS, self._limit_ns(unknown[key].rivals, {}))
+            if not record.slow_mode and record.median_ns > self._limit_ns(unknown[key].rivals, {})
         }
         self._records.update(hopeless)
         enough |= hopeless
@@ -255,14 +268,15 @@ class MeasuredCostModel:
         if self._on_batch is not None:
             self._on_batch(self.counters)
 
-    def _limit_ns(self, rivals: Sequence[Sequence[str]], cells: Mapping[str, Cell]) -> float:
+    def _limit_ns(self, rivals: Sequence[Rivals], cells: Mapping[str, Cell]) -> float:
         """Above this nobody asks what a way takes exactly: in each question a rival is faster."""
-        fastest_ns = []
-        for keys in rivals:
-            known = (self._records[key].median_ns for key in keys if key in self._records)
-            sampled = (cells[key].least_ns for key in keys if key in cells)
-            fastest_ns.append(min((*known, *sampled), default=math.inf))
-        return HOPELESS * max(fastest_ns)
+
+        def known_ns(key: str) -> float:
+            if key in self._records:
+                return self._records[key].median_ns
+            return cells[key].least_ns if key in cells else math.inf
+
+        return max(each.limit_ns(known_ns) for each in rivals)
 
     def _timer(self, graph: OperatorGraph, stage: Stage) -> Callable[[int], int]:
         with _explained(graph, stage, "prepare"):
@@ -340,6 +354,15 @@ class MeasuredCostModel:
             slow_rounds_dropped=old.slow_rounds_dropped + slow_rounds_dropped,
             seconds=old.seconds + seconds,
         )
+
+
+def _asked(ways: Sequence[_Way]) -> list[_Asked]:
+    """The ways of one question."""
+    keys = [stage_profile_key(*way) for way in ways]
+    return [
+        (key, way, partial(Rivals.other_ways, key, keys))
+        for key, way in zip(keys, ways, strict=True)
+    ]
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class Cell:
     limit_ns: Callable[[], float] = lambda: math.inf
     """Where one sample is enough, since something else that does the same is far faster."""
     warming_ns: float = math.inf
-    """Nanoseconds of one run while it was warmed up."""
+    """Nanoseconds of the last run of the warm-up, if that is as long as a sample has to be."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,10 +113,9 @@ class Cell:
 
     @property
     def hopeless(self) -> bool:
-        """True if it was sampled, is long, and something else that does the same is far faster."""
-        least_ns = min(self.least_ns, self.warming_ns)
+        """True if it was above the limit in two looks, be one of them the warm-up."""
         looks = len(self.fast_ns) + len(self.slow_ns) + (self.warming_ns < math.inf)
-        return looks > 1 and max(self.limit_ns(), LONG_SAMPLE_NS) < least_ns
+        return looks > 1 and self.limit_ns() < min(self.least_ns, self.warming_ns)
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
@@ -153,6 +152,8 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
         # Runs that are long enough each need no trial of how many make a sample.
         if warmed_ns * cell.number < shortest_ns:
             timed_sample(cell, shortest_ns)
+        else:
+            cell.warming_ns = warmed_ns or math.inf
     dropped = 0
     watch.look()
     while pending := [cell for cell in cells if not cell.settled(options)]:
@@ -169,11 +170,11 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
 def _warm_up(cell: Cell, runs: int) -> float:
     """Nanoseconds of one run of so many, or of the first one if that is long; 0 without any."""
     if not runs:
-        return 0
-    cell.warming_ns = cell.time_ns(1)
-    if runs > 1 and cell.warming_ns < LONG_SAMPLE_NS:
-        cell.warming_ns = cell.time_ns(runs - 1) / (runs - 1)
-    return cell.warming_ns
+        return 0.0
+    run_ns: float = cell.time_ns(1)
+    if runs > 1 and run_ns < LONG_SAMPLE_NS:
+        run_ns = cell.time_ns(runs - 1) / (runs - 1)
+    return run_ns
 
 
 def timed_sample(cell: Cell, shortest_ns: float) -> float:

@@ -1,7 +1,8 @@
 """Which of several builds of one model is scheduled.
 
 A kernel that wins alone may lose in its network, and so may another layout or padded channels. So
-whole networks are timed, and the first build stays unless another one is faster beyond the noise.
+whole networks are timed, and the first build stays unless another one is faster beyond the noise,
+or faster within it and by the prices of its operators, too.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ LONGER = 4
 """A race of builds of a network that takes long may last so many times as long as another race: it
 is run once, all that follows works on what it keeps, and ten rounds may not tell a gain of 5 %. Of
 what is left of a time budget it takes no more than such a part for that."""
+
+
+AGREED = 1.02
+"""Times as fast that a build has to be by a race that is not decided and by prices, to be kept."""
 
 
 def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
@@ -96,7 +101,12 @@ def build_for_schedule(
 
 
 def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
-    """The fastest of the builds that beat the first one beyond the noise, else the first one.
+    """The fastest of the builds that beat the first one, else the first one.
+
+    To beat it is to be faster beyond the noise. A network that takes long has few rounds, and the
+    noise of a busy machine hides a few per cent in them; so a build that is faster within the noise
+    beats the first one as well where its operators cost less by themselves, if libraries may
+    compute and operators are priced therefore.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
     with one, and the better of the two is what counts. On a GPU there is one stream. Where
@@ -136,10 +146,29 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
         for name, found in speedups.items()
     ]
     # Round by round, not by medians alone: where times have two modes, those may say the opposite.
-    winners = [found.contestant for found in speedups.values() if found.verdict is Verdict.WINS]
+    priced = {name: _speedup_by_prices(order, orders[base]) for name, order in orders.items()}
+    agreed = [
+        name
+        for name, found in speedups.items()
+        if found.verdict is Verdict.TIES and min(found.ratio, priced[name]) >= AGREED
+    ]
+    notes += [
+        f"{name}: {priced[name]:.3f} by prices of operators, too, so it won" for name in agreed
+    ]
+    winners = [
+        found.contestant
+        for name, found in speedups.items()
+        if found.verdict is Verdict.WINS or name in agreed
+    ]
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
+
+
+def _speedup_by_prices(order: InterOpSchedule, base: InterOpSchedule) -> float:
+    """How much less the operators of one build cost on one lane; 1 where they have no prices."""
+    costs_ns = sum(base.operator_ns), sum(order.operator_ns)
+    return costs_ns[0] / costs_ns[1] if all(costs_ns) else 1.0
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:

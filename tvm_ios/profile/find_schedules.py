@@ -6,6 +6,7 @@ search asks for the prices of stages.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,10 @@ from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["FoundSchedules", "find_schedules", "resumable", "search_schedule"]
+
+MOST_OWN = 2
+"""TVM's kernels race as a network unless they cost more than so many times as much alone: what a
+network does to caches is no more than that, and TVM's code for NHWC takes 40 times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,7 @@ def find_schedules(
         if listed.num_home_lanes > 1:
             schedules[name] = listed
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
-    if prices.fastest_library:
+    if prices.fastest_library and prices.own_ns <= MOST_OWN * sum(prices.operator_ns):
         # What a network does to caches may favour the kernels that lost alone.
         annotated[Contestant.OWN_KERNELS.value] = replace(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()
@@ -174,4 +179,5 @@ def search_schedule(
         options.completed(measured=True),
         progress=report,
         should_stop=lambda: not budget.allows(0.0),
+        hurried=math.isfinite(budget.left_s),
     )

@@ -156,6 +156,11 @@ class KernelPrices:
         )
 
     @property
+    def own_ns(self) -> int:
+        """What all operators cost alone on one lane by TVM's kernels, once they are priced."""
+        return sum(self.ways.way(index, None).alone_ns for index in range(len(self.graph)))
+
+    @property
     def short(self) -> tuple[int, ...]:
         """Operators so short that help may cost more than it brings; all before pricing."""
         costs_ns = self.operator_ns or (0,) * len(self._whole)

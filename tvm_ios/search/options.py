@@ -54,7 +54,8 @@ class SearchOptions:
     omitted, 3 with measured prices (a depthwise convolution and what stands around it), else 1."""
     bound_margin_percent: int | None = None
     """The lazy search trusts a bound less this much, since prices may be noisy. Where omitted, 3
-    with measured prices, which scatter by about as much, else 0."""
+    with measured prices, which scatter by about as much, else 0. Below 0 bounds are raised: far
+    fewer stages are priced, and the schedule found is at most so many per cent longer."""
     native: bool = True
     """Use the compiled kernel where there is a C compiler; the answers are the same without."""
     list_only: bool = False
@@ -80,7 +81,7 @@ class SearchOptions:
             max_block_states=(2, 10**6),
             max_block_transitions=(1, 10**9),
             max_chain_size=(1, 1000),
-            bound_margin_percent=(0, 100),
+            bound_margin_percent=(-100, 100),
         )
 
     @classmethod

@@ -44,10 +44,14 @@ class Pricer:
         self._cost_model = cost_model
         self._contraction = contraction
         units = graph if contraction is None else contraction.graph
-        self.count = 0
-        """Stages priced so far."""
+        self._known_ns: dict[Stage, int] = {}
         self.singles_ns = self.price([Stage(((unit,),)) for unit in range(len(units))])
         """Price of every unit in a stage of its own."""
+
+    @property
+    def count(self) -> int:
+        """Stages priced so far."""
+        return len(self._known_ns)
 
     @property
     def description(self) -> str:
@@ -61,22 +65,24 @@ class Pricer:
         return isinstance(self._cost_model, LowerBoundModel)
 
     def price(self, stages: Sequence[Stage]) -> list[int]:
-        """Latency of stages never asked for before, in nanoseconds; one batch.
+        """Latency of stages, in nanoseconds; those never asked for before are one batch.
 
         Raises
         ------
         SearchError
             If the cost model answers with too few prices or with something that is no price.
         """
-        if not stages:
-            return []
+        if new := [stage for stage in stages if stage not in self._known_ns]:
+            self._known_ns.update(zip(new, self._answers(new), strict=True))
+        return [self._known_ns[stage] for stage in stages]
+
+    def _answers(self, stages: Sequence[Stage]) -> list[int]:
         answers = self._cost_model.price(self._graph, self._expanded(stages))
         if len(answers) != len(stages):
             raise SearchError(
                 f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} prices "
                 f"and gave {len(answers)}; it must give one a stage, in order"
             )
-        self.count += len(stages)
         return [
             answer
             if type(answer) is int and 0 <= answer <= LARGEST_PRICE_NS

@@ -426,6 +426,22 @@ def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
         assert run(module) == expected(plain)
 
 
+def test_kernels_that_are_far_slower_alone_race_no_more(built, library, monkeypatch):
+    with (
+        LocalCpu().open() as session,
+        PricedByHand(built, lanes=1, session=session) as runner,
+    ):
+        prices = KernelPrices(runner, options=MEASURE)
+        monkeypatch.setattr(KernelPrices, "own_ns", 2.1 * sum(prices_of(prices)))
+        assert Contestant.OWN_KERNELS.value not in find_schedules(prices, {}).schedules
+
+
+def prices_of(prices):
+    """What operators cost alone, by who is fastest."""
+    prices.price_operators()
+    return prices.operator_ns
+
+
 def test_what_was_decided_with_calls_holds_with_them_only(built, library, monkeypatch):
     assert with_libraries("padded", ()) == "padded"
     before = with_libraries("padded", built.libraries)

@@ -1,0 +1,55 @@
+"""What else does the same as a stage that is to be priced, and when that settles the matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.profile_key import stage_profile_key
+from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
+
+__all__ = ["Rivals"]
+
+NO_GAIN = 1.05
+"""A stage that takes so many times as long as its groups one after another, in two looks, is not
+looked at again: no schedule has a use for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """Profile keys of what does the same as a stage, and how much faster one has to be."""
+
+    keys: tuple[tuple[str, ...], ...]
+    """Of each rival: the stages that it runs one after another."""
+    ratio: float
+    """A stage that takes so many times as long as a rival is of no interest."""
+    shortest_ns: float = 0.0
+    """One that takes no longer than this is of interest all the same, and sampled well."""
+
+    def limit_ns(self, known_ns: Callable[[str], float]) -> float:
+        """Nanoseconds above which nobody asks what the stage takes exactly.
+
+        Parameters
+        ----------
+        known_ns
+            What a stage takes, by key, as far as that is known; else infinity.
+        """
+        fastest_ns = min((sum(map(known_ns, keys)) for keys in self.keys), default=math.inf)
+        return max(self.shortest_ns, self.ratio * fastest_ns)
+
+    @classmethod
+    def other_ways(cls, own: str, keys: Sequence[str]) -> Self:
+        """Rivals of a way of one question whose ways have these keys."""
+        return cls(tuple((key,) for key in keys if key != own), HOPELESS, LONG_SAMPLE_NS)
+
+    @classmethod
+    def own_groups(cls, graph: OperatorGraph, stage: Stage) -> Self:
+        """Rivals of a stage: its groups one after another, if there are several."""
+        if stage.is_merge or len(stage.groups) == 1:
+            return cls((), NO_GAIN)
+        alone = (stage_profile_key(graph, Stage((group,))) for group in stage.groups)
+        return cls((tuple(alone),), NO_GAIN)
