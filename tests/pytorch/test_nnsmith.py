@@ -92,7 +92,7 @@ def drawn(seed: int) -> Drawn:
 
 
 def difference(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference, as a part of the largest value; infinite for another kind of array."""
+    """The largest difference by the largest value; infinite for another kind of array."""
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return np.inf
     found, wanted = found.astype("float64"), wanted.astype("float64")

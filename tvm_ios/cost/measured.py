@@ -189,7 +189,7 @@ class MeasuredCostModel:
         return self._priced(lambda: [each for ways in questions for each in _asked(ways)])
 
     def _priced(self, ask: Callable[[], Sequence[_Asked]]) -> list[int]:
-        """Nanoseconds of all that is asked for; finding its keys counts among the time of pricing."""
+        """Nanoseconds of all that is asked for; finding its keys is part of the time of pricing."""
         start_ns = self._clock_ns()
         try:
             asked = ask()
