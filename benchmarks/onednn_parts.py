@@ -19,11 +19,11 @@ from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool
-from tvm_ios.runtime.libraries.onednn.attributes import images_of, plain
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind, Window
 from tvm_ios.runtime.libraries.onednn.cuts import candidates
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import OnednnRefusalError
+from tvm_ios.runtime.libraries.onednn.matching.attributes import images_of, plain
 from tvm_ios.runtime.libraries.onednn.search import least_times_ns
 from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
 from tvm_ios.runtime.libraries.protocol import LibraryLane

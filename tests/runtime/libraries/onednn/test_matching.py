@@ -9,7 +9,7 @@ import pytest
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut, Primitive, StepKind, Window
-from tvm_ios.runtime.libraries.onednn.matching import match_call
+from tvm_ios.runtime.libraries.onednn.matching.matched_call import match_call
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 

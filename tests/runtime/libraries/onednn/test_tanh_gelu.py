@@ -8,7 +8,7 @@ from math import pi, sqrt
 import pytest
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.runtime.libraries.onednn.tanh_gelu import read_tanh_gelu
+from tvm_ios.runtime.libraries.onednn.matching.tanh_gelu import read_tanh_gelu
 
 TENSOR = TensorType((4, 64), "float32")
 X = 0

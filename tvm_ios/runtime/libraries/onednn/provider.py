@@ -14,7 +14,7 @@ from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.errors import HostError
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
-from tvm_ios.runtime.libraries.onednn.matching import match_call
+from tvm_ios.runtime.libraries.onednn.matching.matched_call import match_call
 from tvm_ios.runtime.libraries.protocol import CallProgram, FactStore
 from tvm_ios.support.stored_value import StoredValue
 

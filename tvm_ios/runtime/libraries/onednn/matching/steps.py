@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
-from tvm_ios.runtime.libraries.onednn.gates import read_gate
-from tvm_ios.runtime.libraries.onednn.tanh_gelu import read_tanh_gelu
+from tvm_ios.runtime.libraries.onednn.matching.gates import read_gate
+from tvm_ios.runtime.libraries.onednn.matching.tanh_gelu import read_tanh_gelu
 from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, in_order
 
 __all__ = ["read_steps"]

@@ -1,4 +1,4 @@
-"""Recognises fused functions that one call of oneDNN computes. No TVM here.
+"""Recognises fused functions that one call of oneDNN computes.
 
 Such a function begins with a float32 convolution, transposed convolution, product, pooling or
 softmax, in a layout that is one of oneDNN's formats; what follows is done element by element as the
@@ -11,16 +11,16 @@ import re
 from dataclasses import replace
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.runtime.libraries.onednn.attributes import (
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.matching.attributes import (
     images_of,
     layout_of,
     plain,
     window_of,
 )
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
-from tvm_ios.runtime.libraries.onednn.pooling import read_pooling
-from tvm_ios.runtime.libraries.onednn.softmax import read_softmax
-from tvm_ios.runtime.libraries.onednn.steps import read_steps
+from tvm_ios.runtime.libraries.onednn.matching.pooling import read_pooling
+from tvm_ios.runtime.libraries.onednn.matching.softmax import read_softmax
+from tvm_ios.runtime.libraries.onednn.matching.steps import read_steps
 from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor, in_order
 
 __all__ = ["match_call"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.runtime.libraries.onednn.attributes import plain
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive
+from tvm_ios.runtime.libraries.onednn.matching.attributes import plain
 
 __all__ = ["read_softmax"]
 

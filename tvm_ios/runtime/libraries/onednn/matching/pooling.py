@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.runtime.libraries.onednn.attributes import (
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
+from tvm_ios.runtime.libraries.onednn.matching.attributes import (
     images_of,
     layout_of,
     window_of,
 )
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Window
 from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
 
 __all__ = ["read_pooling"]
