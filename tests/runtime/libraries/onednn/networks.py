@@ -159,6 +159,11 @@ def pooled_and_more(dtype: str) -> relay.Expr:
     return relay.nn.relu(relay.add(relay.multiply(value, scale), other))
 
 
+def pooled_twice(dtype: str) -> relay.Expr:
+    value = pooled(dtype, "avg_pool2d", (1, 14, 14, 32), "NHWC", pool_size=(3, 3), padding=(1, 1))
+    return relay.add(value, value)
+
+
 def softmax(dtype: str, shape=(3, 5, 33), axis: int = -1) -> relay.Expr:
     return relay.nn.softmax(variable("x", shape, dtype), axis=axis)
 

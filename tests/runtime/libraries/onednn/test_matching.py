@@ -73,13 +73,20 @@ def test_blocks_are_the_formats_of_the_library():
         function(blocked(auto_scheduler_rewritten_layout="x")),
         function(blocked(weight="OIHW4i16o4i")),
         function(blocked(), call("exp", (2,), RESULT)),
-        function(blocked(), call("add", (2, 2), RESULT)),
+        function(blocked(), call("multiply", (2, 2), RESULT)),
+        function(blocked(), call("subtract", (2, 2), RESULT)),
         function(blocked(), call("subtract", (2, 3), RESULT), others=[RESULT]),
         function(blocked(), call("add", (3, 2), RESULT), others=[floats(1, 1, 8, 8, 16)]),
     ],
 )
 def test_what_only_looks_like_it_stays_with_tvm(other):
     assert match_call(other) is None
+
+
+def test_a_value_added_to_itself_is_doubled():
+    found = match_call(function(blocked(), call("add", (2, 2), RESULT)))
+    [step] = found.steps
+    assert (step.kind, step.alpha, step.beta) == (StepKind.LINEAR, 2.0, 0.0)
 
 
 def test_other_types_stay_with_tvm():

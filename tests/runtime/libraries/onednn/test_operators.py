@@ -93,11 +93,13 @@ OPERATORS = {
     ),
     "adaptive average": partial(n.pooled, kind="adaptive_avg_pool2d", output_size=(1, 1)),
     "pooling and more": n.pooled_and_more,
+    "pooling, doubled": n.pooled_twice,
     "softmax": n.softmax,
     "softmax of a matrix": partial(n.softmax, shape=(7, 100), axis=1),
 }
 STEPS = {
     "residual": (n.residual, (StepKind.ADD, StepKind.RELU)),
+    "doubled": (lambda y, _: relay.add(y, y), (StepKind.LINEAR,)),
     "clip": (lambda y, _: relay.clip(y, 0.0, 6.0), (StepKind.CLIP,)),
     "leaky": (lambda y, _: relay.nn.leaky_relu(y, alpha=0.1), (StepKind.RELU,)),
     "sigmoid": (lambda y, _: relay.sigmoid(y), (StepKind.SIGMOID,)),

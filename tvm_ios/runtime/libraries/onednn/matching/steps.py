@@ -145,7 +145,9 @@ class _Reader:
         return ELEMENTWISE.get(each.operator) or self._linear(each, value)
 
     def _linear(self, each: PrimitiveCall, value: int) -> Step | None:
-        """A step with a constant that is one number."""
+        """A step with a constant that is one number, or a value added to itself."""
+        if each.operands == (value, value) and each.operator == "add":
+            return Step(kind=StepKind.LINEAR, alpha=2.0)
         if len(each.operands) != 2 or each.operands[0] == each.operands[1]:
             return None
         first = each.operands[0] == value
