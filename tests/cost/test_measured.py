@@ -227,6 +227,7 @@ class Pair:
     alone_ns: float = 10e6
     lost: frozenset[int] = frozenset()
     """Which timings of the common stage lost a time slice."""
+    slice_ns: float = 90e6
     timed: Counter[str] = field(default_factory=Counter)
     graph = OperatorGraph(
         "pair",
@@ -237,7 +238,7 @@ class Pair:
     )
     both = Stage(((0,), (1,)))
 
-    def price(self, database: ProfileDatabase | None = None) -> list[int]:
+    def price(self, database: ProfileDatabase | None = None, **arguments: Any) -> list[int]:
         """Prices of both alone, then together."""
         self.timed.clear()
 
@@ -245,10 +246,10 @@ class Pair:
             if len(stage.groups) == 1:
                 return self.alone_ns
             self.timed["both"] += 1
-            return self.together_ns + 90e6 * (self.timed["both"] in self.lost)
+            return self.together_ns + self.slice_ns * (self.timed["both"] in self.lost)
 
         runner = FakeStageRunner(timing_ns)
-        model = model_of(runner, database=database)
+        model = model_of(runner, database=database, **arguments)
         return [
             *model.price(self.graph, singles(self.graph)),
             *model.price(self.graph, [self.both]),
@@ -266,12 +267,30 @@ def test_a_stage_longer_than_its_groups_one_after_another_is_sampled_once(
     assert not pair.timed
 
 
-def test_a_short_stage_longer_than_its_groups_is_sampled_twice() -> None:
-    pair = Pair(together_ns=22e3, alone_ns=10e3)
-    assert pair.price()[-1] == 22_000
-    useful = Pair(together_ns=18e3, alone_ns=10e3)
+@pytest.mark.parametrize("alone_ns", [10e3, 4e6])
+def test_a_short_stage_longer_than_its_groups_is_sampled_three_times(alone_ns: float) -> None:
+    pair = Pair(together_ns=2.2 * alone_ns, alone_ns=alone_ns)
+    assert pair.price()[-1] == 2.2 * alone_ns
+    useful = Pair(together_ns=1.8 * alone_ns, alone_ns=alone_ns)
     useful.price()
-    assert pair.timed["both"] == useful.timed["both"] - 3
+    assert pair.timed["both"] == useful.timed["both"] - 2
+
+
+def test_nothing_is_settled_by_a_single_short_run() -> None:
+    at_once = MeasureOptions(warmup=2, number=6, repeat=6, min_repeat_ms=0.0)
+    pair = Pair(together_ns=22e3, alone_ns=10e3)
+    pair.price(options=at_once)
+    assert pair.timed["both"] == 2 + 3  # two warm-ups, and three samples of six runs
+
+
+def test_the_fastest_look_at_a_stage_that_gains_nothing_is_its_price() -> None:
+    assert Pair(together_ns=22e6, lost=frozenset({2})).price()[-1] == 22_000_000
+
+
+@pytest.mark.parametrize("lost", [{2, 3}, {3, 4}])
+def test_two_lost_time_slices_do_not_hide_what_a_short_stage_gains(lost: set[int]) -> None:
+    pair = Pair(together_ns=1.6e6, alone_ns=1e6, lost=frozenset(lost), slice_ns=4e6)
+    assert pair.price()[-1] == 1_600_000
 
 
 @pytest.mark.parametrize("lost", [{1}, {2}, {3}])

@@ -255,7 +255,22 @@ def test_a_hurried_search_looks_at_every_block_before_it_is_stopped(golden, nati
     assert stopped.blocks[1].latency_ns > 1.5 * exact.blocks[1].latency_ns
     assert hurried.latency_ns <= 1.05 * exact.latency_ns
     assert hurried.priced < exact.priced
+    assert len(recorded.graph) < careful.priced <= careful.distinct_stages
+    assert all(each.priced <= each.distinct_stages for each in careful.blocks)
     assert "stopped early: 2 of 2 blocks" in "".join(hurried.notes)
+
+
+def test_a_hurried_search_without_choices_is_not_called_stopped(golden):
+    recorded = golden["randwire"][1].parts[3]
+    found = search_ios(
+        recorded.graph,
+        recorded.cost_model,
+        SearchOptions(list_only=True),
+        should_stop=lambda: True,
+        hurried=True,
+    )
+    assert found.latency_ns == found.sequential_ns
+    assert not [note for note in found.notes if "stopped early" in note]
 
 
 @pytest.mark.parametrize("native", [False, True])

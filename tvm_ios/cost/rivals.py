@@ -15,8 +15,8 @@ from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 __all__ = ["Rivals"]
 
 NO_GAIN = 1.05
-"""A stage that takes so many times as long as its groups one after another, in two looks, is not
-looked at again: no schedule has a use for it."""
+"""A stage that takes so many times as long as its groups one after another is not looked at again:
+no schedule has a use for it."""
 
 
 @dataclass(frozen=True, slots=True)

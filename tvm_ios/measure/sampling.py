@@ -2,8 +2,8 @@
 
 Interleaving spreads a disturbance over all that is compared. A round in the machine's slow mode
 is dropped while patience lasts. The medians that are still uncertain after ``repeat`` rounds go
-on alone, so quiet stages stay cheap. What takes long, and far longer than something else that does
-the same, is sampled once.
+on alone, so quiet stages stay cheap. What takes longer than its limit, since something else does
+the same in less time, is sampled once if it is long, and three times if not.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ MOST_RUNS = 1000
 LONGEST_SAMPLE = 10
 """Times the least length; a longer sample shrinks the runs of the next one."""
 HOPELESS = 8
-"""A long run that takes so many times as long as something else that does the same, both while it
-is warmed up and in its first sample, is not looked at again."""
+"""A long run that takes so many times as long as another way to do the same, both while it is
+warmed up and in its first sample, is not looked at again."""
 LONG_SAMPLE_NS = 10_000_000
 """A run of this length is warm-up enough. Of a shorter one samples are cheap, and the time slice
 that another process takes may be many times as long."""
+SHORT_LOOKS = 3
+"""Samples without a long warm-up in which something is above its limit, to be looked at no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +96,10 @@ class Cell:
     slow_ns: list[float] = field(default_factory=list)
     """Nanoseconds of one run, from slow rounds taken when patience had run out."""
     limit_ns: Callable[[], float] = lambda: math.inf
-    """Where one sample is enough, since something else that does the same is far faster."""
+    """Above this nobody asks what it takes exactly, since something else does the same faster."""
     warming_ns: float = math.inf
-    """Nanoseconds of the last run of the warm-up, if that is as long as a sample has to be."""
+    """Nanoseconds of the last run of the warm-up, if that is long enough to be as good as a sample.
+    """
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,14 +111,15 @@ class Cell:
 
     @property
     def least_ns(self) -> float:
-        """Nanoseconds of one run in the fastest sample; infinity before the first."""
-        return min((*self.fast_ns, *self.slow_ns), default=math.inf)
+        """Nanoseconds of the fastest run so far; infinity before the first."""
+        return min(*self.fast_ns, *self.slow_ns, self.warming_ns, math.inf)
 
     @property
     def hopeless(self) -> bool:
-        """True if it was above the limit in two looks, be one of them the warm-up."""
-        looks = len(self.fast_ns) + len(self.slow_ns) + (self.warming_ns < math.inf)
-        return looks > 1 and self.limit_ns() < min(self.least_ns, self.warming_ns)
+        """True if it was above the limit each time: in a long warm-up and a sample, or in three."""
+        long = self.warming_ns < math.inf
+        enough = len(self.fast_ns) + len(self.slow_ns) >= (1 if long else SHORT_LOOKS)
+        return enough and self.limit_ns() < self.least_ns
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
@@ -152,8 +156,8 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
         # Runs that are long enough each need no trial of how many make a sample.
         if warmed_ns * cell.number < shortest_ns:
             timed_sample(cell, shortest_ns)
-        else:
-            cell.warming_ns = warmed_ns or math.inf
+        if warmed_ns >= LONG_SAMPLE_NS:
+            cell.warming_ns = warmed_ns
     dropped = 0
     watch.look()
     while pending := [cell for cell in cells if not cell.settled(options)]:

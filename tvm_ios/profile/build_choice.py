@@ -100,13 +100,15 @@ def build_for_schedule(
     return build_prepared(plain)
 
 
-def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
+def choose_build(
+    builds: Mapping[str, BuiltModel], call: MeasuringCall, *, prices_count: bool = False
+) -> BuildChoice:
     """The fastest of the builds that beat the first one, else the first one.
 
     To beat it is to be faster beyond the noise. A network that takes long has few rounds, and the
-    noise of a busy machine hides a few per cent in them; so a build that is faster within the noise
-    beats the first one as well where its operators cost less by themselves, if libraries may
-    compute and operators are priced therefore.
+    noise of a busy machine hides a few per cent in them; so where nothing is, and prices count, a
+    build that is faster within the noise beats the first one if its operators cost less, too.
+    Operators have prices where libraries may compute.
 
     Each runs in sequential order, with one lane and with all that help: small networks are faster
     with one, and the better of the two is what counts. On a GPU there is one stream. Where
@@ -116,6 +118,9 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
     ----------
     builds
         By name, all of one network.
+    prices_count
+        Whether what operators cost by themselves tells of networks: not of tuned kernels, which
+        were chosen for that.
     """
     base, *others = builds
     if not others:
@@ -147,19 +152,15 @@ def choose_build(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> Build
     ]
     # Round by round, not by medians alone: where times have two modes, those may say the opposite.
     priced = {name: _speedup_by_prices(order, orders[base]) for name, order in orders.items()}
-    agreed = [
-        name
-        for name, found in speedups.items()
-        if found.verdict is Verdict.TIES and min(found.ratio, priced[name]) >= AGREED
-    ]
-    notes += [
-        f"{name}: {priced[name]:.3f} by prices of operators, too, so it won" for name in agreed
-    ]
-    winners = [
-        found.contestant
-        for name, found in speedups.items()
-        if found.verdict is Verdict.WINS or name in agreed
-    ]
+    winners = [found.contestant for found in speedups.values() if found.verdict is Verdict.WINS]
+    if prices_count and not winners:
+        agreed = [
+            name
+            for name, found in speedups.items()
+            if found.verdict is Verdict.TIES and min(found.ratio, priced[name]) >= AGREED
+        ]
+        winners = [speedups[name].contestant for name in agreed]
+        notes += [f"{name}: {priced[name]:.3f} by prices of operators, too" for name in agreed]
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)

@@ -176,7 +176,7 @@ class _Builder:
                 return best.with_notes(_left_out(change, error))
             with self.call.clock.phase(f"check {change.phase}", self.call.to_profile):
                 builds = {change.without: built, change.name: changed_built}
-                choice = choose_build(builds, self.call)
+                choice = choose_build(builds, self.call, prices_count=True)
                 known = self.call.choices(self.target)
                 known.keep(with_libraries(question, self.libraries), choice)
         best = best.with_notes(*choice.notes)

@@ -117,7 +117,7 @@ def find_schedules(
         if listed.num_home_lanes > 1:
             schedules[name] = listed
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
-    if prices.fastest_library and prices.own_ns <= MOST_OWN * sum(prices.operator_ns):
+    if prices.fastest_library and prices.own_ratio <= MOST_OWN:
         # What a network does to caches may favour the kernels that lost alone.
         annotated[Contestant.OWN_KERNELS.value] = replace(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()

@@ -156,9 +156,11 @@ class KernelPrices:
         )
 
     @property
-    def own_ns(self) -> int:
-        """What all operators cost alone on one lane by TVM's kernels, once they are priced."""
-        return sum(self.ways.way(index, None).alone_ns for index in range(len(self.graph)))
+    def own_ratio(self) -> float:
+        """Time of all operators by TVM's kernels, by that of who is fastest; after pricing."""
+        places = range(len(self.graph))
+        own_ns = sum(self.ways.way(index, None).price_ns for index in places)
+        return own_ns / sum(self.ways.way(i, self.ways.fastest_by(i)).price_ns for i in places)
 
     @property
     def short(self) -> tuple[int, ...]:

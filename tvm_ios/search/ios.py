@@ -100,7 +100,8 @@ def search_ios(
     pricer = Pricer(graph, cost_model, contraction if len(units) < len(graph) else None)
     run = _Run(units, pricer, options, lazy, progress, should_stop or (lambda: False))
     margin_percent = options.bound_margin_percent or 0
-    margins_percent = (HURRIED_PERCENT, margin_percent) if hurried and lazy else (margin_percent,)
+    first_percent = min(HURRIED_PERCENT, margin_percent)
+    margins_percent = (first_percent, margin_percent) if hurried and lazy else (margin_percent,)
     stages, reports = run.solve(partition.blocks, margins_percent)
     latency_ns = sum(report.latency_ns for report in reports)
     verify_schedule(
@@ -162,21 +163,19 @@ class _Run:
         self.notes: list[str] = []
         self.sequential_ns = sum(self.pricer.singles_ns)
         self.best_ns = self.sequential_ns
-        self.num_blocks = 0
+        self.num_blocks = self.blocks_before = 0
         self.unfinished = 0
 
     def solve(
         self, blocks: Sequence[ScheduleBlock], margins_percent: Sequence[int]
     ) -> tuple[list[Stage], list[BlockReport]]:
         """The best stages of all blocks, after a pass over them with each margin of the bounds."""
-        self.num_blocks = len(blocks)
+        self.num_blocks = len(blocks) * len(margins_percent)
         best: list[_Solved] = []
         for margin_percent in margins_percent:
-            if best and self.should_stop():
-                self.unfinished = len(best)
-                break
             self.unfinished = 0
             best = self._pass(blocks, margin_percent, best)
+            self.blocks_before += len(blocks)
         if self.unfinished:
             self.notes.append(
                 f"stopped early: {self.unfinished} of {len(best)} blocks have the best schedule "
@@ -190,7 +189,11 @@ class _Run:
     ) -> list[_Solved]:
         """All blocks solved again; of each the shorter one of now and before."""
         best: list[_Solved] = []
-        for number, block in enumerate(blocks):
+        for number, block in enumerate(blocks, self.blocks_before):
+            if before and self.should_stop():
+                left = before[len(best) :]
+                self.unfinished += sum(each.priced < each.distinct_stages for _, each in left)
+                return [*best, *left]
             for solved in self._solve_block(number, block.operators, margin_percent):
                 known = before[len(best)] if before else None
                 best.append(solved if known is None else _shorter(known, solved))

@@ -48,7 +48,8 @@ def solve_lazily(
     pricer
         Where prices and bounds come from; it has the prices of single operators.
     margin_percent
-        How much less than its bound a stage may cost, where bounds are of noisy prices.
+        How much less than its bound a stage may cost, where bounds are of noisy prices. Below 0
+        bounds are raised, and what is found may be so much longer than the optimum.
     should_stop
         Asked before every batch of prices.
     on_batch
@@ -66,8 +67,9 @@ def solve_lazily(
         floors = trusted(pricer.floors(stages_of(block, space, batch), prices))
         space.settle(batch, prices, floors)
         priced.update(batch)
-        on_batch(space.best_weight() >> WEIGHT_SHIFT)
+        on_batch((space.best_weight() >> WEIGHT_SHIFT) * 100 // raised_percent)
 
+    raised_percent = 100 - min(0, margin_percent)
     bounds_ns: Sequence[int] = [0] * len(space.stage_masks)
     if pricer.knows_lower_bounds:  # else it is not worth making a stage of each
         bounds_ns = trusted(pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns)))))

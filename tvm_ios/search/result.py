@@ -38,8 +38,9 @@ class SearchProgress:
     """A word on a running search, handed to ``progress`` after every batch of prices."""
 
     block: int
-    """Position of the block under work."""
+    """Position of the block under work, those of earlier passes counted."""
     num_blocks: int
+    """Of all passes."""
     priced: int
     """Stages priced so far, in all blocks."""
     possible: int

@@ -432,14 +432,12 @@ def test_kernels_that_are_far_slower_alone_race_no_more(built, library, monkeypa
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
         prices = KernelPrices(runner, options=MEASURE)
-        monkeypatch.setattr(KernelPrices, "own_ns", 2.1 * sum(prices_of(prices)))
-        assert Contestant.OWN_KERNELS.value not in find_schedules(prices, {}).schedules
-
-
-def prices_of(prices):
-    """What operators cost alone, by who is fastest."""
-    prices.price_operators()
-    return prices.operator_ns
+        prices.price_operators()
+        usual = prices.own_ratio
+        assert usual > 1
+        for most, races in ((1.01 * usual, True), (0.99 * usual, False)):
+            monkeypatch.setattr("tvm_ios.profile.find_schedules.MOST_OWN", most)
+            assert (Contestant.OWN_KERNELS.value in find_schedules(prices, {}).schedules) is races
 
 
 def test_what_was_decided_with_calls_holds_with_them_only(built, library, monkeypatch):
