@@ -63,6 +63,19 @@ def test_inputs_have_the_names_of_forward():
     assert [each.name_hint for each in mod["main"].params] == ["image", "mask"]
 
 
+class Places(nn.Module):
+    def forward(self, x):
+        return x.argmax(-1), x > 0, x * 2
+
+
+def test_outputs_have_the_data_types_of_torch():
+    x = torch.randn(3, 7)
+    mod, params = tvm_ios.from_torch(Places().eval(), x)
+    for got, wanted in zip(outputs(mod, params, x), Places()(x), strict=True):
+        assert str(got.dtype) == str(wanted.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(got, wanted.numpy())
+
+
 class Rare(nn.Module):
     def forward(self, x):
         return torch.special.bessel_j0(x).relu()

@@ -34,7 +34,7 @@ from tvm_ios.errors import ModelError  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.slow(60)]
 TARGET = "llvm -opt-level=0"
 """LLVM need not optimise what runs once."""
-MOST_REFUSED = 0.5
+LEAST_RIGHT = 0.5
 """Of all networks: NNSmith draws operators and data types that TVM's importer does not know."""
 
 
@@ -83,7 +83,7 @@ def drawn(seed: int) -> Drawn:
         max_elem_per_tensor=4096,
         timeout_ms=60_000,
         rank_choices=None,
-        dtype_choices=None,
+        dtype_choices=["float32", "float64", "int32", "int64", "bool"],
     )
     made = TorchModelCPU.from_gir(generator.make_concrete()).native_model.eval()
     net = Straight(made).eval()
@@ -122,9 +122,14 @@ def verdict(seed: int) -> tuple[str, str]:
     far = [difference(*pair) for pair in zip(found, network.outputs, strict=True)]
     if max(far) <= 1e-3:
         return "right", ""
+    kinds = [
+        f"{one.dtype}{list(one.shape)} for {other.dtype}{list(other.shape)}"
+        for one, other in zip(found, network.outputs, strict=True)
+        if (one.dtype, one.shape) != (other.dtype, other.shape)
+    ]
     theirs = [difference(*pair) for pair in zip(found, stock(mod, params, given), strict=True)]
     if max(theirs) <= 1e-5:
-        return "wrong in TVM", f"outputs differ from torch's by {far}"
+        return "wrong in TVM", "; ".join(kinds) or f"outputs differ from torch's by {max(far):.2g}"
     return "wrong", f"outputs differ from torch's by {far}, from stock TVM's by {theirs}"
 
 
@@ -158,5 +163,4 @@ def test_random_networks_give_what_torch_gives(seeds):
     for (kind, why), count in Counter(found.values()).most_common():
         print(count, kind, why[:300])
     assert not {seed: why for seed, (kind, why) in found.items() if kind == "wrong"}
-    assert counts["refused"] <= MOST_REFUSED * len(seeds), counts
-    assert counts["right"], counts
+    assert counts["right"] >= LEAST_RIGHT * len(seeds), counts

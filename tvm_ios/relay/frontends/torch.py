@@ -137,13 +137,44 @@ def from_trace(
             warnings.simplefilter("ignore", DeprecationWarning)
             mod, params = relay.frontend.from_pytorch(trace, infos)
         # Types are inferred here, so that what does not fit is an error of the import.
-        mod = relay.transform.InferType()(mod)
+        mod = _with_types_of_torch(relay.transform.InferType()(mod), trace)
     # The importer asserts, looks up and converts, each with errors of its own kind.
     except Exception as error:
         raise ModelError(
             f"TVM's importer cannot read the model: {type(error).__name__}: {reason_of(error)}"
         ) from error
     return mod, dict(params)
+
+
+def _with_types_of_torch(mod: tvm.IRModule, trace: Any) -> tvm.IRModule:
+    """The typed module with outputs of torch's data types.
+
+    TVM's importer makes int32 of the places that ``argmax`` finds, and numbers of some truth values.
+    """
+    main = mod["main"]
+    outputs = list(main.body.fields) if isinstance(main.body, relay.Tuple) else [main.body]
+    wanted = _output_types(trace)
+    kinds = [output.checked_type for output in outputs]
+    if len(outputs) != len(wanted) or not all(isinstance(kind, relay.TensorType) for kind in kinds):
+        return mod
+    if all(kind.dtype == dtype for kind, dtype in zip(kinds, wanted, strict=True)):
+        return mod
+    outputs = [
+        output if kind.dtype == dtype else relay.cast(output, dtype)
+        for output, kind, dtype in zip(outputs, kinds, wanted, strict=True)
+    ]
+    body = relay.Tuple(outputs) if isinstance(main.body, relay.Tuple) else outputs[0]
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(main.params, body)))
+
+
+def _output_types(trace: Any) -> list[str]:
+    """Data types of the outputs of a trace; fewer than there are where one is no tensor."""
+    values = list(trace.graph.outputs())
+    maker = values[0].node() if len(values) == 1 else None
+    if maker is not None and maker.kind() in ("prim::TupleConstruct", "prim::ListConstruct"):
+        values = list(maker.inputs())
+    types = [getattr(value.type(), "dtype", lambda: None)() for value in values]
+    return [str(dtype).removeprefix("torch.") for dtype in types if dtype is not None]
 
 
 def change_in_place(trace: Any) -> str | None:
