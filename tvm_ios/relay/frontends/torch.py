@@ -149,7 +149,7 @@ def from_trace(
 def _with_types_of_torch(mod: tvm.IRModule, trace: Any) -> tvm.IRModule:
     """The typed module with outputs of torch's data types.
 
-    TVM's importer makes int32 of the places that ``argmax`` finds, and numbers of some truth values.
+    TVM's importer makes int32 of the places that ``argmax`` finds, and numbers of truth values.
     """
     main = mod["main"]
     outputs = list(main.body.fields) if isinstance(main.body, relay.Tuple) else [main.body]
