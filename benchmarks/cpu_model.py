@@ -45,7 +45,8 @@ def main() -> None:
         found.append(Agreement(subject=subject, observed_ms=race["median_ms"], model_ms=model_ms))
     print(f"{stored['machine']['processor']}, {stored['taken_at']}\n")
     print(_held_against(found).as_markdown())
-    print(f"\nspeedups are off by {mean_error(found):.1%} in the geometric mean\n")
+    off = mean_error(error for each in found for error in each.errors.values())
+    print(f"\nspeedups are off by {off:.1%} in the geometric mean\n")
     print(_predictions().as_markdown())
 
 

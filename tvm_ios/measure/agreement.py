@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["ALIKE", "Agreement", "mean_error"]
+__all__ = ["ALIKE", "Agreement", "error_of", "mean_error"]
 
 ALIKE = 0.97
 """Two latencies whose ratio is closer to 1 than this have no order."""
@@ -37,7 +37,7 @@ class Agreement:
     def errors(self) -> dict[str, float]:
         """Predicted over observed speedup, less 1."""
         observed = self.observed
-        return {name: told / observed[name] - 1 for name, told in self.predicted.items()}
+        return {name: error_of(told, observed[name]) for name, told in self.predicted.items()}
 
     def order(self) -> tuple[int, int]:
         """Pairs of schedules that the model orders as observed, and pairs with an order."""
@@ -46,9 +46,14 @@ class Agreement:
         return sum(self.model_ms[a] < self.model_ms[b] for a, b in pairs), len(pairs)
 
 
-def mean_error(agreements: Sequence[Agreement]) -> float:
-    """Geometric mean of how far predicted speedups are off, either way; 0.05 is 5 %."""
-    logs = [abs(math.log1p(error)) for each in agreements for error in each.errors.values()]
+def error_of(predicted: float, observed: float) -> float:
+    """How far a predicted ratio is off: over the observed one, less 1."""
+    return predicted / observed - 1
+
+
+def mean_error(errors: Iterable[float]) -> float:
+    """Geometric mean of how far ratios are off, either way; 0.05 is 5 %."""
+    logs = [abs(math.log1p(error)) for error in errors]
     return math.expm1(sum(logs) / len(logs)) if logs else 0.0
 
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.experiments.papers.peer_races import raced_peers
 from tvm_ios.errors import HostError
 from tvm_ios.experiments.harness.checkout import ROOT
-from tvm_ios.experiments.harness.peers import PeerRace, Raced
+from tvm_ios.experiments.harness.peers import KernelRecipe, PeerRace
 from tvm_ios.experiments.harness.protocol import Outcome, Settings
 from tvm_ios.experiments.papers.ansor import PUBLISHED_MS, Ansor, raced_network
 from tvm_ios.jobs.jobs_file import read_jobs_file
-from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
 from tvm_ios.tuning.guard import MARK, marked_processes
 
 OURS = {
@@ -33,28 +32,8 @@ TORCH = {
 
 def raced(torch, left_out=()):
     ours = {f"tvm-ios {name}, 2 threads": ms for name, ms in OURS.items()}
-    ms = {**torch, **ours}
-    facts = {
-        f"{what} of {name}": value
-        for name in ours
-        for build in [name.removeprefix("tvm-ios ").removesuffix(", 2 threads")]
-        for what, value in zip(("kernels", "schedule"), build.split(" ", 1), strict=True)
-    }
-    facts["tune's report on kernels ansor"] = "x\nrecords in force: 24 of 26 kernels (log)\ny"
-    once = CompareRound(run_ns=tuple(1e6 * v for v in ms.values()), ping_pong_ns=9.0, slow=False)
-    record = BenchmarkRecord(
-        network="dcgan",
-        batch_size=1,
-        target="t",
-        lanes=2,
-        command="c",
-        machine=(),
-        versions=(),
-        taken_at="2026-01-01",
-        comparison=Comparison(names=tuple(ms), rounds=(once,) * 6, confidence=0.95, notes=()),
-        facts=tuple(NamedValue(name, value) for name, value in facts.items()),
-    )
-    return Raced(record=record, left_out=left_out)
+    report = "x\nrecords in force: 24 of 26 kernels (log)\ny"
+    return raced_peers(torch, ours, left_out, {"tune's report on kernels ansor": report})
 
 
 def outcome(found, network="dcgan", batch=1):
@@ -125,7 +104,7 @@ def race_of(tmp_path, **changes):
         lanes=1,
         rounds=6,
         folder=tmp_path,
-        torch_python=None,
+        peers_python=None,
         limit_s=600.0,
     )
     return replace(race, **changes)
@@ -135,12 +114,12 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
     with pytest.raises(
         HostError, match=r"export of randwire_small at batch 1 took longer than 0 s"
     ):
-        race_of(tmp_path, limit_s=0.01).run({}, records=tmp_path)
+        race_of(tmp_path, limit_s=0.01).run({})
     folder = tmp_path / "networks" / "randwire_small_bs1"
     folder.mkdir(parents=True)
     (folder / "network.json").touch()
-    with pytest.raises(HostError, match=r"nothing of ours was built .*nowhere\.toml"):
-        race_of(tmp_path).run({"tvm": "nowhere.toml"}, records=tmp_path)
+    with pytest.raises(HostError, match="nothing of ours was built .* not the description"):
+        race_of(tmp_path).run({"tvm": KernelRecipe(text="")})
 
 
 def test_nothing_outlives_a_program_that_takes_too_long(tmp_path):
@@ -157,10 +136,9 @@ def test_nothing_outlives_a_program_that_takes_too_long(tmp_path):
 
 @pytest.mark.slow
 def test_a_network_is_exported_built_and_raced(tmp_path):
-    recipe = tmp_path / "hasty.toml"
-    recipe.write_text("time_budget = 5\n\n[search]\nmax_group_size = 1\n")
-    made_of = {"tvm": str(recipe), "ansor": f"{recipe}+{tmp_path / 'no.log'}"}
-    found = race_of(tmp_path).run(made_of, records=tmp_path)
+    hasty = KernelRecipe(text="time_budget = 5\n\n[search]\nmax_group_size = 1\n")
+    recipes = {"tvm": hasty, "ansor": replace(hasty, log=tmp_path / "no.log")}
+    found = race_of(tmp_path).run(recipes)
     assert any("no PyTorch" in line for line in found.left_out)
     assert any("no.log" in line for line in found.left_out)
     network = raced_network(found)

@@ -19,7 +19,7 @@ __all__ = ["GPU", "GPU_NAMES"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPU:
-    """One GPU, at its boost clock."""
+    """One GPU, at its boost clock, but for the K80."""
 
     name: str
     """Name that :meth:`by_name` takes."""
@@ -139,15 +139,18 @@ _H100_SXM = replace(
     event_ns=1000,
     synchronise_ns=8000,
 )
+# Four schedulers feed its 192 lanes: 64 of them work only where a warp has two independent
+# instructions in a cycle. Both its GPUs share 300 W, and 875 MHz is what one may boost to.
 _K80 = replace(
     _V100,
     name="k80",
-    title="NVIDIA K80, one of its two GPUs",
-    source="NVIDIA Tesla K80 board specification (2015), for its boost clock; L2: Jia et al., "
-    "Dissecting the NVIDIA Volta GPU architecture (2018); latencies are those of the V100",
+    title="NVIDIA K80, one of its two GPUs, base clock, no dual issue",
+    source="NVIDIA Tesla K80 board specification (2015), for its base clock; NVIDIA Kepler tuning "
+    "guide, for what a scheduler issues; L2: Jia et al., Dissecting the NVIDIA Volta GPU "
+    "architecture (2018); latencies are those of the V100",
     multiprocessors=13,
-    clock_mhz=875,
-    lanes=192,
+    clock_mhz=560,
+    lanes=128,
     memory_gb_per_s=240,
     l2_bytes=3 * 2**19,
     l2_bytes_per_cycle=384,

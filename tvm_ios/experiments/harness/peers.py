@@ -1,4 +1,4 @@
-"""Races with PyTorch: the programs of ``benchmarks/peers``, each in the environment it needs."""
+"""Races with other frameworks: the programs of ``benchmarks/peers``, each where it can run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,31 @@ from pathlib import Path
 from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.guard import guarded_workers
 
-__all__ = ["TORCH", "PeerRace", "Raced"]
+__all__ = ["ALL_PEERS", "TORCH", "KernelRecipe", "PeerRace", "Raced"]
 
 TORCH = ("torch", "torch channels last", "torch compile")
 """Ways to run PyTorch, as the programs name them."""
+ALL_PEERS = (*TORCH, "onnxruntime", "openvino")
+"""And those of their whole graphs."""
 OURS = "tvm-ios"
+SEARCHED = ("ios", "ios + list")
+"""Schedules that the search has found, as builds are named."""
 LEAST_LIMIT_S = 1800.0
 """Seconds that a program may take at least, however small the time budget."""
 _MODULE = "benchmarks.peers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRecipe:
+    """How a set of our kernels is made."""
+
+    text: str
+    """Of the TOML file that `tvm-ios tune --config` reads."""
+    log: Path | None = None
+    """Tuning records that are used though nothing is tuned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +48,33 @@ class Raced:
     left_out: tuple[str, ...]
     """Why, a line each."""
 
+    def fastest(self, peers: Sequence[str]) -> str | None:
+        """The fastest contestant of these peers, with whatever threads; None where none raced."""
+        race = self.record.comparison
+        names = [name for name in race.names if name.rpartition(",")[0] in peers]
+        return min(names, key=race.median_ns, default=None)
+
+    def orders(self, kernels: str) -> tuple[str | None, str | None]:
+        """Our contestants with a set of kernels: sequential order, and what IOS has found.
+
+        None where they did not race; what is sequential order does not race twice.
+        """
+        race = self.record.comparison
+        facts = {fact.name: fact.value for fact in self.record.facts}
+        orders = {
+            facts[f"schedule of {name}"]: name
+            for name in race.names
+            if facts.get(f"kernels of {name}") == kernels
+        }
+        # Equal schedules race once: without one of its own, IOS has found one of the others.
+        found = [orders[order] for order in SEARCHED if order in orders]
+        ios = min(found, key=race.median_ns, default=orders.get("greedy"))
+        return orders.get("sequential"), ios
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRace:
-    """A network at a batch size that is exported, built by us, and raced against PyTorch."""
+    """A network at a batch size that is exported, built by us, and raced against peers."""
 
     network: str
     batch: int
@@ -44,20 +82,20 @@ class PeerRace:
     rounds: int
     folder: Path
     """Where networks, builds and the results of races go."""
-    torch_python: Path | None
-    """Interpreter that has PyTorch; without one, we race ourselves."""
+    peers_python: Path | None
+    """Interpreter that has the peers; without one, we race ourselves."""
     limit_s: float
     """Seconds that each program may take."""
+    peers: tuple[str, ...] = TORCH
+    """Who races against us."""
 
-    def run(self, recipes: Mapping[str, str], *, records: Path) -> Raced:
-        """Race all builds and PyTorch; what was exported and built goes when the race is over.
+    def run(self, recipes: Mapping[str, KernelRecipe]) -> Raced:
+        """Race all builds and the peers; what was exported and built goes when the race is over.
 
         Parameters
         ----------
         recipes
-            What each set of kernels is made of, ``FILE`` or ``FILE+LOG``, by its name.
-        records
-            Folder of the logs that tuners read and write.
+            What each set of kernels is made of, by its name.
 
         Raises
         ------
@@ -68,14 +106,15 @@ class PeerRace:
         """
         stem = f"{self.network}_bs{self.batch}"
         networks, results = self.folder / "networks", self.folder / "races"
+        records = ("--records", str(self.folder / "logs"))
         where = ("--folder", str(networks), "--networks", f"{self.network}:{self.batch}")
         if not (networks / stem / "network.json").exists():
             self._run("export", sys.executable, where)
-        kernels = [f"{name}={made_of}" for name, made_of in recipes.items()]
+        kernels = [self._written(name, recipe) for name, recipe in recipes.items()]
         said = self._run(
             "ours",
             sys.executable,
-            (*where, "--lanes", str(self.lanes), "--records", str(records), "--kernels", *kernels),
+            (*where, "--lanes", str(self.lanes), *records, "--kernels", *kernels),
             may_fail=True,
         )
         left_out = list(_errors(said))
@@ -86,10 +125,10 @@ class PeerRace:
         if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
-        if self.torch_python is None:
+        if self.peers_python is None:
             left_out.append("no PyTorch on this machine; give --peers-python")
         else:
-            python, peers = str(self.torch_python), [*TORCH, OURS]
+            python, peers = str(self.peers_python), [*self.peers, OURS]
         results.mkdir(parents=True, exist_ok=True)
         self._run(
             "measure",
@@ -110,6 +149,12 @@ class PeerRace:
         shutil.rmtree(networks / stem)  # gigabytes, and the next run is to build anew
         left_out += [note for note in record.notes if note.startswith("left out: ")]
         return Raced(record=record, left_out=tuple(left_out))
+
+    def _written(self, name: str, recipe: KernelRecipe) -> str:
+        """``NAME=FILE`` or ``NAME=FILE+LOG``, as programs take it."""
+        path = (self.folder / "recipes" / f"{name}.toml").resolve()
+        write_text(path, recipe.text)
+        return f"{name}={path}" + (f"+{recipe.log}" if recipe.log else "")
 
     def _run(
         self, program: str, python: str, words: Sequence[str], *, may_fail: bool = False

@@ -1,15 +1,20 @@
-"""Runs of the sample network that are traced on this CPU."""
+"""Runs of the sample network that are traced and counted on this CPU."""
 
 from __future__ import annotations
 
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.errors import HostError
 from tvm_ios.experiments.harness.cpu_run import CpuRun
 from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network
 from tvm_ios.experiments.papers.utilization import SCHEDULES, Busyness, BusyTime
+from tvm_ios.host.event_counter import CountedEvent, EventCounter
+from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["traced"]
+
+COUNTED_RUNS = 20
 
 
 def traced(run: CpuRun, bench: Bench) -> Busyness:
@@ -22,8 +27,26 @@ def traced(run: CpuRun, bench: Bench) -> Busyness:
             with model.executor() as executor:
                 executor.time_ns(3)
                 events = executor.trace()
+                counted, uncounted = _instructions_per_us(executor)
             spans = tuple((each.start_ns / 1e3, each.end_ns / 1e3, 1.0) for each in events)
             runs.append(
-                BusyTime(schedule=name, run_us=max(end for _, end, _ in spans), spans=spans)
+                BusyTime(
+                    schedule=name,
+                    run_us=max(end for _, end, _ in spans),
+                    spans=spans,
+                    instructions_per_us=counted,
+                    uncounted=uncounted,
+                )
             )
     return Busyness(unit="busy lanes", runs=tuple(runs))
+
+
+def _instructions_per_us(executor: PlanModule) -> tuple[float | None, str]:
+    """Of back-to-back runs, those that a waiting lane spends included; or why there are none."""
+    try:
+        with EventCounter(CountedEvent.INSTRUCTIONS) as counter:
+            before = counter.read()
+            elapsed_ns = executor.time_ns(COUNTED_RUNS)
+            return (counter.read() - before) * 1e3 / elapsed_ns, ""
+    except HostError as error:
+        return None, str(error)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.kernel_source import KernelSource, kernel_source
-from tvm_ios.experiments.harness.peers import LEAST_LIMIT_S, TORCH, PeerRace, Raced
+from tvm_ios.experiments.harness.peers import LEAST_LIMIT_S, TORCH, KernelRecipe, PeerRace, Raced
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.table import Table
-from tvm_ios.support.whole_file import write_text
 
 __all__ = ["COMMITTED_LOG", "PUBLISHED_MS", "Ansor", "AnsorCell", "RacedNetwork", "raced_network"]
 
@@ -40,8 +39,6 @@ a full one."""
 EAGER, COMPILED = "PyTorch", "torch.compile"
 KERNELS = {"tvm": "TVM", "ansor": "Ansor", "onednn": "oneDNN"}
 OURS = tuple(f"{kernels}, {order}" for kernels in KERNELS.values() for order in ("in order", "IOS"))
-SEARCHED = ("ios", "ios + list")
-"""Schedules that the search has found, as builds are named."""
 CONTESTANTS = (EAGER, COMPILED, *OURS)
 PUBLISHED_MS = {
     ("resnet_50", 1): (35.54, 5.81),
@@ -135,10 +132,10 @@ class Ansor:
             lanes=cell.run.lanes,
             rounds=cell.run.rounds,
             folder=bench.folder,
-            torch_python=bench.peers_python,
+            peers_python=bench.peers_python,
             limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget) + TRIAL_S * trials,
         )
-        return raced_network(race.run(_recipes(cell, bench), records=bench.folder / "logs"))
+        return raced_network(race.run(_recipes(cell, bench)))
 
     def table(self, outcomes: Sequence[Outcome[AnsorCell, RacedNetwork]]) -> Table:
         """A row for each network and batch, and the mean of those that have PyTorch."""
@@ -185,20 +182,11 @@ def raced_network(raced: Raced) -> RacedNetwork:
     """What a race of a network says of PyTorch and of us."""
     race = raced.record.comparison
     facts = {fact.name: fact.value for fact in raced.record.facts}
-    eager, compiled = TORCH[:2], TORCH[2:]
-    chosen = {EAGER: _fastest(race, eager), COMPILED: _fastest(race, compiled)}
+    chosen = {EAGER: raced.fastest(TORCH[:2]), COMPILED: raced.fastest(TORCH[2:])}
     same = []
     for kernels, title in KERNELS.items():
-        orders = {
-            facts[f"schedule of {name}"]: name
-            for name in race.names
-            if facts.get(f"kernels of {name}") == kernels
-        }
         in_order, ios = f"{title}, in order", f"{title}, IOS"
-        chosen[in_order] = orders.get("sequential")
-        # Equal schedules race once: without one of its own, IOS has found one of the others.
-        found = [orders[order] for order in SEARCHED if order in orders]
-        chosen[ios] = min(found, key=race.median_ns, default=orders.get("greedy"))
+        chosen[in_order], chosen[ios] = raced.orders(kernels)
         if chosen[ios] is None and chosen[in_order] is not None:
             chosen[ios] = chosen[in_order]
             same.append(ios)
@@ -220,32 +208,21 @@ def raced_network(raced: Raced) -> RacedNetwork:
     )
 
 
-def _recipes(cell: AnsorCell, bench: Bench) -> Mapping[str, str]:
-    """Files that say how each set of kernels is built, for ``benchmarks.peers.ours``."""
+def _recipes(cell: AnsorCell, bench: Bench) -> Mapping[str, KernelRecipe]:
+    """How each set of kernels is built."""
     limit = f"time_budget = {bench.time_budget}\n"
-    texts = {"tvm": limit, "onednn": f"{limit}\n[build]\nonednn = true\n"}
-    logs = {}
+    recipes = {
+        "tvm": KernelRecipe(text=limit),
+        "onednn": KernelRecipe(text=f"{limit}\n[build]\nonednn = true\n"),
+    }
     if cell.source.trials:
-        trials = cell.source.trials
-        texts["ansor"] = f'[tuning]\nbackend = "auto_scheduler"\ntrials = {trials}\n'
-    else:
-        log = ROOT / COMMITTED_LOG
-        logs["ansor"] = f"+{log}"
-        # Builds are made again where their recipe has changed, and so where the log has.
-        digest = hashlib.sha256(log.read_bytes() if log.exists() else b"").hexdigest()
-        texts["ansor"] = f"# log {digest[:16]}\n{limit}"
-    paths = {}
-    for kernels, text in texts.items():
-        path = (bench.folder / "recipes" / f"{kernels}.toml").resolve()
-        write_text(path, text)
-        paths[kernels] = f"{path}{logs.get(kernels, '')}"
-    return paths
-
-
-def _fastest(race: Comparison, ways: Sequence[str]) -> str | None:
-    """The fastest of some ways to run PyTorch, with whatever threads."""
-    names = [name for name in race.names if name.rpartition(",")[0] in ways]
-    return min(names, key=race.median_ns, default=None)
+        searched = f'[tuning]\nbackend = "auto_scheduler"\ntrials = {cell.source.trials}\n'
+        return {**recipes, "ansor": KernelRecipe(text=searched)}
+    log = ROOT / COMMITTED_LOG
+    # Builds are made again where their recipe has changed, and so where the log has.
+    digest = hashlib.sha256(log.read_bytes() if log.exists() else b"").hexdigest()
+    text = f"# log {digest[:16]}\n{limit}"
+    return {**recipes, "ansor": KernelRecipe(text=text, log=log)}
 
 
 def _records_in_force(report: str) -> str:

@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvm_ios.errors import HostError
 from tvm_ios.experiments.harness.checkout import distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
+from tvm_ios.experiments.harness.error_column import error_row, error_text
+from tvm_ios.experiments.harness.peers import (
+    ALL_PEERS,
+    LEAST_LIMIT_S,
+    KernelRecipe,
+    PeerRace,
+    Raced,
+)
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
+from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Lines, Panel, Series
 from tvm_ios.report.table import Table
 
-__all__ = ["BATCHES", "PUBLISHED_MS", "BatchSize", "BatchSizeCell", "TimedBatch"]
+__all__ = ["BATCHES", "PUBLISHED_MS", "BatchSize", "BatchSizeCell", "TimedBatch", "raced_batch"]
 
 CPU = "CPU"
 NETWORK = "Inception V3"
+PEER_NETWORK = "inception_v3"
+"""What races with other frameworks call it."""
+KERNELS = "onednn"
+ROUNDS = 12
+"""Of a race with other frameworks, in which a run takes up to seconds."""
 BATCHES = (1, 16, 32, 64, 128)
-CPU_BATCHES = (1, 8, 32)
+CPU_BATCHES = (1, 16, 32)
 """A batch of 128 takes seconds a run here, and hours to search."""
 PUBLISHED_MS = {
     1: (6.20, 4.82, 3.94),
@@ -50,6 +65,15 @@ class TimedBatch:
     """Of IOS over sequential order; where measured, the median of the rounds' ratios."""
     race: Comparison | None
     """All rounds; None where nothing was measured."""
+    peer: str = ""
+    """The fastest of the other frameworks; empty where none raced."""
+    peer_ms: float | None = None
+    over_peer: tuple[float, float, float] | None = None
+    """How many times as fast as it IOS is, and the interval of that."""
+    same: bool = False
+    """Whether what IOS found is sequential order, which raced once."""
+    left_out: tuple[str, ...] = ()
+    """Who took no part, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +88,11 @@ class BatchSize:
     )
     notes: tuple[str, ...] = (
         "V100, K80 and H100 rows are computed by the analytical model, nothing was measured. CPU "
-        "rows are measured, to a batch of 32: there IOS is the search's IOS-both, no list. With "
-        "--quick the CPU's network has images of 139 pixels.",
+        "rows are measured, to a batch of 32, with oneDNN's kernels where those are faster, in one "
+        "interleaved race with PyTorch (eager, channels last and compiled), onnxruntime and "
+        "OpenVINO; IOS is the better of the search's schedule and its list, and = stands where it "
+        "is sequential order. With --quick the CPU's network has images of 139 pixels and TVM's "
+        "kernels, IOS has no list, and no other framework races.",
         "The model is up to 1.5 times too slow at large batches: cuDNN takes Winograd's algorithm "
         "there, which multiplies less and which the model does not have; gains of IOS come out "
         "too small for the same reason. They fall with the batch in both.",
@@ -90,6 +117,8 @@ class BatchSize:
         """Search and race, or add up prices."""
         if cell.run is None:
             return _modelled(cell)
+        if not cell.run.small:
+            return raced_batch(_peer_race(cell.run, bench))
         from tvm_ios.experiments.measured.batches import batch_raced  # noqa: PLC0415 - loads TVM
 
         return batch_raced(NETWORK, cell.run, bench)
@@ -103,12 +132,18 @@ class BatchSize:
             "IOS ms",
             "speedup",
             "IOS images/s",
+            "best peer",
+            "peer ms",
+            "over the peer",
             "published sequential ms (V100)",
             "published TensorRT ms (V100)",
             "published IOS ms (V100)",
             "published speedup (V100)",
+            "error",
         )
-        return table_of(header, outcomes, _rows)
+        errors = (_error(each.cell, each.found) for each in outcomes if each.found is not None)
+        closing = error_row(errors, width=len(header))
+        return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[BatchSizeCell, TimedBatch]]) -> tuple[Panel, ...]:
         """Images a second on the V100, as the paper has it, and what IOS is worth everywhere."""
@@ -174,6 +209,49 @@ class BatchSize:
         )
 
 
+def raced_batch(raced: Raced) -> TimedBatch:
+    """What a race with other frameworks says of a batch.
+
+    Raises
+    ------
+    HostError
+        If sequential order took no part.
+    """
+    race = raced.record.comparison
+    in_order, ios = raced.orders(KERNELS)
+    ios = ios or in_order
+    if in_order is None or ios is None:
+        raise HostError(f"sequential order took no part: {'; '.join(raced.left_out)}")
+    peer = raced.fastest(ALL_PEERS)
+    over = None if peer is None else race.speedup(ios, over=peer)
+    return TimedBatch(
+        sequential_ms=race.median_ns(in_order) / 1e6,
+        ios_ms=race.median_ns(ios) / 1e6,
+        speedup=race.speedup(ios, over=in_order).ratio,
+        race=race,
+        peer=peer or "",
+        peer_ms=None if peer is None else race.median_ns(peer) / 1e6,
+        over_peer=None if over is None else (over.ratio, over.low, over.high),
+        same=in_order == ios,
+        left_out=raced.left_out,
+    )
+
+
+def _peer_race(run: CpuRun, bench: Bench) -> Raced:
+    race = PeerRace(
+        network=PEER_NETWORK,
+        batch=run.batch,
+        lanes=run.lanes,
+        rounds=ROUNDS,
+        folder=bench.folder,
+        peers_python=bench.peers_python,
+        limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget),
+        peers=ALL_PEERS,
+    )
+    text = f"time_budget = {bench.time_budget}\n\n[build]\nonednn = true\n"
+    return race.run({KERNELS: KernelRecipe(text=text)})
+
+
 def _modelled(cell: BatchSizeCell) -> TimedBatch:
     system = SYSTEMS[cell.device]
     total_ns = {"sequential": 0, "IOS-both": 0}
@@ -191,21 +269,34 @@ def _modelled(cell: BatchSizeCell) -> TimedBatch:
     )
 
 
+def _error(cell: BatchSizeCell, found: TimedBatch) -> float | None:
+    """How far the V100's speedup is off; None on other devices."""
+    if cell.device != "V100":
+        return None
+    sequential_ms, _, ios_ms = PUBLISHED_MS[cell.batch]
+    return error_of(found.speedup, sequential_ms / ios_ms)
+
+
 def _rows(cell: BatchSizeCell, found: TimedBatch) -> list[tuple[str, ...]]:
     told = PUBLISHED_MS.get(cell.batch)
+    error = _error(cell, found)
     where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
     return [
         (
             where,
             str(cell.batch),
             f"{found.sequential_ms:.2f}",
-            f"{found.ios_ms:.2f}",
+            f"{'=' * found.same}{found.ios_ms:.2f}",
             f"{found.speedup:.3f}",
             f"{cell.batch * 1e3 / found.ios_ms:.0f}",
+            found.peer or "; ".join(found.left_out) or "-",
+            "-" if found.peer_ms is None else f"{found.peer_ms:.2f}",
+            "-" if found.over_peer is None else "{:.2f} ({:.2f}-{:.2f})".format(*found.over_peer),
             *(
                 ("-",) * 4
                 if told is None
                 else (*(f"{ms:.2f}" for ms in told), f"{told[0] / told[2]:.3f}")
             ),
+            error_text(error),
         )
     ]

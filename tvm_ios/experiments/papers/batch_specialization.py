@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from tvm_ios.experiments.harness.checkout import distinct_parts, recorded_problem
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
+from tvm_ios.experiments.harness.error_column import error_row, error_text
 from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
+from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Matrix, Panel
 from tvm_ios.report.table import Table
@@ -105,8 +107,16 @@ class BatchSpecialization:
             "its own schedule is faster by",
             "published ms (V100)",
             "published: faster by (V100)",
+            "error",
         )
-        return table_of(header, outcomes, _rows)
+        errors = (
+            _error(each.cell, each.found, batch)
+            for each in outcomes
+            if each.found is not None
+            for batch in each.found.found_for
+        )
+        closing = error_row(errors, width=len(header))
+        return table_of(header, outcomes, _rows, closing)
 
     def panels(
         self, outcomes: Sequence[Outcome[BatchSpecializationCell, RunAtBatch]]
@@ -164,20 +174,36 @@ def _modelled(cell: BatchSpecializationCell, bench: Bench) -> RunAtBatch:
     )
 
 
+def _error(cell: BatchSpecializationCell, found: RunAtBatch, batch: int) -> float | None:
+    """How far the model is off in what a schedule costs more than that of the batch that runs.
+
+    None for that one, and where nothing is published.
+    """
+    if cell.device != "V100" or batch == cell.batch:
+        return None
+    ms = dict(zip(found.found_for, found.ms, strict=True))
+    told = dict(zip(BATCHES, PUBLISHED_MS[cell.batch], strict=True))
+    return error_of(ms[batch] / ms[cell.batch], told[batch] / told[cell.batch])
+
+
 def _rows(cell: BatchSpecializationCell, found: RunAtBatch) -> list[tuple[str, ...]]:
     where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
     own_ms = found.ms[found.found_for.index(cell.batch)]
     told = PUBLISHED_MS.get(cell.batch, ()) if cell.device == "V100" else ()
     own_told = told[BATCHES.index(cell.batch)] if told else 0.0
-    return [
-        (
-            where,
-            str(cell.batch),
-            str(batch),
-            f"{ms:.3f}",
-            f"{ms / own_ms - 1:+.1%}",
-            f"{told[place]:.2f}" if told else "-",
-            f"{told[place] / own_told - 1:+.1%}" if told else "-",
+    rows: list[tuple[str, ...]] = []
+    for place, (batch, ms) in enumerate(zip(found.found_for, found.ms, strict=True)):
+        error = _error(cell, found, batch)
+        rows.append(
+            (
+                where,
+                str(cell.batch),
+                str(batch),
+                f"{ms:.3f}",
+                f"{ms / own_ms - 1:+.1%}",
+                f"{told[place]:.2f}" if told else "-",
+                f"{told[place] / own_told - 1:+.1%}" if told else "-",
+                error_text(error),
+            )
         )
-        for place, (batch, ms) in enumerate(zip(found.found_for, found.ms, strict=True))
-    ]
+    return rows

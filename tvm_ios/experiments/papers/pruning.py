@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from tvm_ios.experiments.harness.checkout import distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
+from tvm_ios.experiments.harness.error_column import error_row, error_text
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
+from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Lines, Panel, Series
 from tvm_ios.report.table import Table
@@ -79,6 +81,11 @@ class PrunedSearch:
     transitions: int
     """Counted as the paper does, without merges of one operator."""
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The pair, as in :data:`LIMITS`."""
+        return self.max_group_size, self.max_num_groups
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedNetwork:
@@ -142,8 +149,19 @@ class Pruning:
             "transitions",
             "published ms (V100)",
             "published search s (V100)",
+            "over r=3 s=8",
+            "published over r=3 s=8 (V100)",
+            "error",
         )
-        return table_of(header, outcomes, _rows)
+        errors = (
+            _error(each.cell, each.found, search)
+            for each in outcomes
+            if each.found is not None
+            for search in each.found.searches
+            if search.lazy
+        )
+        closing = error_row(errors, width=len(header))
+        return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[PruningCell, PrunedNetwork]]) -> tuple[Panel, ...]:
         """Latency against stages priced, for each network, as the paper has it against seconds."""
@@ -231,12 +249,35 @@ def _modelled(cell: PruningCell) -> PrunedNetwork:
     return PrunedNetwork(searches=tuple(searches), race=None)
 
 
+def _over_widest(found: PrunedNetwork, search: PrunedSearch) -> float:
+    """Latency over that of the widest limits, for the same kind of search."""
+    (widest,) = (
+        one for one in found.searches if one.limits == LIMITS[-1] and one.lazy is search.lazy
+    )
+    return search.ms / widest.ms
+
+
+def _published_over_widest(cell: PruningCell, search: PrunedSearch) -> float | None:
+    told = PUBLISHED.get(cell.network, {}) if cell.device == "V100" else {}
+    return told[search.limits][0] / told[LIMITS[-1]][0] if told else None
+
+
+def _error(cell: PruningCell, found: PrunedNetwork, search: PrunedSearch) -> float | None:
+    """How far the model is off in what limits cost; None where nothing is published."""
+    told = _published_over_widest(cell, search)
+    if told is None or search.limits == LIMITS[-1]:
+        return None
+    return error_of(_over_widest(found, search), told)
+
+
 def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
     where = f"{cell.network}, {cell.device}, {cell.run.size if cell.run else 'model'}"
     rows: list[tuple[str, ...]] = []
     for search in found.searches:
-        limits = (search.max_group_size, search.max_num_groups)
-        told = PUBLISHED.get(cell.network, {}).get(limits) if cell.device == "V100" else None
+        told = PUBLISHED.get(cell.network, {}).get(search.limits)
+        told = told if cell.device == "V100" else None
+        over_told = _published_over_widest(cell, search)
+        error = _error(cell, found, search)
         rows.append(
             (
                 where,
@@ -251,6 +292,9 @@ def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
                 str(search.transitions),
                 "-" if told is None else f"{told[0]:.2f}",
                 "-" if told is None else str(told[1]),
+                f"{_over_widest(found, search):.3f}",
+                "-" if over_told is None else f"{over_told:.3f}",
+                error_text(error),
             )
         )
     return rows

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from tvm_ios.experiments.harness.checkout import PAPER_NETWORKS, distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
+from tvm_ios.experiments.harness.error_column import error_text
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SCHEDULERS, SYSTEMS
-from tvm_ios.measure.agreement import ALIKE, Agreement
+from tvm_ios.measure.agreement import ALIKE, Agreement, error_of, mean_error
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.table import Table
@@ -104,8 +105,7 @@ class Schedules:
         "chosen with the published V100 results in view (docs/gpu-model.md names them). What is "
         "left comes from what the model does not know: kernels that run at the same time do not "
         "disturb each other's caches in it, so concurrent stages are too fast, and nobody knows "
-        "which algorithm cuDNN 7 took. The K80's latencies are about half of the real ones, since "
-        "its 192 lanes need two independent instructions a cycle, which few kernels have.",
+        "which algorithm cuDNN 7 took. The K80 runs at its base clock, without dual issue.",
         f"*order* counts the pairs of schedules whose published latencies differ by more than "
         f"{1 - ALIKE:.0%} and that the model orders likewise.",
     )
@@ -208,7 +208,7 @@ def _rows(cell: SchedulesCell, found: FoundSchedules) -> list[tuple[str, ...]]:
                 f"{ours:.3f}",
                 "-" if place is None else f"{PUBLISHED_MS[cell.network][place]:.2f}",
                 "-" if told is None else f"{told:.2f}",
-                f"{ours / told - 1:+.0%}" if is_v100 and told else "-",
+                error_text(error_of(ours, told) if is_v100 and told else None),
                 f"{found.search_s.get(name, 0):.1f}",
                 "-" if place is None else str(PUBLISHED_COST_S[cell.network][place]),
             )
@@ -232,12 +232,12 @@ def _means(
                 told = _mean(published_speedup(each.cell.network, name) for each in here)
             error = "-"
             if device == "V100":
-                off = [
-                    abs(math.log1p(agreement(each.cell.network, each.found.ms).errors[name]))
+                off = mean_error(
+                    agreement(each.cell.network, each.found.ms).errors[name]
                     for each in here
                     if each.found and name != NAMES[0]
-                ]
-                error = f"{math.expm1(sum(off) / len(off)):.0%}" if off else "0%"
+                )
+                error = f"{off:.0%}"
             rows.append(
                 (
                     f"geometric mean of {len(here)}, {device}",

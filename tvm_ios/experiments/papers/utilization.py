@@ -40,6 +40,10 @@ class BusyTime:
     spans: tuple[tuple[float, float, float], ...]
     """Begin and end in microseconds, and how much of the device is busy in between: 1 for a lane,
     the share of its arithmetic for a GPU."""
+    instructions_per_us: float | None = None
+    """Instructions of all lanes in a microsecond of timed runs; None where they are not counted."""
+    uncounted: str = ""
+    """Why they are not, where they could be."""
 
     @property
     def mean(self) -> float:
@@ -70,7 +74,9 @@ class Utilization:
         "CPU: lanes that are busy with an operator, from one traced run of the executor; traces "
         "are no source of latencies. Only the lane that an operator belongs to is counted; in "
         "timed runs idle lanes help with large operators, so that sequential order is faster "
-        "there than it looks here, and IOS gains less (experiment `sample`).",
+        "there than it looks here, and IOS gains less (experiment `sample`). Instructions are "
+        "those of timed runs, where the kernel lets them be counted (perf_event_open); waiting "
+        "lanes spend few.",
         "GPUs: the share of float32 arithmetic in use, by the analytical model's simulated run; an "
         "operator's multiply-adds are spread evenly over its time. It stands for active warps, "
         "which the model does not count, so compare the ratio of IOS to sequential order. The "
@@ -102,6 +108,7 @@ class Utilization:
             "busy on average",
             "of what",
             "over sequential",
+            "instructions/us",
             "published warps/ms (V100)",
             "published over sequential (V100)",
         )
@@ -175,8 +182,13 @@ def _rows(cell: UtilizationCell, found: Busyness) -> list[tuple[str, ...]]:
             f"{run.mean:.3f}",
             found.unit,
             f"{run.mean / first:.3f}",
+            run.uncounted or _number_text(run.instructions_per_us),
             f"{PUBLISHED_WARPS[run.schedule]:.1e}",
             f"{PUBLISHED_WARPS[run.schedule] / told_first:.2f}",
         )
         for run in found.runs
     ]
+
+
+def _number_text(number: float | None) -> str:
+    return "-" if number is None else f"{number:.0f}"

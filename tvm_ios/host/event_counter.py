@@ -1,0 +1,121 @@
+"""Events that the processor or the kernel counts for this process, by Linux' perf_event_open(2)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tvm_ios.errors import HostError
+
+__all__ = ["CountedEvent", "EventCounter"]
+
+_SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
+_ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
+"""``struct perf_event_attr`` in its first version, which every kernel takes."""
+_TIMES_TOO = 0b11
+"""Reads give the times that the event was wanted and counted, too: counters may take turns."""
+_USER_ONLY = 1 << 5 | 1 << 6
+"""Without the kernel's and a hypervisor's share, which needs a privilege."""
+_READING = struct.Struct("=QQQ")
+_REMEDIES = {
+    errno.EACCES: "set /proc/sys/kernel/perf_event_paranoid to 2 or less",
+    errno.EPERM: "set /proc/sys/kernel/perf_event_paranoid to 2 or less, or allow "
+    "perf_event_open in the container",
+    errno.ENOENT: "virtual machines often have none; run where the processor's counters are seen",
+    errno.EOPNOTSUPP: "virtual machines often have none; run where the processor's counters are "
+    "seen",
+}
+
+
+class CountedEvent(Enum):
+    """What can be counted: the kernel's type and number of it."""
+
+    INSTRUCTIONS = (0, 1)
+    """Instructions that have retired, outside the kernel."""
+    CPU_TIME = (1, 1)
+    """Nanoseconds on a processor; the kernel counts them, whatever the processor can."""
+
+
+class EventCounter:
+    """A count over all threads of this process that there are when it is opened.
+
+    A context manager.
+
+    Parameters
+    ----------
+    event
+        What is counted.
+
+    Raises
+    ------
+    HostError
+        If this machine or its kernel does not count it; the message says why.
+    """
+
+    def __init__(self, event: CountedEvent) -> None:
+        self._files: list[int] = []
+        number = _SYSTEM_CALLS.get(platform.machine())
+        if number is None or platform.system() != "Linux":
+            raise HostError(
+                f"{platform.system()} on {platform.machine()} cannot count {event.name.lower()}; "
+                "Linux on x86-64 and on arm64 can"
+            )
+        try:
+            for thread in Path("/proc/self/task").iterdir():
+                file = _opened(number, event, int(thread.name))
+                if file is not None:
+                    self._files.append(file)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> int:
+        """The count since it was opened; estimated where the processor's counters took turns."""
+        total = 0.0
+        for file in self._files:
+            count, wanted_ns, counted_ns = _READING.unpack(os.read(file, _READING.size))
+            total += count * wanted_ns / counted_ns if counted_ns else count
+        return round(total)
+
+    def close(self) -> None:
+        """Count no more."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _opened(number: int, event: CountedEvent, thread: int) -> int | None:
+    """The file that counts for a thread; None where that has ended meanwhile."""
+    kind, which = event.value
+    attributes = ctypes.create_string_buffer(
+        _ATTRIBUTES.pack(kind, _ATTRIBUTES.size, which, 0, 0, _TIMES_TOO, _USER_ONLY, 0, 0, 0)
+    )
+    file: int = ctypes.CDLL(None, use_errno=True).syscall(number, attributes, thread, -1, -1, 0)
+    if file >= 0:
+        return file
+    code = ctypes.get_errno()
+    if code == errno.ESRCH:
+        return None
+    remedy = _REMEDIES.get(code, "see perf_event_open(2)")
+    raise HostError(
+        f"the kernel does not count {event.name.lower()}: {os.strerror(code)}; {remedy}"
+    )
