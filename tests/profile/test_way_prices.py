@@ -83,6 +83,9 @@ def test_a_way_far_slower_than_another_is_not_promising() -> None:
     assert [ways.is_promising(index, LIBRARY) for index in range(3)] == [False, True, False]
     assert all(ways.is_promising(index, None) for index in range(3))
     assert machine.timed[0, True, True] == 2  # a warm-up and a sample
+    assert (0, True, False) not in machine.timed  # and none on one lane, which takes longer still
+    assert ways.way(0, LIBRARY).alone_ns == 40_000_000
+    assert machine.timed[1, True, False] > 5
     assert machine.timed[1, True, True] > 5
 
 
