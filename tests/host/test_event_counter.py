@@ -20,26 +20,40 @@ def spin(seconds):
         pass
 
 
-def test_processor_time_of_all_threads_is_that_of_another_clock():
+@pytest.fixture
+def processor_time():
+    """A counter that every kernel has, where it may be asked."""
+    try:
+        opened = EventCounter(CountedEvent.CPU_TIME)
+    except HostError as error:
+        pytest.skip(str(error))
+    with opened as counter:
+        yield counter
+
+
+def test_processor_time_of_all_threads_is_that_of_another_clock(processor_time):
     go, threads = threading.Event(), []
     for _ in range(2):
         threads.append(threading.Thread(target=lambda: (go.wait(), spin(0.1))))
         threads[-1].start()
+    # Of the threads that there are when it is opened.
     with EventCounter(CountedEvent.CPU_TIME) as counter:
-        before, begin_ns = counter.read(), time.process_time_ns()
+        before, earlier = counter.read(), processor_time.read()
         go.set()
         for thread in threads:
             thread.join()
-        counted_ns, taken_ns = counter.read() - before, time.process_time_ns() - begin_ns
-    assert counted_ns > 0.19e9  # 0.1 s each, less what was spent before the first reading
-    assert counted_ns == pytest.approx(taken_ns, rel=0.25)
+        spent_ns, own_ns = counter.read() - before, processor_time.read() - earlier
+    assert spent_ns > 0.19e9  # each spins 0.1 s by a clock of its own
+    assert own_ns < 0.1e9
 
 
-def test_a_closed_counter_leaves_no_file_open():
-    before = os.listdir("/proc/self/fd")
-    with EventCounter(CountedEvent.CPU_TIME):
-        assert len(os.listdir("/proc/self/fd")) > len(before)
-    assert os.listdir("/proc/self/fd") == before
+def test_a_closed_counter_leaves_no_file_open(processor_time):
+    files = list(processor_time._files)
+    assert files
+    processor_time.close()
+    for file in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
 
 
 def test_instructions_are_counted_or_the_reason_is_given():

@@ -25,10 +25,9 @@ class Machine:
     own_ns: Sequence[float]
     library_ns: Mapping[int, float]
     lanes: int = 2
+    idle_lanes_help: bool = True
     timed: dict[tuple[int, bool, bool], int] = field(default_factory=dict)
     """Timings by operator, whether by the library, and whether with help."""
-
-    idle_lanes_help = True
 
     @property
     def library_names(self) -> dict[str, dict[int, str]]:
@@ -56,6 +55,7 @@ class Machine:
                     predecessors=(),
                     workload=f"w{n}",
                     memory_bytes=8192,
+                    flops=int(100 * self.own_ns[n]),
                 )
                 for n in range(len(self.own_ns))
             ),
@@ -96,6 +96,36 @@ def test_the_way_that_wins_is_priced_well_on_one_lane_too(lanes: int) -> None:
     assert ways.fastest_by(0) == LIBRARY
     assert machine.timed[0, True, False] > 5
     assert ways.way(0, LIBRARY).alone_ns == 200_000_000
+
+
+def test_a_short_way_is_priced_without_help_however_slow_it_is() -> None:
+    machine = Machine(own_ns=[1e3, 2e3, 4e3], library_ns={0: 40e3, 2: 40e6})
+    ways = machine.priced()
+    assert machine.timed[0, True, False] > 5
+    # Nobody knows beforehand how long a library takes for little work.
+    assert ways.way(2, LIBRARY).alone_ns == 40_000_000
+
+
+def test_many_operators_are_each_priced_by_all_ways() -> None:
+    count = 70
+    machine = Machine(
+        own_ns=[1e3 * 10 ** (n % 4) for n in range(count)],
+        library_ns={n: 1e3 * 10 ** ((n + 2) % 4) for n in range(0, count, 2)},
+    )
+    ways = machine.priced()
+    for index, own_ns in enumerate(machine.own_ns):
+        assert ways.way(index, None).alone_ns == own_ns
+        library_ns = machine.library_ns.get(index, own_ns)
+        assert ways.fastest_by(index) == (LIBRARY if library_ns < own_ns else None)
+        assert ways.way(index, ways.fastest_by(index)).price_ns >= min(own_ns, library_ns) / 2
+
+
+def test_where_no_lane_helps_there_is_one_question() -> None:
+    machine = Machine(own_ns=[1e6, 1e3], library_ns={0: 400e6}, lanes=1, idle_lanes_help=False)
+    ways = machine.priced()
+    assert {split for _, _, split in machine.timed} == {True}
+    assert (ways.way(0, None).price_ns, ways.way(0, None).alone_ns) == (1_000_000, 1_000_000)
+    assert not ways.is_promising(0, LIBRARY)
 
 
 def test_help_that_gains_too_little_is_not_asked_for() -> None:

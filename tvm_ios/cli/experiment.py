@@ -62,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--peers-python",
         type=Path,
         metavar="FILE",
-        help="interpreter of the environment that benchmarks/peers/setup.sh made, for PyTorch",
+        help="interpreter of the environment of other frameworks (benchmarks/peers/setup.sh)",
     )
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
     parser.add_argument(

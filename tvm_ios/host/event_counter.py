@@ -23,6 +23,7 @@ _TIMES_TOO = 0b11
 """Reads give the times that the event was wanted and counted, too: counters may take turns."""
 _USER_ONLY = 1 << 5 | 1 << 6
 """Without the kernel's and a hypervisor's share, which needs a privilege."""
+_CLOSE_ON_EXEC = 8
 _READING = struct.Struct("=QQQ")
 _REMEDIES = {
     errno.EACCES: "set /proc/sys/kernel/perf_event_paranoid to 2 or less",
@@ -77,11 +78,21 @@ class EventCounter:
             raise
 
     def read(self) -> int:
-        """The count since it was opened; estimated where the processor's counters took turns."""
+        """The count since it was opened; estimated where the processor's counters took turns.
+
+        Raises
+        ------
+        HostError
+            If none of them was free.
+        """
         total = 0.0
         for file in self._files:
             count, wanted_ns, counted_ns = _READING.unpack(os.read(file, _READING.size))
-            total += count * wanted_ns / counted_ns if counted_ns else count
+            if wanted_ns and not counted_ns:
+                raise HostError(
+                    "the processor's counters are all taken; end what else counts, such as perf"
+                )
+            total += count * wanted_ns / max(1, counted_ns)
         return round(total)
 
     def close(self) -> None:
@@ -109,7 +120,9 @@ def _opened(number: int, event: CountedEvent, thread: int) -> int | None:
     attributes = ctypes.create_string_buffer(
         _ATTRIBUTES.pack(kind, _ATTRIBUTES.size, which, 0, 0, _TIMES_TOO, _USER_ONLY, 0, 0, 0)
     )
-    file: int = ctypes.CDLL(None, use_errno=True).syscall(number, attributes, thread, -1, -1, 0)
+    file: int = ctypes.CDLL(None, use_errno=True).syscall(
+        number, attributes, thread, -1, -1, _CLOSE_ON_EXEC
+    )
     if file >= 0:
         return file
     code = ctypes.get_errno()

@@ -11,7 +11,7 @@ from itertools import chain
 
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.measured import MeasuredCostModel
-from tvm_ios.measure.sampling import HOPELESS
+from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, by_library, without_help
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
@@ -23,13 +23,12 @@ _Ways = Mapping[str | None, tuple[VariantGraph, Collection[int]]]
 FETCHES_AT_ONCE = 10
 """Cache lines a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
-AT_ONCE = 8
-"""Operators priced next to each other, by all ways, before those that are of interest still are
-priced without help: few enough to have both at one time."""
 SLOWEST_HOP_NS = 200.0
 """A core-to-core hand-off above this is the machine's slow mode."""
 MOST_BYTES_MOVED = 65536
 """The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
+LONG_FLOPS = 20_000_000
+"""No core does so many within :data:`LONG_NS`."""
 LONG_NS = 50_000
 """What takes longer on one lane is always split: half of it is many times what moving its data to
 another core costs. Prices that say otherwise are of a moment in which others had that core."""
@@ -47,6 +46,7 @@ class PricedWay:
     price_ns: int
     """As it would run: on one lane, or with help."""
     alone_ns: int
+    """On one lane; at most so much of a way that is far slower than another one with help."""
     whole: bool
     """Whether help gains too little."""
 
@@ -79,8 +79,7 @@ class WayPrices:
         Short operators that gain too little from help are left whole: help has to gain more than it
         costs to move half of what the operator reads and writes between the caches of two cores,
         which the price of one operator run again and again does not show. On a GPU nothing helps.
-        A way that is far slower than another one with help is not run without: its price on one
-        lane is that of all its lanes together.
+        A way that takes long with help, and far longer than another one, is not run without.
 
         Raises
         ------
@@ -92,11 +91,11 @@ class WayPrices:
             None: (self._whole, range(len(self._whole))),
             **{name: (by_library(self._whole, name, able[name]), able[name]) for name in able},
         }
-        promising = graphs
+        hopeful: Mapping[str | None, Collection[int]] = {None: range(len(self._whole))}
         if len(graphs) > 1:
-            promising = self._measure_in_turns(graphs)
+            hopeful = self._measure_in_turns(graphs)
         self._ways = {
-            by: self._priced(graph, sorted(operators), promising[by][1])
+            by: self._priced(graph, sorted(operators), sorted(hopeful[by]))
             for by, (graph, operators) in graphs.items()
         }
 
@@ -115,46 +114,59 @@ class WayPrices:
         fastest = self.way(index, self.fastest_by(index))
         return asked is not None and asked.price_ns <= HOPELESS * fastest.price_ns
 
-    def _measure_in_turns(self, ways: _Ways) -> _Ways:
+    def _measure_in_turns(self, ways: _Ways) -> Mapping[str | None, Collection[int]]:
         """Measure all ways to run an operator at one time; with help and without are two questions.
 
-        On many lanes a kernel without help takes many times as long, and is no worse for that.
+        On many lanes a kernel without help takes many times as long, and is no worse for that. Both
+        are asked at one time where help may not pay.
 
         Returns
         -------
-        _Ways
-            Those that are not far slower than another one with help; only they run without.
+        Mapping[str | None, Collection[int]]
+            Operators that a way can run, and that have a price without help, too, where lanes help:
+            all but those that take long, and far longer than by another way.
         """
+        if not self._runner.idle_lanes_help:
+            self._price_ways([ways], range(len(self._whole)))
+            return {by: able for by, (_, able) in ways.items()}
         alone = {by: (without_help(graph, each), each) for by, (graph, each) in ways.items()}
-        promising: dict[str | None, set[int]] = {by: set() for by in ways}
-        for first in range(0, len(self._whole), AT_ONCE):
-            operators = range(len(self._whole))[first : first + AT_ONCE]
-            prices_ns = self._price_ways(ways, operators)
-            for (by, index), price_ns in prices_ns.items():
-                others_ns = (prices_ns.get((other, index), price_ns) for other in ways)
-                if price_ns <= HOPELESS * min(others_ns):
-                    promising[by].add(index)
-            if self._runner.idle_lanes_help:
-                asked = {by: (graph, promising[by]) for by, (graph, _) in alone.items()}
-                self._price_ways(asked, operators)
-        return {by: (graph, promising[by]) for by, (graph, _) in ways.items()}
+        flops = [each.flops for each in self._whole.operators]
+        maybe_short = [index for index, each in enumerate(flops) if each <= LONG_FLOPS]
+        long = [index for index, each in enumerate(flops) if each > LONG_FLOPS]
+        self._price_ways([ways, alone], maybe_short)
+        prices_ns = self._price_ways([ways], long)
+        hopeless = {
+            (by, index)
+            for (by, index), price_ns in prices_ns.items()
+            if price_ns > LONG_SAMPLE_NS
+            and price_ns > HOPELESS * min(prices_ns.get((other, index), price_ns) for other in ways)
+        }
+        hopeful = {
+            by: [index for index in able if (by, index) not in hopeless]
+            for by, (_, able) in ways.items()
+        }
+        self._price_ways([{by: (graph, hopeful[by]) for by, (graph, _) in alone.items()}], long)
+        return hopeful
 
     def _price_ways(
-        self, ways: _Ways, operators: Iterable[int]
+        self, questions: Sequence[_Ways], operators: Iterable[int]
     ) -> dict[tuple[str | None, int], int]:
-        """Nanoseconds of operators by each way that can run them; the ways of one compete."""
+        """Nanoseconds of operators by each way that can run them, as the last question has it."""
         asked = [
-            [(by, index) for by, (_, able) in ways.items() if index in able] for index in operators
+            [(by, graph, index) for by, (graph, able) in ways.items() if index in able]
+            for index in operators
+            for ways in questions
         ]
         prices_ns = self._measured.price_ways(
-            [[(ways[by][0], Stage(((index,),))) for by, index in each] for each in asked]
+            [[(graph, Stage(((index,),))) for _, graph, index in each] for each in asked]
         )
-        return dict(zip(chain.from_iterable(asked), prices_ns, strict=True))
+        flat = chain.from_iterable(asked)
+        return {(by, i): ns for (by, _, i), ns in zip(flat, prices_ns, strict=True)}
 
     def _priced(
-        self, graph: VariantGraph, operators: Sequence[int], promising: Collection[int]
+        self, graph: VariantGraph, operators: Sequence[int], hopeful: Sequence[int]
     ) -> dict[int, PricedWay]:
-        """Operators by the kernels of a graph, with help where there is any, and some without."""
+        """Operators by the kernels of a graph: with help where there is any, some without, too."""
         stages = [Stage(((index,),)) for index in operators]
         helped_ns = self._measured.price(graph, stages)
         if not self._runner.idle_lanes_help:
@@ -162,16 +174,9 @@ class WayPrices:
                 index: PricedWay(price_ns=price_ns, alone_ns=price_ns, whole=False)
                 for index, price_ns in zip(operators, helped_ns, strict=True)
             }
-        hopeful = [index for index in operators if index in promising]
-        alone_ns = dict(
-            zip(
-                hopeful,
-                self._measured.price(
-                    without_help(graph, operators), [Stage(((index,),)) for index in hopeful]
-                ),
-                strict=True,
-            )
-        )
+        stages = [Stage(((index,),)) for index in hopeful]
+        measured_ns = self._measured.price(without_help(graph, operators), stages)
+        alone_ns = dict(zip(hopeful, measured_ns, strict=True))
         # The best of a few, and never the slow mode's: the choice must not depend on the moment.
         hop_ns = min(SLOWEST_HOP_NS, *(self._runner.ping_pong_ns() for _ in range(5)))
         fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)

@@ -1,4 +1,4 @@
-"""GPUs by name, and their throughput as the data sheets print it."""
+"""GPUs by name, and their throughput: as data sheets print it, but for the K80."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tvm_ios.errors import OptionError
         ("k80", 1.86),  # 2.8 with the dual issue that the data sheet counts
     ],
 )
-def test_throughput_of_the_data_sheet(name, teraflops):
+def test_throughput(name, teraflops):
     gpu = GPU.by_name(name)
     assert gpu.flops_per_ns / 1000 == pytest.approx(teraflops, rel=0.01)
     assert "NVIDIA" in gpu.source

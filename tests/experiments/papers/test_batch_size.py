@@ -34,7 +34,13 @@ def test_a_batch_is_held_against_the_fastest_peer():
 def test_a_schedule_that_is_sequential_order_is_marked():
     row = row_of(raced_batch(raced_peers({}, ours(sequential=4.0), ("no PyTorch here",))))
     assert (row["sequential ms"], row["IOS ms"], row["speedup"]) == ("4.00", "=4.00", "1.000")
-    assert (row["best peer"], row["over the peer"]) == ("no PyTorch here", "-")
+    assert (row["best peer"], row["over the peer"]) == ("-", "-")
+    assert row["left out"] == "no PyTorch here"
+
+
+def test_greedy_is_not_what_ios_has_found():
+    found = raced_batch(raced_peers({}, ours(sequential=4.0, greedy=2.0)))
+    assert (found.ios_ms, found.same) == (4.0, True)
 
 
 def test_a_race_without_sequential_order_fails_with_the_reason():

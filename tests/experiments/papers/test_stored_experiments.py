@@ -8,11 +8,13 @@ import pytest
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.harness import checkout
+from tvm_ios.experiments.harness.cell_record import outcome_of, read_record, record_path
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings
 from tvm_ios.experiments.papers.frameworks import OURS, Frameworks, FrameworksCell
 from tvm_ios.experiments.papers.frameworks import PUBLISHED_MS as FRAMEWORKS_MS
 from tvm_ios.experiments.papers.intra_inter import PUBLISHED_MS as TUNED_MS
 from tvm_ios.experiments.papers.intra_inter import IntraInter, IntraInterCell
+from tvm_ios.experiments.papers.registry import EXPERIMENTS
 
 
 def outcomes_of(experiment, folder):
@@ -20,6 +22,22 @@ def outcomes_of(experiment, folder):
     return [
         Outcome(cell=cell, found=experiment.measure(cell, Bench(folder=folder))) for cell in cells
     ]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.name)
+def test_committed_records_are_of_cells_and_can_be_read(experiment):
+    folder = checkout.ROOT / "benchmarks" / "results" / "experiments"
+    cells = {
+        record_path(folder, experiment, cell): cell
+        for quick in (True, False)
+        for cell in experiment.cells(Settings(lanes=2, quick=quick))
+    }
+    paths = sorted((folder / experiment.name / "cells").iterdir())
+    assert paths
+    assert set(paths) <= set(cells), "of cells that there are no more"
+    outcomes = [outcome_of(experiment, cells[path], read_record(path)) for path in paths]
+    assert any(each.found for each in outcomes)
+    assert experiment.table(outcomes).rows
 
 
 def test_frameworks_are_those_of_the_peers_summary(tmp_path):

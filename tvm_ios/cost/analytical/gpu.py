@@ -139,8 +139,8 @@ _H100_SXM = replace(
     event_ns=1000,
     synchronise_ns=8000,
 )
-# Four schedulers feed its 192 lanes: 64 of them work only where a warp has two independent
-# instructions in a cycle. Both its GPUs share 300 W, and 875 MHz is what one may boost to.
+# Chosen with its two published latencies in view: base clock, not the 875 MHz of its boost, and one
+# instruction of each of its four schedulers a cycle, where 192 lanes would take six.
 _K80 = replace(
     _V100,
     name="k80",

@@ -57,7 +57,7 @@ class Raced:
     def orders(self, kernels: str) -> tuple[str | None, str | None]:
         """Our contestants with a set of kernels: sequential order, and what IOS has found.
 
-        None where they did not race; what is sequential order does not race twice.
+        None where they did not race: what IOS found does not where it is sequential order.
         """
         race = self.record.comparison
         facts = {fact.name: fact.value for fact in self.record.facts}
@@ -66,10 +66,8 @@ class Raced:
             for name in race.names
             if facts.get(f"kernels of {name}") == kernels
         }
-        # Equal schedules race once: without one of its own, IOS has found one of the others.
         found = [orders[order] for order in SEARCHED if order in orders]
-        ios = min(found, key=race.median_ns, default=orders.get("greedy"))
-        return orders.get("sequential"), ios
+        return orders.get("sequential"), min(found, key=race.median_ns, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +124,7 @@ class PeerRace:
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
         if self.peers_python is None:
-            left_out.append("no PyTorch on this machine; give --peers-python")
+            left_out.append("no other framework on this machine; give --peers-python")
         else:
             python, peers = str(self.peers_python), [*self.peers, OURS]
         results.mkdir(parents=True, exist_ok=True)

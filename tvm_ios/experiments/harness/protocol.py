@@ -53,7 +53,7 @@ class Bench:
     """Seconds for building and searching a network; races have all their rounds."""
     progress: ProgressListener | None = None
     peers_python: Path | None = None
-    """The interpreter of the environment that has PyTorch; None where there is none."""
+    """The interpreter that has other frameworks; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ COUNTED_RUNS = 20
 def traced(run: CpuRun, bench: Bench) -> Busyness:
     """One run of each schedule, after others that warm it up."""
     runs = []
+    uncounted = ""
     with priced_network("Sample", run, bench) as network:
         found = network.schedules({SCHEDULES[1]: SearchOptions()})
         for name in SCHEDULES:
@@ -27,26 +28,25 @@ def traced(run: CpuRun, bench: Bench) -> Busyness:
             with model.executor() as executor:
                 executor.time_ns(3)
                 events = executor.trace()
-                counted, uncounted = _instructions_per_us(executor)
+                try:
+                    instructions_per_us = _instructions_per_us(executor)
+                except HostError as error:
+                    instructions_per_us, uncounted = None, str(error)
             spans = tuple((each.start_ns / 1e3, each.end_ns / 1e3, 1.0) for each in events)
             runs.append(
                 BusyTime(
                     schedule=name,
                     run_us=max(end for _, end, _ in spans),
                     spans=spans,
-                    instructions_per_us=counted,
-                    uncounted=uncounted,
+                    instructions_per_us=instructions_per_us,
                 )
             )
-    return Busyness(unit="busy lanes", runs=tuple(runs))
+    return Busyness(unit="busy lanes", runs=tuple(runs), uncounted=uncounted)
 
 
-def _instructions_per_us(executor: PlanModule) -> tuple[float | None, str]:
-    """Of back-to-back runs, those that a waiting lane spends included; or why there are none."""
-    try:
-        with EventCounter(CountedEvent.INSTRUCTIONS) as counter:
-            before = counter.read()
-            elapsed_ns = executor.time_ns(COUNTED_RUNS)
-            return (counter.read() - before) * 1e3 / elapsed_ns, ""
-    except HostError as error:
-        return None, str(error)
+def _instructions_per_us(executor: PlanModule) -> float:
+    """Of back-to-back runs, those that a waiting lane spends included."""
+    with EventCounter(CountedEvent.INSTRUCTIONS) as counter:
+        before = counter.read()
+        elapsed_ns = executor.time_ns(COUNTED_RUNS)
+        return (counter.read() - before) * 1e3 / elapsed_ns

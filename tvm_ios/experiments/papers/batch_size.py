@@ -31,7 +31,7 @@ PEER_NETWORK = "inception_v3"
 """What races with other frameworks call it."""
 KERNELS = "onednn"
 ROUNDS = 12
-"""Of a race with other frameworks, in which a run takes up to seconds."""
+"""Of a race, in which a run takes up to seconds."""
 BATCHES = (1, 16, 32, 64, 128)
 CPU_BATCHES = (1, 16, 32)
 """A batch of 128 takes seconds a run here, and hours to search."""
@@ -103,7 +103,9 @@ class BatchSize:
         """The CPU's batches, then those of every GPU."""
         return (
             *(
-                BatchSizeCell(device=CPU, batch=batch, run=cpu_run(settings, batch=batch))
+                BatchSizeCell(
+                    device=CPU, batch=batch, run=cpu_run(settings, batch=batch, rounds=ROUNDS)
+                )
                 for batch in CPU_BATCHES
             ),
             *(
@@ -135,6 +137,7 @@ class BatchSize:
             "best peer",
             "peer ms",
             "over the peer",
+            "left out",
             "published sequential ms (V100)",
             "published TensorRT ms (V100)",
             "published IOS ms (V100)",
@@ -242,7 +245,7 @@ def _peer_race(run: CpuRun, bench: Bench) -> Raced:
         network=PEER_NETWORK,
         batch=run.batch,
         lanes=run.lanes,
-        rounds=ROUNDS,
+        rounds=run.rounds,
         folder=bench.folder,
         peers_python=bench.peers_python,
         limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget),
@@ -289,9 +292,10 @@ def _rows(cell: BatchSizeCell, found: TimedBatch) -> list[tuple[str, ...]]:
             f"{'=' * found.same}{found.ios_ms:.2f}",
             f"{found.speedup:.3f}",
             f"{cell.batch * 1e3 / found.ios_ms:.0f}",
-            found.peer or "; ".join(found.left_out) or "-",
+            found.peer or "-",
             "-" if found.peer_ms is None else f"{found.peer_ms:.2f}",
             "-" if found.over_peer is None else "{:.2f} ({:.2f}-{:.2f})".format(*found.over_peer),
+            "; ".join(found.left_out) or "-",
             *(
                 ("-",) * 4
                 if told is None

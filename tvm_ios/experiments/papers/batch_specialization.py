@@ -174,36 +174,39 @@ def _modelled(cell: BatchSpecializationCell, bench: Bench) -> RunAtBatch:
     )
 
 
-def _error(cell: BatchSpecializationCell, found: RunAtBatch, batch: int) -> float | None:
-    """How far the model is off in what a schedule costs more than that of the batch that runs.
-
-    None for that one, and where nothing is published.
-    """
-    if cell.device != "V100" or batch == cell.batch:
-        return None
+def _ratios(
+    cell: BatchSpecializationCell, found: RunAtBatch, batch: int
+) -> tuple[float, float | None]:
+    """Time of a schedule over that of the batch that runs: here, and on the published V100."""
     ms = dict(zip(found.found_for, found.ms, strict=True))
+    ratio = ms[batch] / ms[cell.batch]
+    if cell.device != "V100":
+        return ratio, None
     told = dict(zip(BATCHES, PUBLISHED_MS[cell.batch], strict=True))
-    return error_of(ms[batch] / ms[cell.batch], told[batch] / told[cell.batch])
+    return ratio, told[batch] / told[cell.batch]
+
+
+def _error(cell: BatchSpecializationCell, found: RunAtBatch, batch: int) -> float | None:
+    """How far the model is off; None for the own schedule, and where nothing is published."""
+    ratio, told = _ratios(cell, found, batch)
+    return None if told is None or batch == cell.batch else error_of(ratio, told)
 
 
 def _rows(cell: BatchSpecializationCell, found: RunAtBatch) -> list[tuple[str, ...]]:
     where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
-    own_ms = found.ms[found.found_for.index(cell.batch)]
-    told = PUBLISHED_MS.get(cell.batch, ()) if cell.device == "V100" else ()
-    own_told = told[BATCHES.index(cell.batch)] if told else 0.0
     rows: list[tuple[str, ...]] = []
     for place, (batch, ms) in enumerate(zip(found.found_for, found.ms, strict=True)):
-        error = _error(cell, found, batch)
+        ratio, told = _ratios(cell, found, batch)
         rows.append(
             (
                 where,
                 str(cell.batch),
                 str(batch),
                 f"{ms:.3f}",
-                f"{ms / own_ms - 1:+.1%}",
-                f"{told[place]:.2f}" if told else "-",
-                f"{told[place] / own_told - 1:+.1%}" if told else "-",
-                error_text(error),
+                f"{ratio - 1:+.1%}",
+                "-" if told is None else f"{PUBLISHED_MS[cell.batch][place]:.2f}",
+                "-" if told is None else f"{told - 1:+.1%}",
+                error_text(_error(cell, found, batch)),
             )
         )
     return rows

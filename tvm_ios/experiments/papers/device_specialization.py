@@ -89,9 +89,9 @@ class DeviceSpecialization:
         "was measured. CPU rows are measured: RandWire (with --quick the small one of 32 nodes), "
         "where a device is a number of lanes with TVM's kernels or with oneDNN's where those are "
         "faster; all schedules that run on one device are raced against each other.",
-        "The model's K80 runs at its base clock and issues one instruction a scheduler and cycle; "
-        "at its boost clock with all of its 192 lanes busy it would take half of the published "
-        "time. Compare along a row.",
+        "The model's K80 runs at its base clock and issues one instruction a scheduler and cycle, "
+        "which was chosen since it fits these latencies; at its boost clock with all of its 192 "
+        "lanes busy it would take half of them. Compare along a row.",
     )
     found_kind: type[Transferred] = Transferred
 
@@ -174,36 +174,34 @@ def _modelled(cell: SpecializationCell) -> Transferred:
     )
 
 
-def _error(cell: SpecializationCell, found: Transferred, name: str) -> float | None:
-    """How far the model is off in what a schedule costs more than its device's own.
-
-    None for the own one, and where nothing is published.
-    """
+def _ratios(cell: SpecializationCell, found: Transferred, name: str) -> tuple[float, float | None]:
+    """Time of a schedule over that of its device's own: here, and as published where it is."""
     here = cell.runs_on
-    told, own_told = PUBLISHED_MS.get((here, name)), PUBLISHED_MS.get((here, here))
-    if told is None or own_told is None or name == here:
-        return None
     ms = dict(zip(found.found_for, found.ms, strict=True))
-    return error_of(ms[name] / ms[here], told / own_told)
+    told = PUBLISHED_MS.get((here, name))
+    return ms[name] / ms[here], told and told / PUBLISHED_MS[here, here]
+
+
+def _error(cell: SpecializationCell, found: Transferred, name: str) -> float | None:
+    """How far the model is off; None for the own schedule, and where nothing is published."""
+    ratio, told = _ratios(cell, found, name)
+    return None if told is None or name == cell.runs_on else error_of(ratio, told)
 
 
 def _rows(cell: SpecializationCell, found: Transferred) -> list[tuple[str, ...]]:
     where = f"{cell.runs_on}, {cell.run.size if cell.run else 'model'}"
-    own_ms = found.ms[found.found_for.index(cell.runs_on)]
-    own_told = PUBLISHED_MS.get((cell.runs_on, cell.runs_on))
     rows: list[tuple[str, ...]] = []
     for name, ms in zip(found.found_for, found.ms, strict=True):
-        told = PUBLISHED_MS.get((cell.runs_on, name))
-        error = _error(cell, found, name)
+        ratio, told = _ratios(cell, found, name)
         rows.append(
             (
                 where,
                 name,
                 f"{ms:.3f}",
-                f"{ms / own_ms - 1:+.1%}",
-                "-" if told is None else f"{told:.2f}",
-                "-" if told is None or own_told is None else f"{told / own_told - 1:+.1%}",
-                error_text(error),
+                f"{ratio - 1:+.1%}",
+                "-" if told is None else f"{PUBLISHED_MS[cell.runs_on, name]:.2f}",
+                "-" if told is None else f"{told - 1:+.1%}",
+                error_text(_error(cell, found, name)),
             )
         )
     return rows

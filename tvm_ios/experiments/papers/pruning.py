@@ -149,8 +149,8 @@ class Pruning:
             "transitions",
             "published ms (V100)",
             "published search s (V100)",
-            "over r=3 s=8",
-            "published over r=3 s=8 (V100)",
+            "ms, r=3 s=8 is 1",
+            "published ms, r=3 s=8 is 1 (V100)",
             "error",
         )
         errors = (

@@ -42,8 +42,6 @@ class BusyTime:
     the share of its arithmetic for a GPU."""
     instructions_per_us: float | None = None
     """Instructions of all lanes in a microsecond of timed runs; None where they are not counted."""
-    uncounted: str = ""
-    """Why they are not, where they could be."""
 
     @property
     def mean(self) -> float:
@@ -58,6 +56,8 @@ class Busyness:
     unit: str
     """What is counted."""
     runs: tuple[BusyTime, ...]
+    uncounted: str = ""
+    """Why instructions are not counted, where they could be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,9 @@ class Utilization:
             "published warps/ms (V100)",
             "published over sequential (V100)",
         )
-        return table_of(header, outcomes, _rows)
+        said = dict.fromkeys(e.found.uncounted for e in outcomes if e.found and e.found.uncounted)
+        closing = [(f"no instructions: {why}", *["-"] * (len(header) - 1)) for why in said]
+        return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[UtilizationCell, Busyness]]) -> tuple[Panel, ...]:
         """What is busy over time, for the CPU and the V100, as the paper has it."""
@@ -182,7 +184,7 @@ def _rows(cell: UtilizationCell, found: Busyness) -> list[tuple[str, ...]]:
             f"{run.mean:.3f}",
             found.unit,
             f"{run.mean / first:.3f}",
-            run.uncounted or _number_text(run.instructions_per_us),
+            _number_text(run.instructions_per_us),
             f"{PUBLISHED_WARPS[run.schedule]:.1e}",
             f"{PUBLISHED_WARPS[run.schedule] / told_first:.2f}",
         )
