@@ -248,6 +248,9 @@ def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
     options = CompareOptions(longest_s=0.03, warmup=0, min_repeat_ms=0.0)
     short, _ = race("base", "same", options=options, until_decided=True, noise=0.1, seed=1)
     assert 10 <= len(short.rounds) < 25
+    options = CompareOptions(longest_s=1e-6, warmup=0, min_repeat_ms=0.0)
+    long, _ = race("base", "same", options=options, until_decided=True, noise=0.1, seed=1)
+    assert len(long.rounds) == 6  # as a round alone takes that long
     whole, _ = race("base", "same", options=options, noise=0.1, seed=1)
     assert len(whole.rounds) == 25  # benchmarks take them all
 

@@ -51,6 +51,26 @@ def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(
         assert [note.split(":")[0] for note in choice.notes] == ["second", "third"]
 
 
+@pytest.mark.parametrize(("long_flops", "lanes"), [(1e9, {1, 2}), (1, {2})])
+def test_one_lane_takes_part_where_operators_are_short(
+    narrow, tmp_path, monkeypatch, long_flops, lanes
+):
+    raced = []
+
+    def race(models, **_options):
+        raced.extend(model.plan.lanes for model in models.values())
+        run_ns = tuple(map(float, range(1, 1 + len(models))))
+        rounds = (CompareRound(run_ns=run_ns, ping_pong_ns=0.0, slow=False),) * 6
+        return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    built = build_model(*narrow, TARGET)
+    monkeypatch.setattr(build_choice, "LONG_FLOPS", long_flops)
+    call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite")
+    choose_build({"one": built, "other": built}, call)
+    assert set(raced) == lanes
+
+
 def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch):
     def race(models, **_options):
         pairs = [(95, 91)] * 8 + [(105, 101)] * 8 + [(90, 120)] * 4

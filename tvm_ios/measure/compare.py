@@ -80,9 +80,9 @@ class CompareOptions:
     rounds: int = 25
     """Rounds that count; each takes one sample of every contestant."""
     longest_s: float = 5.0
-    """Seconds after which a race that may end early takes no more rounds, once it has ten; for
-    networks that take long. Races of builds may take four times as long, if the time budget has
-    that; races of benchmarks take all rounds."""
+    """Seconds after which a race that may end early takes no more rounds, once it has ten, or six
+    where a round alone takes that long. Races of builds may take four times as long, if the time
+    budget has that; races of benchmarks take all rounds."""
     min_repeat_ms: float = 5.0
     """Least length of a sample; ``number`` grows until it is reached."""
     confidence: float = 0.95
@@ -225,11 +225,13 @@ def _take_rounds(
     rounds: list[CompareRound] = []
     counted = 0
     timed = frozenset(range(len(cells)))
-    end_ns = clock_ns() + options.longest_s * 1e9
+    longest_ns = options.longest_s * 1e9
+    end_ns = clock_ns() + longest_ns
     watch.look()
     while counted < options.rounds:
         patient = watch.patient
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
+        begin_ns = clock_ns()
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         round_ = watch.run_round(partial(_take_round, cells, order, warmups, options))
         rounds.append(
@@ -241,7 +243,10 @@ def _take_rounds(
             continue
         if counted in (LEAST_ROUNDS, *EARLY_LOOKS):
             timed = rivals(rounds)
-        if not timed or (clock_ns() >= end_ns and len(used_rounds(rounds)) >= EARLY_LOOKS[0]):
+        now_ns = clock_ns()
+        # The longer a run, the more of what disturbs it is in every sample alike.
+        enough = LEAST_ROUNDS if now_ns - begin_ns >= longest_ns else EARLY_LOOKS[0]
+        if not timed or (now_ns >= end_ns and len(used_rounds(rounds)) >= enough):
             break
     return rounds
 

@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.protocol import MeasuringSession
@@ -31,6 +32,7 @@ from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settle_ways
+from tvm_ios.profile.way_prices import LONG_FLOPS
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
@@ -110,9 +112,10 @@ def choose_build(
     build that is faster within the noise beats the first one if its operators cost less, too.
     Operators have prices where libraries may compute.
 
-    Each runs in sequential order, with one lane and with all that help: small networks are faster
-    with one, and the better of the two is what counts. On a GPU there is one stream. Where
-    libraries may compute operators of a build they do, each operator as its prices say.
+    Each runs in sequential order with all lanes that help; where operators are short on the average
+    also with one, since small networks are faster so, and the better of the two is what counts. On
+    a GPU there is one stream. Where libraries may compute operators of a build they do, each
+    operator as its prices say.
 
     Parameters
     ----------
@@ -125,12 +128,11 @@ def choose_build(
     base, *others = builds
     if not others:
         return BuildChoice(kept=base, notes=(), certain=True)
-    runs = {
-        # All lanes first: the first contestant's ping-pong tells of the machine's mode.
-        (name, count): f"{name}, lanes: {count}"
-        for count in ({call.lanes: None, 1: None} if call.device.traits.idle_lanes_help else (1,))
-        for name in builds
-    }
+    # All lanes first: the first contestant's ping-pong tells of the machine's mode.
+    counts = [call.lanes] if call.device.traits.idle_lanes_help else [1]
+    if 1 not in counts and not _is_long(builds[base].graph):
+        counts.append(1)
+    runs = {(name, count): f"{name}, lanes: {count}" for count in counts for name in builds}
     with call.open() as session:
         orders = {name: in_order(built, session, call) for name, built in builds.items()}
         models = {
@@ -164,6 +166,11 @@ def choose_build(
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
+
+
+def _is_long(graph: OperatorGraph) -> bool:
+    """Whether the operators of a network take so long on the average that help pays."""
+    return sum(each.flops for each in graph.operators) > LONG_FLOPS * len(graph)
 
 
 def _speedup_by_prices(order: InterOpSchedule, base: InterOpSchedule) -> float:
