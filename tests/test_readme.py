@@ -47,7 +47,7 @@ def test_links_lead_somewhere(document):
             continue
         path, _, anchor = target.partition("#")
         file = (document.parent / path) if path else document
-        assert file.exists(), f"{document.name} links to {target}"
+        assert file.is_file(), f"{document.name} links to {target}; the site has files only"
         if anchor:
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             slugs = [re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings]

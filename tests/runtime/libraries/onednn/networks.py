@@ -110,15 +110,25 @@ def after(step: Callable[[relay.Expr, str], relay.Expr]) -> Make:
     return lambda dtype: step(biased(dtype), dtype)
 
 
-def transposed(dtype: str) -> relay.Expr:
+def transposed(
+    dtype: str, inputs: int = 32, outputs: int = 16, kernel: int = 4, stride: int = 2
+) -> relay.Expr:
     return relay.nn.conv2d_transpose(
-        variable("x", (1, 32, 7, 7), dtype),
-        variable("w", (32, 16, 4, 4), dtype),
-        channels=16,
-        kernel_size=(4, 4),
-        strides=(2, 2),
-        padding=(1, 1),
+        variable("x", (1, inputs, 7, 7), dtype),
+        variable("w", (inputs, outputs, kernel, kernel), dtype),
+        channels=outputs,
+        kernel_size=(kernel, kernel),
+        strides=(stride, stride),
+        padding=(1, 1) if kernel > stride else (0, 0),
     )
+
+
+def transposed_scaled(dtype: str, **attributes) -> relay.Expr:
+    """With a batch norm that TVM does not fold, and ReLU."""
+    value = transposed(dtype, **attributes)
+    shape = (shape_of(value)[1], 1, 1)
+    value = value * variable("s", shape, dtype) + variable("b", shape, dtype)
+    return relay.nn.relu(value)
 
 
 def transposed_rows(dtype: str, kernel: int = 2, images: int = 1, **attributes) -> relay.Expr:

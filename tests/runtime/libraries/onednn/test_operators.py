@@ -132,6 +132,27 @@ def test_operators_are_right(onednn, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "stride"),
+    [
+        (1024, 512, 4, 2),  # DCGAN
+        (256, 128, 4, 2),
+        (128, 128, 4, 2),
+        (448, 64, 3, 3),
+        (320, 64, 4, 4),
+        (256, 128, 6, 2),
+        (1024, 64, 2, 2),  # U-Net
+    ],
+)
+def test_wide_transposed_convolutions_take_steps_of_whole_sums(
+    onednn, inputs, outputs, kernel, stride
+):
+    """oneDNN 3.2 has code that takes them of partial ones."""
+    shape = {"inputs": inputs, "outputs": outputs, "kernel": kernel, "stride": stride}
+    assert n.computed(partial(n.transposed_scaled, **shape), lanes=2).error < TOLERANCE
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["3x3x3", "3x3x3, residual"])
 def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(onednn, name):
     if not onednn.isa.startswith("avx"):

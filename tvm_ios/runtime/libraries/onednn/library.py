@@ -67,7 +67,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 _UNIMPLEMENTED = 3
-_CHOICE = 7
+_CHOICE = 8
 """Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
 before is of other code."""
 

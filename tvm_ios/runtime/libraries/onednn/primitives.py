@@ -1,6 +1,7 @@
 """Makes the primitives of a part: the main one, and reorders where it wants other formats.
 
-What oneDNN computes by its reference code is refused: TVM's kernel is faster then.
+What oneDNN computes by its reference code is refused: TVM's kernel is faster then. So is code of
+oneDNN that gives wrong results.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ _CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
 """Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
 _CHOICES_OF_CONSTANTS = ((WEIGHTS,), (), *_CHOICES[2:])
 """Where weights are constant: their reorder costs nothing."""
+_SURELY_CACHED_BYTES = 2**17
+"""Half of the smallest L2 cache of a processor that has such code."""
+_BLOCK_BYTES = 256
+"""Weights of 64 output channels, as many as that code computes at once."""
 _ROWS_WORTH_A_COPY = 32
 """Rows of a product that read the weights while they are at hand: 16 are too few."""
 
@@ -188,7 +193,8 @@ class PrimitiveMaker:
             except OnednnRefusalError:
                 continue
             described = _Described(handle, self._name(handle))
-            if _is_reference(described.implementation):
+            name = described.implementation
+            if _is_reference(name) or _takes_steps_early(call, name):
                 continue
             for number, query in QUERIES.items():
                 described.own[number] = self._library.descriptor_of(handle, query)
@@ -321,6 +327,22 @@ class _Place:
 
 def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
+
+
+def _takes_steps_early(call: OnednnCall, implementation: str) -> bool:
+    """Whether bias and steps may be taken of partial sums.
+
+    oneDNN 3.2's code for transposed convolutions with strides does that where the weights of a
+    block of output channels outgrow the L2 cache. Kernels of two by two were right at any size.
+    """
+    if call.weight is None or (call.bias is None and not call.steps):
+        return False
+    taps = prod(call.weight.extents[2:])
+    return (
+        "brgconv_strided" in implementation
+        and taps > 4
+        and taps * call.weight.extents[1] * _BLOCK_BYTES > _SURELY_CACHED_BYTES
+    )
 
 
 def _axes_of(tensor: OnednnTensor) -> int:
