@@ -162,6 +162,49 @@ def test_reductions_take_axes_as_an_input(axes):
     assert_as_the_reference(model(node, opset=18, weights={"axes": np.array(axes, "int64")}))
 
 
+@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize(
+    ("extent", "attributes"),
+    [
+        (2, {"kernel_shape": [1, 1], "strides": [2, 2]}),
+        (2, {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1]}),
+        (5, {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [0, 1, 1, 1]}),
+        (6, {"kernel_shape": [3, 2], "strides": [2, 3]}),
+    ],
+)
+def test_no_window_of_a_pooling_begins_beyond_the_data(operator, extent, attributes):
+    node = helper.make_node(operator, ["x"], ["y"], ceil_mode=1, **attributes)
+    assert_as_the_reference(
+        model(node, opset=22, shape=(1, 2, extent, extent)), (1, 2, extent, extent)
+    )
+
+
+@pytest.mark.parametrize("divisor", [np.inf, -np.inf, 2.5, -2.5])
+def test_remainders_have_the_sign_of_the_divisor(divisor):
+    weights = {"w": np.array(divisor, "float32")}
+    node = helper.make_node("Mod", ["x", "w"], ["y"])
+    module = read(model(node, weights=weights, shape=(4,)), (4,))
+    value = np.array([-3.0, 3.0, 5.5, 0.0], "float32")
+    assert answers(module, value)[0].tolist() == np.mod(value, np.float32(divisor)).tolist()
+
+
+@pytest.mark.parametrize(("operator", "infinite"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+def test_the_greatest_of_a_row_that_is_masked_is_infinite(operator, infinite):
+    node = helper.make_node(operator, ["x", "axes"], ["y"])
+    weights = {"axes": np.array([1])}
+    module = read(model(node, weights=weights, opset=20, shape=(3, 2)), (3, 2))
+    last = -np.finfo("float32").max if infinite < 0 else np.finfo("float32").max
+    value = np.array([[infinite, infinite], [1, infinite], [last, infinite]], "float32")
+    assert answers(module, value)[0].ravel().tolist() == [infinite, 1, last]
+
+
+def test_half_a_spectrum_and_packed_numbers_are_refused():
+    halved = helper.make_node("DFT", ["x"], ["y"], axis=1, inverse=1, onesided=1)
+    assert "inverts a one-sided transform" in refused(model(halved, shape=(1, 4, 2)), (1, 4, 2))
+    packed = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT4)
+    assert "(Cast) has the type INT4, of several numbers a byte" in refused(model(packed, opset=21))
+
+
 def test_what_comes_out_wrong_is_refused():
     norm = helper.make_node(
         "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "", ""], name="norm", training_mode=1

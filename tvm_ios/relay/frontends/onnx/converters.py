@@ -83,6 +83,52 @@ def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
     return original([relay.abs(inputs[0])], attributes, params)
 
 
+def _pooling(name: str) -> Converter:
+    """A pooling; with ``ceil_mode`` TVM's own has windows that begin beyond the data, ONNX none."""
+
+    def convert(inputs: Any, attributes: Any, params: Any) -> Any:
+        count = len(attributes["kernel_shape"])
+        strides = attributes.get("strides", [1] * count)
+        begins = attributes.get("pads", [0] * count)[:count]
+        rounds_up = attributes.get("ceil_mode", 0)
+        original = getattr(frontend, name).get_converter(frontend.GraphProto.current.opset)
+        value = original(inputs, attributes, params)
+        if not rounds_up:
+            return value
+        data, made = (frontend.infer_shape(each) for each in (inputs[0], value))
+        rows = zip(data[-count:], made[-count:], strides, begins, strict=True)
+        # A window more than there is place to begin, counted from the first one.
+        ends = [min(ours, (extent + begin - 1) // step + 1) for extent, ours, step, begin in rows]
+        if ends == list(made[-count:]):
+            return value
+        whole = list(made[:-count])
+        return relay.strided_slice(value, [0] * len(made), [*whole, *ends])
+
+    return convert
+
+
+def _mod(inputs: Any, attributes: Any, params: Any) -> Any:
+    """The remainder with the sign of the divisor; TVM's own makes NaN of infinite divisors."""
+    left, right = inputs
+    dtype = frontend.infer_type(left).checked_type.dtype
+    if attributes.get("fmod", 0) or not dtype.startswith("float"):
+        original = frontend.Mod.get_converter(frontend.GraphProto.current.opset)
+        return original(inputs, attributes, params)
+    zero = relay.const(0, dtype)
+    rest = relay.mod(left, right)
+    other = relay.not_equal(relay.less(rest, zero), relay.less(right, zero))
+    moved = relay.logical_and(relay.not_equal(rest, zero), other)
+    return relay.where(moved, rest + right, rest)
+
+
+def _dft(inputs: Any, attributes: Any, params: Any) -> Any:
+    """A Fourier transform; TVM's own takes half a spectrum for a whole one."""
+    if attributes.get("inverse", 0) and attributes.get("onesided", 0):
+        raise ModelError("inverts a one-sided transform (inverse=1, onesided=1); give both sides")
+    original = frontend.DFT.get_converter(frontend.GraphProto.current.opset)
+    return original(inputs, attributes, params)
+
+
 def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     raise ModelError("is a loop, which straight-line code of static shapes has no room for")
 
@@ -101,9 +147,24 @@ def _reduction(name: str) -> Converter:
                 attributes["axes"] = given
         if noop and "axes" not in attributes:
             raise ModelError("reduces over no axis (noop_with_empty_axes); leave the node out")
-        return getattr(frontend, name)._impl_v1([value], attributes, params)  # noqa: SLF001
+        found = getattr(frontend, name)._impl_v1([value], attributes, params)  # noqa: SLF001
+        return _infinite(name, value, found, attributes) if name in _LEAST else found
 
     return convert
+
+
+_LEAST = {"ReduceMax": -np.inf, "ReduceMin": np.inf}
+"""What nothing is beyond; TVM begins with the last finite number before it."""
+
+
+def _infinite(name: str, value: Any, found: Any, attributes: Any) -> Any:
+    """The greatest or the least value, which may be infinite: as of a row that is masked whole."""
+    dtype = frontend.infer_type(value).checked_type.dtype
+    if not dtype.startswith("float"):
+        return found
+    least = relay.const(_LEAST[name], dtype)
+    axes, keep = attributes.get("axes"), bool(attributes.get("keepdims", 1))
+    return relay.where(relay.all(relay.equal(value, least), axes, keep), least, found)
 
 
 _REDUCTIONS = (
@@ -120,12 +181,16 @@ _REDUCTIONS = (
 )
 
 CONVERTERS: Mapping[str, Converter] = {
+    "AveragePool": _pooling("AveragePool"),
     "Constant": _constant,
+    "DFT": _dft,
     "Dropout": _dropout,
     "GlobalLpPool": _global_lp_pool,
     "If": _if,
     "Loop": _loop,
     "LpPool": _lp_pool,
+    "MaxPool": _pooling("MaxPool"),
+    "Mod": _mod,
     "PRelu": _prelu,
     **{name: _reduction(name) for name in _REDUCTIONS},
 }

@@ -171,6 +171,20 @@ def _own_converters() -> Iterator[None]:
         frontend._get_convert_map = original  # noqa: SLF001
 
 
+_PACKED = ("FLOAT4E2M1", "INT2", "INT4", "UINT2", "UINT4")
+
+
+class _Types(dict[int, Any]):
+    """NumPy's data types by ONNX's."""
+
+    def __getitem__(self, kind: int) -> Any:
+        dtype = super().__getitem__(kind)
+        name = onnx.TensorProto.DataType.Name(kind)
+        if name in _PACKED:
+            raise ModelError(f"has the type {name}, of several numbers a byte; give it as INT8")
+        return dtype
+
+
 @contextmanager
 def _onnx_mapping() -> Iterator[None]:
     """Lend TVM's importer a module that onnx 1.15 deprecated and later ones lack."""
@@ -180,9 +194,9 @@ def _onnx_mapping() -> Iterator[None]:
         return
     lent = ModuleType(name)
     kinds = [kind for kind in onnx.TensorProto.DataType.values() if kind]
-    lent.TENSOR_TYPE_TO_NP_TYPE = {  # type: ignore[attr-defined]
-        kind: onnx.helper.tensor_dtype_to_np_dtype(kind) for kind in kinds
-    }
+    lent.TENSOR_TYPE_TO_NP_TYPE = _Types(  # type: ignore[attr-defined]
+        (kind, onnx.helper.tensor_dtype_to_np_dtype(kind)) for kind in kinds
+    )
     sys.modules[name] = lent
     try:
         yield
