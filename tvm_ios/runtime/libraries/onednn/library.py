@@ -54,6 +54,9 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_pooling_forward_primitive_desc_create": _POOL,
+        "dnnl_eltwise_forward_primitive_desc_create": (
+            *(_MAKE, c_void_p, c_int, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
+        ),
         "dnnl_softmax_forward_primitive_desc_create": (
             *(_MAKE, c_void_p, c_int, c_int, c_void_p, c_void_p, c_int, c_void_p),
         ),
@@ -67,7 +70,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 _UNIMPLEMENTED = 3
-_CHOICE = 8
+_CHOICE = 9
 """Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
 before is of other code."""
 

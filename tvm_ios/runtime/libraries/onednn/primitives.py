@@ -1,7 +1,7 @@
 """Makes the primitives of a part: the main one, and reorders where it wants other formats.
 
-What oneDNN computes by its reference code is refused: TVM's kernel is faster then. So is code of
-oneDNN that gives wrong results.
+What oneDNN computes by its reference code is refused: TVM's kernel is faster then. Where its code
+gets bias and steps wrong, they are made by another primitive, after the main one.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import c_char_p
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, StepKind
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, extents_of
 from tvm_ios.runtime.libraries.onednn.numbers import (
@@ -20,6 +20,7 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
     BINARY,
     ELEMENTWISE,
     FLOAT32,
+    FORWARD_INFERENCE,
     IN_ORDER,
     QUERIES,
     QUERY_NAME,
@@ -33,7 +34,7 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
     operand_of,
 )
 from tvm_ios.runtime.libraries.onednn.operations import description_of
-from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import ANY, FORMATS, OnednnTensor, in_order
 
 __all__ = [
     "CONSTANTS",
@@ -145,7 +146,13 @@ class PrimitiveMaker:
         with self._library.one_thread():
             given = self._given(part)
             described = self._describe(part.call, given, where)
-            return self._assemble(part, given, described, where)
+            if not _takes_steps_early(part.call, described.implementation):
+                return self._assemble(part, given, described, where)
+            bare, kept = _without_steps(part), (SOURCE, WEIGHTS, TARGET)
+            lying = {number: given[number] for number in kept}
+            described = self._describe(bare.call, lying, where)
+            made = self._assemble(bare, lying, described, where)
+            return self._with_steps_after(part, given, made, where)
 
     def _given(self, part: CallPart) -> dict[int, int]:
         """Memory descriptors of the inputs and the result as they lie, by argument, in order."""
@@ -193,8 +200,7 @@ class PrimitiveMaker:
             except OnednnRefusalError:
                 continue
             described = _Described(handle, self._name(handle))
-            name = described.implementation
-            if _is_reference(name) or _takes_steps_early(call, name):
+            if _is_reference(described.implementation):
                 continue
             for number, query in QUERIES.items():
                 described.own[number] = self._library.descriptor_of(handle, query)
@@ -274,6 +280,51 @@ class PrimitiveMaker:
             implementation=described.implementation,
         )
 
+    def _with_steps_after(
+        self, part: CallPart, given: dict[int, int], made: MadePart, where: str
+    ) -> MadePart:
+        """Primitives with one more, which makes bias and steps of the result in place."""
+        call = part.call
+        tensors = zip(given.items(), (*call.inputs, call.result), part.offsets, strict=True)
+        places = {
+            number: _Place(lies, OUTPUT if tensor.position is None else tensor.position, offset)
+            for (number, lies), tensor, offset in tensors
+        }
+        steps = [(step, places.get(operand_of(n, step.kind))) for n, step in enumerate(call.steps)]
+        if call.bias is not None:
+            shape = (1, *call.bias.extents, *(1,) * (len(call.result.extents) - 2))
+            wide = replace(call.bias, extents=shape, format=in_order(len(shape)))
+            lies = self._tensor(wide, wide.format)
+            added = Step(kind=StepKind.ADD, operand=wide)
+            steps.insert(0, (added, replace(places[BIAS], descriptor=lies)))
+        operands = {
+            operand_of(n, step.kind): place for n, (step, place) in enumerate(steps) if place
+        }
+        only = replace(call, bias=None, steps=tuple(step for step, _ in steps))
+        attributes = self._attributes(only, {n: each.descriptor for n, each in operands.items()})
+        result = places[TARGET]
+        described = self._library.make(
+            "dnnl_eltwise_forward_primitive_desc_create",
+            self._engine,
+            *(FORWARD_INFERENCE, ELEMENTWISE[StepKind.LINEAR]),
+            *(result.descriptor, result.descriptor, 1.0, 0.0, attributes),
+            where=where,
+        )
+        self._later(self._library.call, "dnnl_primitive_desc_destroy", described)
+        workspace = _Workspace(made.workspace_bytes)
+        arguments = [
+            self._argument(number, place)
+            for number, place in {SOURCE: result, **operands, TARGET: result}.items()
+        ]
+        arguments += self._scratchpad(described, workspace)
+        handle = self._make("primitive", "create", described, where=where)
+        last = MadePrimitive(handle, made.primitives[-1].stream, tuple(arguments))
+        return replace(
+            made,
+            primitives=(*made.primitives, last),
+            workspace_bytes=workspace.size_bytes,
+        )
+
     def _reorder(
         self, begin: _Place, end: _Place, stream: int, workspace: _Workspace
     ) -> MadePrimitive:
@@ -329,20 +380,28 @@ def _is_reference(implementation: str) -> bool:
     return "ref" in implementation.replace(":", "_").split("_")
 
 
+def _without_steps(part: CallPart) -> CallPart:
+    """The part with its main primitive alone: data, weights and result."""
+    kept = (0, 1, -1)
+    return replace(
+        part,
+        call=replace(part.call, bias=None, steps=()),
+        offsets=tuple(part.offsets[place] for place in kept),
+        strides=tuple(part.strides[place] for place in kept),
+    )
+
+
 def _takes_steps_early(call: OnednnCall, implementation: str) -> bool:
     """Whether bias and steps may be taken of partial sums.
 
     oneDNN 3.2's code for transposed convolutions with strides does that where the weights of a
     block of output channels outgrow the L2 cache. Kernels of two by two were right at any size.
     """
-    if call.weight is None or (call.bias is None and not call.steps):
+    if call.weight is None or "brgconv_strided" not in implementation:
         return False
     taps = prod(call.weight.extents[2:])
-    return (
-        "brgconv_strided" in implementation
-        and taps > 4
-        and taps * call.weight.extents[1] * _BLOCK_BYTES > _SURELY_CACHED_BYTES
-    )
+    outgrows = taps * call.weight.extents[1] * _BLOCK_BYTES > _SURELY_CACHED_BYTES
+    return outgrows and taps > 4 and bool(call.bias or call.steps)
 
 
 def _axes_of(tensor: OnednnTensor) -> int:
