@@ -315,6 +315,30 @@ def test_a_race_does_not_end_early_on_a_few_fast_rounds() -> None:
     assert comparison.speedup("quick", over="base").verdict is Verdict.WINS
 
 
+def test_rounds_that_are_dropped_do_not_end_a_race() -> None:
+    """The machine turns slow within each of the first four rounds."""
+    seen, seconds = iter([50.0, *[380.0, 50.0] * 4, *[50.0] * 100]), count()
+    comparison = compare(
+        {"base": lambda number: 2_000_000 * number, "other": lambda number: 2_000_000 * number},
+        options=CompareOptions(longest_s=0.001, mode=ModeOptions(patience_s=1e6)),
+        until_decided=True,
+        ping_pong_ns=lambda: next(seen),
+        clock_ns=lambda: next(seconds) * 10**9,
+        sleep_s=lambda _: None,
+    )
+    assert [each.slow for each in comparison.rounds] == [True] * 4 + [False] * 6
+    assert comparison.is_quiet
+
+
+def test_a_race_takes_the_rounds_that_its_confidence_needs() -> None:
+    options = CompareOptions(confidence=0.99, longest_s=1e-6, warmup=0, min_repeat_ms=0.0)
+    found, _ = race("base", "same", options=options, until_decided=True, noise=0.1, seed=1)
+    assert len(found.rounds) == 8
+    assert found.speedup("same", over="base").verdict is Verdict.TIES
+    far, _ = race("quick", "last", options=options, until_decided=True)
+    assert far.speedup("last", over="quick").verdict is Verdict.LOSES
+
+
 def test_early_ends_rarely_fool_anybody() -> None:
     fooled = sum(
         race("base", "same", until_decided=True, noise=0.05, seed=seed)[0]

@@ -24,7 +24,7 @@ from tvm_ios.measure.comparison import (
     used_rounds,
 )
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
-from tvm_ios.measure.robust import median_interval
+from tvm_ios.measure.robust import least_values, median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
 
@@ -227,11 +227,12 @@ def _take_rounds(
     timed = frozenset(range(len(cells)))
     longest_ns = options.longest_s * 1e9
     end_ns = clock_ns() + longest_ns
+    least = max(LEAST_ROUNDS, least_values(options.confidence))
+    looks = {least, *(count for count in EARLY_LOOKS if count > least)}
     watch.look()
     while counted < options.rounds:
         patient = watch.patient
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
-        begin_ns = clock_ns()
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         round_ = watch.run_round(partial(_take_round, cells, order, warmups, options))
         rounds.append(
@@ -241,12 +242,14 @@ def _take_rounds(
         counted += counts
         if not counts or rivals is None:
             continue
-        if counted in (LEAST_ROUNDS, *EARLY_LOOKS):
+        if counted in looks:
             timed = rivals(rounds)
-        now_ns = clock_ns()
         # The longer a run, the more of what disturbs it is in every sample alike.
-        enough = LEAST_ROUNDS if now_ns - begin_ns >= longest_ns else EARLY_LOOKS[0]
-        if not timed or (now_ns >= end_ns and len(used_rounds(rounds)) >= enough):
+        is_long = sum(ns for ns in round_.value if ns is not None) >= longest_ns
+        enough = max(least, 0 if is_long else EARLY_LOOKS[0])
+        # Until six are fast, rounds that were dropped are among those in use.
+        taken = min(counted, len(used_rounds(rounds)))
+        if not timed or (clock_ns() >= end_ns and taken >= enough):
             break
     return rounds
 

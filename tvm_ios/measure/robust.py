@@ -8,7 +8,7 @@ from statistics import median
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["median_absolute_deviation", "median_error", "median_interval"]
+__all__ = ["least_values", "median_absolute_deviation", "median_error", "median_interval"]
 
 SIGMA_PER_DEVIATION = 1.4826
 """Standard deviation over median absolute deviation, for normal noise."""
@@ -35,6 +35,11 @@ def median_error(values: Sequence[float]) -> float:
     return MEDIAN_PENALTY * sigma / math.sqrt(len(values)) / middle
 
 
+def least_values(confidence: float) -> int:
+    """How many values bound a median with this confidence."""
+    return math.ceil(1 - math.log2(1 - confidence))
+
+
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Interval that holds the true median with at least this confidence.
 
@@ -58,9 +63,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
         rank += 1
         tail += math.comb(count, rank + 1)
     if rank < 0:
-        needed = math.ceil(1 - math.log2(1 - confidence))
         raise OptionError(
             f"{count} values cannot bound a median with confidence {confidence}; "
-            f"take at least {needed}"
+            f"take at least {least_values(confidence)}"
         )
     return ordered[rank], ordered[count - 1 - rank]

@@ -15,7 +15,7 @@ from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, by_library, without_help
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
-__all__ = ["LONG_NS", "SLOWEST_HOP_NS", "PricedWay", "WayPrices", "is_short"]
+__all__ = ["LONG_FLOPS", "LONG_NS", "SLOWEST_HOP_NS", "PricedWay", "WayPrices", "is_short"]
 
 _Ways = Mapping[str | None, tuple[VariantGraph, Collection[int]]]
 """By own kernels (None) and by each library: the graph with them, and the operators they can run.

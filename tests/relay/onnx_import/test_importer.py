@@ -162,7 +162,7 @@ def test_reductions_take_axes_as_an_input(axes):
     assert_as_the_reference(model(node, opset=18, weights={"axes": np.array(axes, "int64")}))
 
 
-@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])
 @pytest.mark.parametrize(
     ("extent", "attributes"),
     [
@@ -196,6 +196,24 @@ def test_the_greatest_of_a_row_that_is_masked_is_infinite(operator, infinite):
     last = -np.finfo("float32").max if infinite < 0 else np.finfo("float32").max
     value = np.array([[infinite, infinite], [1, infinite], [last, infinite]], "float32")
     assert answers(module, value)[0].ravel().tolist() == [infinite, 1, last]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_number_is_its_own_greatest_value(keepdims):
+    node = helper.make_node("ReduceMax", ["x"], ["y"], keepdims=keepdims)
+    value = np.array(2.5, "float32")
+    (found,) = answers(read(model(node, opset=17, shape=()), ()), value)
+    assert found.ravel().tolist() == [2.5]
+
+
+def test_the_order_of_places_is_no_layout():
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 3], storage_order=1)
+    assert_as_the_reference(model(node, shape=(1, 2, 5, 6)), (1, 2, 5, 6))
+
+
+def test_transforms_are_along_the_last_axis_of_the_signal_by_default():
+    node = helper.make_node("DFT", ["x"], ["y"])
+    assert_as_the_reference(model(node, opset=20, shape=(1, 3, 4, 1)), (1, 3, 4, 1))
 
 
 def test_half_a_spectrum_and_packed_numbers_are_refused():

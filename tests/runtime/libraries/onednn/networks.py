@@ -111,24 +111,31 @@ def after(step: Callable[[relay.Expr, str], relay.Expr]) -> Make:
 
 
 def transposed(
-    dtype: str, inputs: int = 32, outputs: int = 16, kernel: int = 4, stride: int = 2
+    dtype: str,
+    inputs: int = 32,
+    outputs: int = 16,
+    kernel: tuple[int, int] = (4, 4),
+    strides: tuple[int, int] = (2, 2),
+    wide: int = 7,
 ) -> relay.Expr:
     return relay.nn.conv2d_transpose(
-        variable("x", (1, inputs, 7, 7), dtype),
-        variable("w", (inputs, outputs, kernel, kernel), dtype),
+        variable("x", (1, inputs, 7, wide), dtype),
+        variable("w", (inputs, outputs, *kernel), dtype),
         channels=outputs,
-        kernel_size=(kernel, kernel),
-        strides=(stride, stride),
-        padding=(1, 1) if kernel > stride else (0, 0),
+        kernel_size=kernel,
+        strides=strides,
+        padding=tuple(int(k > s) for k, s in zip(kernel, strides, strict=True)),
     )
 
 
-def transposed_scaled(dtype: str, **attributes) -> relay.Expr:
-    """With a batch norm that TVM does not fold, and ReLU."""
-    value = transposed(dtype, **attributes)
+def transposed_then(step: Callable[[relay.Expr, str], relay.Expr], dtype: str, **shape):
+    return step(transposed(dtype, **shape), dtype)
+
+
+def scaled_and_moved(value: relay.Expr, dtype: str) -> relay.Expr:
+    """As by a batch norm that TVM does not fold, with ReLU."""
     shape = (shape_of(value)[1], 1, 1)
-    value = value * variable("s", shape, dtype) + variable("b", shape, dtype)
-    return relay.nn.relu(value)
+    return relay.nn.relu(value * variable("s", shape, dtype) + variable("b", shape, dtype))
 
 
 def transposed_rows(dtype: str, kernel: int = 2, images: int = 1, **attributes) -> relay.Expr:

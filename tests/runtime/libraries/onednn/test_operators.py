@@ -131,25 +131,43 @@ def test_operators_are_right(onednn, name):
     assert seen.error < TOLERANCE
 
 
+WIDE = {
+    "DCGAN": {"inputs": 1024, "outputs": 512},
+    "4x4": {"inputs": 256, "outputs": 128},
+    "wide rows": {"inputs": 32, "outputs": 64, "wide": 256},
+    "3x3 apart": {"inputs": 448, "outputs": 64, "kernel": (3, 3), "strides": (3, 3)},
+    "4x4 apart": {"inputs": 320, "outputs": 64, "strides": (4, 4)},
+    "6x6": {"inputs": 256, "outputs": 128, "kernel": (6, 6)},
+    "columns": {"inputs": 1024, "outputs": 128, "kernel": (4, 1), "strides": (2, 1)},
+    "overlapping rows": {"inputs": 1024, "outputs": 128, "kernel": (2, 2), "strides": (1, 2)},
+    "U-Net": {"inputs": 1024, "outputs": 64, "kernel": (2, 2)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_transposed_convolutions_take_steps_of_whole_sums(onednn, name):
+    """oneDNN 3.2 has code that takes them of partial ones."""
+    seen = n.computed(partial(n.transposed_then, n.scaled_and_moved, **WIDE[name]), lanes=2)
+    assert len(seen.calls) == 1, "oneDNN computes it"
+    assert seen.error < TOLERANCE
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "kernel", "stride"),
+    "step",
     [
-        (1024, 512, 4, 2),  # DCGAN
-        (256, 128, 4, 2),
-        (128, 128, 4, 2),
-        (448, 64, 3, 3),
-        (320, 64, 4, 4),
-        (256, 128, 6, 2),
-        (1024, 64, 2, 2),  # U-Net
+        lambda y, _: relay.nn.relu(y),
+        lambda y, d: relay.nn.bias_add(y, n.variable("b", (128,), d)),
+        lambda y, d: relay.tanh(y) * n.variable("s", (128, 1, 1), d) + n.constant(0.5, d),
+        lambda y, d: relay.clip(y * n.constant(3.0, d), 0.0, 60.0),
+        lambda y, d: y * relay.sigmoid(y) - n.variable("s", (1, 128, 14, 14), d),
     ],
+    ids=["relu", "bias", "product later", "numbers", "whole tensor"],
 )
-def test_wide_transposed_convolutions_take_steps_of_whole_sums(
-    onednn, inputs, outputs, kernel, stride
-):
-    """oneDNN 3.2 has code that takes them of partial ones."""
-    shape = {"inputs": inputs, "outputs": outputs, "kernel": kernel, "stride": stride}
-    seen = n.computed(partial(n.transposed_scaled, **shape), lanes=2)
+def test_steps_of_wide_transposed_convolutions_are_right(onednn, step):
+    make = partial(n.transposed_then, step, inputs=256, outputs=128)
+    seen = n.computed(make, lanes=2)
     assert len(seen.calls) == 1, "oneDNN computes it"
     assert seen.error < TOLERANCE
 

@@ -73,8 +73,7 @@ def _dropout(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
 
 def _lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
     """Pooling by a norm; TVM's own leaves out the absolute value, which odd powers need."""
-    original = frontend.LpPool.get_converter(frontend.GraphProto.current.opset)
-    return original([relay.abs(inputs[0])], attributes, params)
+    return _pooling("LpPool")([relay.abs(inputs[0])], attributes, params)
 
 
 def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
@@ -91,12 +90,15 @@ def _pooling(name: str) -> Converter:
         strides = attributes.get("strides", [1] * count)
         begins = attributes.get("pads", [0] * count)[:count]
         rounds_up = attributes.get("ceil_mode", 0)
+        attributes.pop("storage_order", 0)  # of places, which TVM's own takes for a layout
         original = getattr(frontend, name).get_converter(frontend.GraphProto.current.opset)
         value = original(inputs, attributes, params)
         if not rounds_up:
             return value
         data, made = (frontend.infer_shape(each) for each in (inputs[0], value))
-        rows = zip(data[-count:], made[-count:], strides, begins, strict=True)
+        rows = list(zip(data[-count:], made[-count:], strides, begins, strict=True))
+        if not all(isinstance(extent, int) for extent, *_ in rows):
+            return value  # known once shapes are
         # A window more than there is place to begin, counted from the first one.
         ends = [min(ours, (extent + begin - 1) // step + 1) for extent, ours, step, begin in rows]
         if ends == list(made[-count:]):
@@ -121,12 +123,18 @@ def _mod(inputs: Any, attributes: Any, params: Any) -> Any:
     return relay.where(moved, rest + right, rest)
 
 
+DFT_BY_INPUT = 20
+"""The opset from which the axis is an input."""
+
+
 def _dft(inputs: Any, attributes: Any, params: Any) -> Any:
     """A Fourier transform; TVM's own takes half a spectrum for a whole one."""
     if attributes.get("inverse", 0) and attributes.get("onesided", 0):
         raise ModelError("inverts a one-sided transform (inverse=1, onesided=1); give both sides")
-    original = frontend.DFT.get_converter(frontend.GraphProto.current.opset)
-    return original(inputs, attributes, params)
+    opset = frontend.GraphProto.current.opset
+    if opset >= DFT_BY_INPUT and len(inputs) < 3:
+        attributes["axis"] = -2  # TVM's own takes the first one, as before
+    return frontend.DFT.get_converter(opset)(inputs, attributes, params)
 
 
 def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
@@ -147,8 +155,9 @@ def _reduction(name: str) -> Converter:
                 attributes["axes"] = given
         if noop and "axes" not in attributes:
             raise ModelError("reduces over no axis (noop_with_empty_axes); leave the node out")
-        found = getattr(frontend, name)._impl_v1([value], attributes, params)  # noqa: SLF001
-        return _infinite(name, value, found, attributes) if name in _LEAST else found
+        held = [value]  # a scalar becomes one number along an axis, in place
+        found = getattr(frontend, name)._impl_v1(held, attributes, params)  # noqa: SLF001
+        return _infinite(name, held[0], found, attributes) if name in _LEAST else found
 
     return convert
 

@@ -54,6 +54,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_convolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_deconvolution_forward_primitive_desc_create": _CONVOLVE,
         "dnnl_pooling_forward_primitive_desc_create": _POOL,
+        "dnnl_binary_primitive_desc_create": (_MAKE, c_void_p, c_int, *(c_void_p,) * 4),
         "dnnl_eltwise_forward_primitive_desc_create": (
             *(_MAKE, c_void_p, c_int, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
         ),

@@ -7,7 +7,7 @@ gets bias and steps wrong, they are made by another primitive, after the main on
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_char_p
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -26,6 +26,7 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
     QUERY_NAME,
     QUERY_SCRATCHPAD,
     SCRATCHPAD,
+    SECOND_SOURCE,
     SOURCE,
     STRICT,
     TARGET,
@@ -54,10 +55,6 @@ _CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
 """Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
 _CHOICES_OF_CONSTANTS = ((WEIGHTS,), (), *_CHOICES[2:])
 """Where weights are constant: their reorder costs nothing."""
-_SURELY_CACHED_BYTES = 2**17
-"""Half of the smallest L2 cache of a processor that has such code."""
-_BLOCK_BYTES = 256
-"""Weights of 64 output channels, as many as that code computes at once."""
 _ROWS_WORTH_A_COPY = 32
 """Rows of a product that read the weights while they are at hand: 16 are too few."""
 
@@ -210,11 +207,14 @@ class PrimitiveMaker:
                 return described
             found = found or described
         if found is None:
-            raise OnednnRefusalError(
-                f"{where}: oneDNN {self._library.version.text} has no fast code for "
-                f"{call.as_text()}; compile without onednn=True"
-            )
+            raise self._refusal(call, where)
         return found
+
+    def _refusal(self, call: OnednnCall, where: str) -> OnednnRefusalError:
+        return OnednnRefusalError(
+            f"{where}: oneDNN {self._library.version.text} has no fast code for "
+            f"{call.as_text()}; compile without onednn=True"
+        )
 
     def _attributes(self, call: OnednnCall, asked: dict[int, int]) -> int:
         made, call_ = self._make("primitive_attr", "create"), self._library.call
@@ -283,47 +283,79 @@ class PrimitiveMaker:
     def _with_steps_after(
         self, part: CallPart, given: dict[int, int], made: MadePart, where: str
     ) -> MadePart:
-        """Primitives with one more, which makes bias and steps of the result in place."""
+        """Primitives, and more that make bias and steps of the result in place.
+
+        oneDNN's fast code takes further steps with a sum or product, and none with a function.
+        """
+        steps = self._placed_steps(part, given)
+        *_, (lies, offset) = zip(given.values(), part.offsets, strict=True)
+        result = _Place(lies, OUTPUT, offset)
+        workspace = _Workspace(made.workspace_bytes)
+        passes = []
+        while steps:
+            count = len(steps) if steps[0][0].kind in BINARY else 1
+            passes.append(self._pass(part.call, result, steps[:count], workspace, where))
+            steps = steps[count:]
+        stream = made.primitives[-1].stream
+        last = [MadePrimitive(handle, stream, arguments) for handle, arguments in passes]
+        return replace(
+            made,
+            primitives=(*made.primitives, *last),
+            workspace_bytes=workspace.size_bytes,
+        )
+
+    def _placed_steps(
+        self, part: CallPart, given: dict[int, int]
+    ) -> list[tuple[Step, _Place | None]]:
+        """Bias, as a step, and the steps, each with its operand where it has one."""
         call = part.call
-        tensors = zip(given.items(), (*call.inputs, call.result), part.offsets, strict=True)
+        tensors = zip(given.items(), call.inputs, part.offsets, strict=False)
         places = {
-            number: _Place(lies, OUTPUT if tensor.position is None else tensor.position, offset)
+            number: _Place(lies, tensor.position or 0, offset)
             for (number, lies), tensor, offset in tensors
         }
         steps = [(step, places.get(operand_of(n, step.kind))) for n, step in enumerate(call.steps)]
-        if call.bias is not None:
-            shape = (1, *call.bias.extents, *(1,) * (len(call.result.extents) - 2))
-            wide = replace(call.bias, extents=shape, format=in_order(len(shape)))
-            lies = self._tensor(wide, wide.format)
-            added = Step(kind=StepKind.ADD, operand=wide)
-            steps.insert(0, (added, replace(places[BIAS], descriptor=lies)))
-        operands = {
-            operand_of(n, step.kind): place for n, (step, place) in enumerate(steps) if place
+        if call.bias is None:
+            return steps
+        shape = (1, *call.bias.extents, *(1,) * (len(call.result.extents) - 2))
+        wide = replace(call.bias, extents=shape, format=in_order(len(shape)))
+        place = replace(places[BIAS], descriptor=self._tensor(wide, wide.format))
+        return [(Step(kind=StepKind.ADD, operand=wide), place), *steps]
+
+    def _pass(
+        self,
+        call: OnednnCall,
+        result: _Place,
+        steps: Sequence[tuple[Step, _Place | None]],
+        workspace: _Workspace,
+        where: str,
+    ) -> tuple[int, tuple[Argument, ...]]:
+        """A primitive that does steps to the result, and its arguments."""
+        (first, operand), *others = steps
+        placed = {
+            operand_of(n, step.kind): place for n, (step, place) in enumerate(others) if place
         }
-        only = replace(call, bias=None, steps=tuple(step for step, _ in steps))
-        attributes = self._attributes(only, {n: each.descriptor for n, each in operands.items()})
-        result = places[TARGET]
-        described = self._library.make(
-            "dnnl_eltwise_forward_primitive_desc_create",
-            self._engine,
-            *(FORWARD_INFERENCE, ELEMENTWISE[StepKind.LINEAR]),
-            *(result.descriptor, result.descriptor, 1.0, 0.0, attributes),
-            where=where,
-        )
+        only = replace(call, bias=None, steps=tuple(step for step, _ in others))
+        attributes = self._attributes(only, {n: each.descriptor for n, each in placed.items()})
+        lies = result.descriptor
+        placed |= {SOURCE: result, TARGET: result}
+        how: tuple[int | float, ...]
+        if operand is None:
+            name = "dnnl_eltwise_forward_primitive_desc_create"
+            how = (FORWARD_INFERENCE, ELEMENTWISE[first.kind], lies, lies, first.alpha, first.beta)
+        elif first.kind in BINARY:
+            name = "dnnl_binary_primitive_desc_create"
+            how = (BINARY[first.kind], lies, operand.descriptor, lies)
+            placed[SECOND_SOURCE] = operand
+        else:
+            raise self._refusal(call, where)
+        described = self._library.make(name, self._engine, *how, attributes, where=where)
         self._later(self._library.call, "dnnl_primitive_desc_destroy", described)
-        workspace = _Workspace(made.workspace_bytes)
-        arguments = [
-            self._argument(number, place)
-            for number, place in {SOURCE: result, **operands, TARGET: result}.items()
-        ]
+        if _is_reference(self._name(described)):
+            raise self._refusal(call, where)
+        arguments = [self._argument(number, place) for number, place in placed.items()]
         arguments += self._scratchpad(described, workspace)
-        handle = self._make("primitive", "create", described, where=where)
-        last = MadePrimitive(handle, made.primitives[-1].stream, tuple(arguments))
-        return replace(
-            made,
-            primitives=(*made.primitives, last),
-            workspace_bytes=workspace.size_bytes,
-        )
+        return self._make("primitive", "create", described, where=where), tuple(arguments)
 
     def _reorder(
         self, begin: _Place, end: _Place, stream: int, workspace: _Workspace
@@ -395,13 +427,13 @@ def _takes_steps_early(call: OnednnCall, implementation: str) -> bool:
     """Whether bias and steps may be taken of partial sums.
 
     oneDNN 3.2's code for transposed convolutions with strides does that where the weights of a
-    block of output channels outgrow the L2 cache. Kernels of two by two were right at any size.
+    block of output channels outgrow the L2 cache. Kernels of two by two with such strides, which
+    have nothing to sum up twice, were right at any size.
     """
-    if call.weight is None or "brgconv_strided" not in implementation:
+    if call.weight is None or call.window is None or "brgconv_strided" not in implementation:
         return False
-    taps = prod(call.weight.extents[2:])
-    outgrows = taps * call.weight.extents[1] * _BLOCK_BYTES > _SURELY_CACHED_BYTES
-    return outgrows and taps > 4 and bool(call.bias or call.steps)
+    apart = (call.weight.extents[2:], call.window.strides) == ((2, 2), (2, 2))
+    return not apart and bool(call.bias or call.steps)
 
 
 def _axes_of(tensor: OnednnTensor) -> int:
