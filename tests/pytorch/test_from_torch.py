@@ -68,6 +68,20 @@ class Places(nn.Module):
         return x.argmax(-1), x > 0, x * 2
 
 
+def test_inputs_without_a_use_are_inputs_all_the_same():
+    class First(nn.Module):
+        def forward(self, x, left, y):
+            return y - x
+
+    given = (torch.ones(2, 3), torch.ones(4), torch.full((2, 3), 5.0))
+    mod, params = tvm_ios.from_torch(First().eval(), given)
+    assert [each.name_hint for each in mod["main"].params] == ["x", "left", "y"]
+    model = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1)
+    with model.executor() as executor:
+        executor.run(x=given[0].numpy(), left=given[1].numpy(), y=given[2].numpy())
+        assert np.array_equal(executor.get_output(0).numpy(), np.full((2, 3), 4.0, "float32"))
+
+
 def test_outputs_have_the_data_types_of_torch():
     x = torch.randn(3, 7)
     mod, params = tvm_ios.from_torch(Places().eval(), x)

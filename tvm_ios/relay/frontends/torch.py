@@ -47,7 +47,8 @@ def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str,
 
     Returns
     -------
-    The module, whose inputs have the names that ``forward`` gives them, and parameters by name.
+    The module, whose inputs have the names that ``forward`` gives them, those without a use
+    included, and parameters by name.
 
     Raises
     ------
@@ -137,13 +138,26 @@ def from_trace(
             warnings.simplefilter("ignore", DeprecationWarning)
             mod, params = relay.frontend.from_pytorch(trace, infos)
         # Types are inferred here, so that what does not fit is an error of the import.
-        mod = _with_types_of_torch(relay.transform.InferType()(mod), trace)
+        mod = _with_types_of_torch(relay.transform.InferType()(_with_inputs(mod, infos)), trace)
     # The importer asserts, looks up and converts, each with errors of its own kind.
     except Exception as error:
         raise ModelError(
             f"TVM's importer cannot read the model: {type(error).__name__}: {reason_of(error)}"
         ) from error
     return mod, dict(params)
+
+
+def _with_inputs(
+    mod: tvm.IRModule, infos: Sequence[tuple[str, tuple[tuple[int, ...], str]]]
+) -> tvm.IRModule:
+    """The module with all inputs, in the order of ``forward``; TVM's importer drops unused ones."""
+    main = mod["main"]
+    others = {each.name_hint: each for each in main.params}
+    inputs = [
+        others.pop(name, None) or relay.var(name, shape=shape, dtype=dtype)
+        for name, (shape, dtype) in infos
+    ]
+    return tvm.IRModule.from_expr(relay.Function([*inputs, *others.values()], main.body))
 
 
 def _with_types_of_torch(mod: tvm.IRModule, trace: Any) -> tvm.IRModule:
