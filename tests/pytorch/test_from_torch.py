@@ -82,6 +82,18 @@ def test_inputs_without_a_use_are_inputs_all_the_same():
         assert np.array_equal(executor.get_output(0).numpy(), np.full((2, 3), 4.0, "float32"))
 
 
+def test_an_input_that_is_concatenated_is_one_input():
+    class Twice(nn.Module):
+        def forward(self, x):
+            return torch.cat((x, x * 2)), x + 1
+
+    x = torch.tensor([1.0, 3.0])
+    mod, params = tvm_ios.from_torch(Twice().eval(), x)
+    assert [each.name_hint for each in mod["main"].params] == ["x"]
+    joined, more = outputs(mod, params, x)
+    assert (joined.tolist(), more.tolist()) == ([1.0, 3.0, 2.0, 6.0], [2.0, 4.0])
+
+
 def test_outputs_have_the_data_types_of_torch():
     x = torch.randn(3, 7)
     mod, params = tvm_ios.from_torch(Places().eval(), x)

@@ -150,14 +150,18 @@ def from_trace(
 def _with_inputs(
     mod: tvm.IRModule, infos: Sequence[tuple[str, tuple[tuple[int, ...], str]]]
 ) -> tvm.IRModule:
-    """The module with all inputs, in the order of ``forward``; TVM's importer drops unused ones."""
+    """The module with each input once, in the order of ``forward``.
+
+    TVM's importer drops those without a use, and may make two variables of one.
+    """
     main = mod["main"]
-    others = {each.name_hint: each for each in main.params}
-    inputs = [
-        others.pop(name, None) or relay.var(name, shape=shape, dtype=dtype)
-        for name, (shape, dtype) in infos
-    ]
-    return tvm.IRModule.from_expr(relay.Function([*inputs, *others.values()], main.body))
+    inputs = {name: relay.var(name, shape=shape, dtype=dtype) for name, (shape, dtype) in infos}
+    body = relay.bind(
+        main.body,
+        {each: inputs[each.name_hint] for each in main.params if each.name_hint in inputs},
+    )
+    weights = [each for each in main.params if each.name_hint not in inputs]
+    return tvm.IRModule.from_expr(relay.Function([*inputs.values(), *weights], body))
 
 
 def _with_types_of_torch(mod: tvm.IRModule, trace: Any) -> tvm.IRModule:
