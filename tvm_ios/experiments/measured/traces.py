@@ -9,7 +9,9 @@ from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network
 from tvm_ios.experiments.papers.utilization import SCHEDULES, Busyness, BusyTime
 from tvm_ios.host.event_counter import CountedEvent, EventCounter
+from tvm_ios.profile.find_schedules import search_schedule
 from tvm_ios.runtime.base.plan_module import PlanModule
+from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["traced"]
@@ -18,13 +20,17 @@ COUNTED_RUNS = 20
 
 
 def traced(run: CpuRun, bench: Bench) -> Busyness:
-    """One run of each schedule, after others that warm it up."""
+    """One run of each schedule, after others that warm it up; no operator is split."""
     runs = []
     uncounted = ""
     with priced_network("Sample", run, bench) as network:
-        found = network.schedules({SCHEDULES[1]: SearchOptions()})
-        for name in SCHEDULES:
-            model = lower_schedule(network.built, found[name], lanes=run.lanes)
+        prices = network.prices
+        prices.price_operators()
+        prices.keep_whole(range(len(prices.graph)))
+        ios = search_schedule(prices, SearchOptions(), budget=network.call.budget)
+        schedules = (sequential_schedule(prices.graph), ios.schedule)
+        for name, schedule in zip(SCHEDULES, schedules, strict=True):
+            model = lower_schedule(network.built, prices.annotate(schedule), lanes=run.lanes)
             with model.executor() as executor:
                 executor.time_ns(3)
                 events = executor.trace()

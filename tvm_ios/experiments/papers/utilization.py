@@ -72,9 +72,9 @@ class Utilization:
     )
     notes: tuple[str, ...] = (
         "CPU: lanes that are busy with an operator, from one traced run of the executor; traces "
-        "are no source of latencies. Only the lane that an operator belongs to is counted; in "
-        "timed runs idle lanes help with large operators, so that sequential order is faster "
-        "there than it looks here, and IOS gains less (experiment `sample`). Instructions are "
+        "are no source of latencies. Each operator stays on its lane, as a kernel does on its "
+        "stream. Elsewhere idle lanes help with large operators, so that sequential order is "
+        "faster than it looks here, and IOS gains less (experiment `sample`). Instructions are "
         "those of timed runs, where the kernel lets them be counted (perf_event_open); waiting "
         "lanes spend few.",
         "GPUs: the share of float32 arithmetic in use, by the analytical model's simulated run; an "
@@ -113,7 +113,7 @@ class Utilization:
             "published over sequential (V100)",
         )
         said = dict.fromkeys(e.found.uncounted for e in outcomes if e.found and e.found.uncounted)
-        closing = [(f"no instructions: {why}", *["-"] * (len(header) - 1)) for why in said]
+        closing = [("no instructions", *["-"] * (len(header) - 2), why) for why in said]
         return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[UtilizationCell, Busyness]]) -> tuple[Panel, ...]:
