@@ -150,18 +150,16 @@ def from_trace(
 def _with_inputs(
     mod: tvm.IRModule, infos: Sequence[tuple[str, tuple[tuple[int, ...], str]]]
 ) -> tvm.IRModule:
-    """The module with each input once, in the order of ``forward``.
+    """The module with each input once, in the order of ``forward``, and each weight once.
 
-    TVM's importer drops those without a use, and may make two variables of one.
+    TVM's importer drops inputs without a use, and makes another variable of what is concatenated.
     """
     main = mod["main"]
-    inputs = {name: relay.var(name, shape=shape, dtype=dtype) for name, (shape, dtype) in infos}
+    known = {name: relay.var(name, shape=shape, dtype=dtype) for name, (shape, dtype) in infos}
     body = relay.bind(
-        main.body,
-        {each: inputs[each.name_hint] for each in main.params if each.name_hint in inputs},
+        main.body, {each: known.setdefault(each.name_hint, each) for each in main.params}
     )
-    weights = [each for each in main.params if each.name_hint not in inputs]
-    return tvm.IRModule.from_expr(relay.Function([*inputs.values(), *weights], body))
+    return tvm.IRModule.from_expr(relay.Function(list(known.values()), body))
 
 
 def _with_types_of_torch(mod: tvm.IRModule, trace: Any) -> tvm.IRModule:
