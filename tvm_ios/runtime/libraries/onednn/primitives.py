@@ -291,18 +291,13 @@ class PrimitiveMaker:
         *_, (lies, offset) = zip(given.values(), part.offsets, strict=True)
         result = _Place(lies, OUTPUT, offset)
         workspace = _Workspace(made.workspace_bytes)
-        passes = []
+        primitives, stream = list(made.primitives), made.primitives[-1].stream
         while steps:
             count = len(steps) if steps[0][0].kind in BINARY else 1
-            passes.append(self._pass(part.call, result, steps[:count], workspace, where))
+            done = self._pass(part.call, result, steps[:count], stream, workspace, where)
+            primitives.append(done)
             steps = steps[count:]
-        stream = made.primitives[-1].stream
-        last = [MadePrimitive(handle, stream, arguments) for handle, arguments in passes]
-        return replace(
-            made,
-            primitives=(*made.primitives, *last),
-            workspace_bytes=workspace.size_bytes,
-        )
+        return replace(made, primitives=tuple(primitives), workspace_bytes=workspace.size_bytes)
 
     def _placed_steps(
         self, part: CallPart, given: dict[int, int]
@@ -327,10 +322,11 @@ class PrimitiveMaker:
         call: OnednnCall,
         result: _Place,
         steps: Sequence[tuple[Step, _Place | None]],
+        stream: int,
         workspace: _Workspace,
         where: str,
-    ) -> tuple[int, tuple[Argument, ...]]:
-        """A primitive that does steps to the result, and its arguments."""
+    ) -> MadePrimitive:
+        """A primitive that does steps to the result."""
         (first, operand), *others = steps
         placed = {
             operand_of(n, step.kind): place for n, (step, place) in enumerate(others) if place
@@ -355,7 +351,8 @@ class PrimitiveMaker:
             raise self._refusal(call, where)
         arguments = [self._argument(number, place) for number, place in placed.items()]
         arguments += self._scratchpad(described, workspace)
-        return self._make("primitive", "create", described, where=where), tuple(arguments)
+        handle = self._make("primitive", "create", described, where=where)
+        return MadePrimitive(handle, stream, tuple(arguments))
 
     def _reorder(
         self, begin: _Place, end: _Place, stream: int, workspace: _Workspace
