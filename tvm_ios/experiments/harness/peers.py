@@ -12,11 +12,13 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.experiments.harness.checkout import ROOT
+from tvm_ios.experiments.harness.cpu_run import CpuRun
+from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.guard import guarded_workers
 
-__all__ = ["ALL_PEERS", "TORCH", "KernelRecipe", "PeerRace", "Raced"]
+__all__ = ["ALL_PEERS", "TORCH", "KernelRecipe", "PeerRace", "Raced", "peer_race"]
 
 TORCH = ("torch", "torch channels last", "torch compile")
 """Ways to run PyTorch, as the programs name them."""
@@ -25,8 +27,10 @@ ALL_PEERS = (*TORCH, "onnxruntime", "openvino")
 OURS = "tvm-ios"
 SEARCHED = ("ios", "ios + list")
 """Schedules that the search has found, as builds are named."""
-LEAST_LIMIT_S = 1800.0
+LEAST_LIMIT_S = 3600.0
 """Seconds that a program may take at least, however small the time budget."""
+TRIAL_S = 10.0
+"""More than a candidate of a kernel search takes."""
 _MODULE = "benchmarks.peers"
 
 
@@ -84,7 +88,7 @@ class PeerRace:
     """Interpreter that has the peers; without one, we race ourselves."""
     limit_s: float
     """Seconds that each program may take."""
-    peers: tuple[str, ...] = TORCH
+    peers: Sequence[str] = TORCH
     """Who races against us."""
 
     def run(self, recipes: Mapping[str, KernelRecipe]) -> Raced:
@@ -181,6 +185,37 @@ class PeerRace:
             why = "; ".join(_errors(done.stderr)) or _last_line(done.stderr)
             raise HostError(f"{program} of {self.network} at batch {self.batch} failed: {why}")
         return done.stderr
+
+
+def peer_race(
+    network: str,
+    run: CpuRun,
+    bench: Bench,
+    *,
+    trials: int = 0,
+    peers: Sequence[str] = TORCH,
+) -> PeerRace:
+    """The race of a measured cell.
+
+    Parameters
+    ----------
+    network
+        As the programs call it.
+    trials
+        Candidates of the kernel searches that building it takes.
+    peers
+        Who races against us.
+    """
+    return PeerRace(
+        network=network,
+        batch=run.batch,
+        lanes=run.lanes,
+        rounds=run.rounds,
+        folder=bench.folder,
+        peers_python=bench.peers_python,
+        limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget) + TRIAL_S * trials,
+        peers=peers,
+    )
 
 
 def _errors(said: str) -> Iterator[str]:

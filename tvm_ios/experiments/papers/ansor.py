@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.kernel_source import KernelSource, kernel_source
-from tvm_ios.experiments.harness.peers import LEAST_LIMIT_S, TORCH, KernelRecipe, PeerRace, Raced
+from tvm_ios.experiments.harness.peers import TORCH, KernelRecipe, Raced, peer_race
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
@@ -31,8 +31,6 @@ NETWORKS = {
 BATCHES = (1, 16)
 TRIALS, QUICK_TRIALS = 2000, 200
 """Candidates of a network with ``--tune``."""
-TRIAL_S = 10.0
-"""More than a candidate takes, for the limit of a cell that searches."""
 ROUNDS = 12
 """Of a race, in which a run takes up to seconds; quick ones too, so that they are the first half of
 a full one."""
@@ -125,16 +123,7 @@ class Ansor:
 
     def measure(self, cell: AnsorCell, bench: Bench) -> RacedNetwork:
         """Build with three sets of kernels, and race."""
-        trials = cell.source.trials
-        race = PeerRace(
-            network=cell.network,
-            batch=cell.run.batch,
-            lanes=cell.run.lanes,
-            rounds=cell.run.rounds,
-            folder=bench.folder,
-            peers_python=bench.peers_python,
-            limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget) + TRIAL_S * trials,
-        )
+        race = peer_race(cell.network, cell.run, bench, trials=cell.source.trials)
         return raced_network(race.run(_recipes(cell, bench)))
 
     def table(self, outcomes: Sequence[Outcome[AnsorCell, RacedNetwork]]) -> Table:

@@ -9,13 +9,7 @@ from tvm_ios.errors import HostError
 from tvm_ios.experiments.harness.checkout import distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.error_column import error_row, error_text
-from tvm_ios.experiments.harness.peers import (
-    ALL_PEERS,
-    LEAST_LIMIT_S,
-    KernelRecipe,
-    PeerRace,
-    Raced,
-)
+from tvm_ios.experiments.harness.peers import ALL_PEERS, KernelRecipe, Raced, peer_race
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
 from tvm_ios.measure.agreement import error_of
@@ -120,7 +114,9 @@ class BatchSize:
         if cell.run is None:
             return _modelled(cell)
         if not cell.run.small:
-            return raced_batch(_peer_race(cell.run, bench))
+            text = f"time_budget = {bench.time_budget}\n\n[build]\nonednn = true\n"
+            race = peer_race(PEER_NETWORK, cell.run, bench, peers=ALL_PEERS)
+            return raced_batch(race.run({KERNELS: KernelRecipe(text=text)}))
         from tvm_ios.experiments.measured.batches import batch_raced  # noqa: PLC0415 - loads TVM
 
         return batch_raced(NETWORK, cell.run, bench)
@@ -238,21 +234,6 @@ def raced_batch(raced: Raced) -> TimedBatch:
         same=in_order == ios,
         left_out=raced.left_out,
     )
-
-
-def _peer_race(run: CpuRun, bench: Bench) -> Raced:
-    race = PeerRace(
-        network=PEER_NETWORK,
-        batch=run.batch,
-        lanes=run.lanes,
-        rounds=run.rounds,
-        folder=bench.folder,
-        peers_python=bench.peers_python,
-        limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget),
-        peers=ALL_PEERS,
-    )
-    text = f"time_budget = {bench.time_budget}\n\n[build]\nonednn = true\n"
-    return race.run({KERNELS: KernelRecipe(text=text)})
 
 
 def _modelled(cell: BatchSizeCell) -> TimedBatch:
