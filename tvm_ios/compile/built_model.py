@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import tvm
@@ -43,6 +44,7 @@ class ModelKernels:
 
     def __init__(self, staged: StagedBuild) -> None:
         self.staged = staged
+        self._lock = Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
@@ -50,7 +52,9 @@ class ModelKernels:
     def path(self) -> Path:
         """The exported kernels, without parameters."""
         path = self._folder / "kernels.so"
-        self.staged.factory.get_lib().export_library(str(path))
+        with self._lock:  # from Python 3.12 on a cached_property has none
+            if not path.exists():
+                self.staged.factory.get_lib().export_library(str(path))
         return path
 
     @cached_property

@@ -91,3 +91,4 @@ def test_processors_are_read_from_cpuinfo(tmp_path):
 
 def test_llvm_names_become_the_kernels():
     assert needed_features(["avx2", "sse4.2", "64bit", "cmov"]) == ("avx2", "sse4_2")
+    assert needed_features(["avxvnni", "gfni"]) == ("avx_vnni", "gfni")

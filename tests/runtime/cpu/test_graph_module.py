@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 
 import numpy as np
@@ -118,7 +119,12 @@ def test_parameters_load_and_share(pair, built, exported):
         other.share_params(ours, tvm.runtime.save_param_dict(zeros))
         for module in (ours, other):
             module.run(data=built.input)
-        np.testing.assert_array_equal(ours.get_output(0).numpy(), other.get_output(0).numpy())
+        zero = ours.get_output(0).numpy()
+        np.testing.assert_array_equal(zero, other.get_output(0).numpy())
+        other.load_params(tvm.runtime.save_param_dict(built.factory.get_params()))
+        ours.run()
+        np.testing.assert_array_equal(ours.get_output(0).numpy(), zero)
+        other.share_params(ours, tvm.runtime.save_param_dict(zeros))
         ours.load_params(tvm.runtime.save_param_dict(built.factory.get_params()))
         other.run()
         np.testing.assert_array_equal(other.get_output(0).numpy(), built.expected[0])
@@ -366,6 +372,69 @@ def test_odd_types_agree_with_stock(odd_types):
         ours.set_input("count", 1)
         ours.run()
         assert ours.get_output(4).numpy() == 2
+
+
+def test_outputs_that_share_their_bytes_go_to_arrays_of_the_caller(tmp_path):
+    from tvm import relay
+
+    x, w = relay.var("x", shape=(2, 8)), relay.const(np.full((2, 8), 3, "float32"))
+    y = relay.nn.relu(x)
+    ends = [y, relay.reshape(y, (16,)), relay.reshape(x, (16,)), x, relay.reshape(w, (16,)), y]
+    factory = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.Tuple(ends))), "llvm")
+    graph = read_graph_json(factory.get_graph_json())
+    placements = [Placement(stage=index, group=0) for index in range(len(graph.operators))]
+    path = tmp_path / "model.so"
+    export_artifact(factory, lower_plan(graph, placements, lanes=1), path)
+    with load(path) as ours:
+        for seed in range(2):
+            value = np.random.default_rng(seed).standard_normal((2, 8), "float32")
+            shared = tvm.nd.array(value)
+            outs = [
+                tvm.nd.array(np.full(shape, np.nan, "float32"))
+                for shape in ((2, 8), (16,), (16,), (2, 8), (16,), (2, 8))
+            ]
+            ours.set_input_zero_copy("x", shared)
+            for number, out in enumerate(outs):
+                ours.set_output_zero_copy(number, out)
+            ours.run()
+            relu = np.maximum(value, 0)
+            expected = (relu, relu, value, value, np.full(16, 3, "float32"), relu)
+            for out, wanted in zip(outs, expected, strict=True):
+                np.testing.assert_array_equal(out.numpy(), wanted.reshape(out.shape))
+            np.testing.assert_array_equal(shared.numpy(), value)
+        with pytest.raises(ExecutionError, match="convert it first"):
+            ours.set_output_zero_copy(1, tvm.nd.empty((4, 4)))
+
+
+def test_inputs_may_have_any_name(tmp_path):
+    from tvm import relay
+
+    name = 'größe 🎉 "?"'
+    x = relay.var(name, shape=(2, 8))
+    factory = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), "llvm")
+    graph = read_graph_json(factory.get_graph_json())
+    path = tmp_path / "model.so"
+    export_artifact(factory, lower_plan(graph, [Placement(stage=0, group=0)], lanes=1), path)
+    with load(path) as ours:
+        assert ours.input_names == (name,)
+
+
+def test_a_daemon_thread_may_run_while_the_interpreter_ends(exported):
+    script = (
+        "import threading, time, tvm_ios\n"
+        f"module = tvm_ios.load({str(exported[1])!r})\n"
+        "def loop():\n"
+        "    while True:\n"
+        "        module.run()\n"
+        "for _ in range(2):\n"
+        "    threading.Thread(target=loop, daemon=True).start()\n"
+        "time.sleep(0.2)\n"
+    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_truth_values_go_in_and_come_out_in_every_way(odd_types):

@@ -92,6 +92,11 @@ def test_more_lanes_than_cores_are_refused():
         LanePool(shared_runtime(), cores + 1)
 
 
+def test_regions_cannot_be_split_without_end():
+    with pytest.raises(OptionError, match="tasks_per_lane is 1073741824; give 1 to 1000"):
+        LaneOptions(tasks_per_lane=2**30)
+
+
 @pytest.mark.parametrize("lanes", [0, -3])
 def test_lanes_must_be_positive(lanes):
     with pytest.raises(OptionError, match=f"lanes is {lanes}"):

@@ -40,12 +40,17 @@ _LLVM_TO_KERNEL = {
     "avx512bitalg": "avx512_bitalg",
     "avx512vpopcntdq": "avx512_vpopcntdq",
     "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "avxvnni": "avx_vnni",
+    "gfni": "gfni",
     "amx-tile": "amx_tile",
     "amx-int8": "amx_int8",
     "amx-bf16": "amx_bf16",
     "neon": "asimd",
     "dotprod": "asimddp",
     "fullfp16": "asimdhp",
+    "i8mm": "i8mm",
+    "bf16": "bf16",
     "sve": "sve",
 }
 """LLVM's name of an instruction set a compiler may emit, and the one in ``/proc/cpuinfo``."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import subprocess
@@ -162,5 +161,9 @@ def _array(kind: str, name: str, values: Iterable[object]) -> str:
 
 
 def _text(value: str) -> str:
-    """A string of C: JSON's escapes of what is not ASCII are C's, too."""
-    return json.dumps(value)
+    """A string of C in UTF-8, all that is not plain as octal numbers."""
+    plain = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in value.encode()
+    )
+    return f'"{plain}"'

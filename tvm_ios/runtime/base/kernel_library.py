@@ -45,7 +45,7 @@ class KernelLibrary:
         except (tvm.TVMError, OSError, ValueError) as error:
             raise ArtifactError(
                 f"{path}: cannot be loaded as a kernel library: {_last_line(error)}; "
-                "export the model again"
+                "export the model again, or set TMPDIR to a folder that code may be loaded from"
             ) from error
         self.runtime = runtime or NativeRuntime(library)
         self._library = library

@@ -77,6 +77,13 @@ class PlanMemory:
             return array
         return array._create_view(wanted.shape)  # noqa: SLF001 - TVM offers no public one
 
+    def is_shared(self, output: int) -> bool:
+        """Whether an output lies in an input, a parameter, or where another output does, too."""
+        buffers = [self.plan.tensors[tensor].buffer for tensor in self.plan.outputs]
+        buffer = self.plan.tensors[output].buffer
+        kind = self.plan.buffers[buffer].kind
+        return kind is BufferKind.INPUT or buffers.count(buffer) > 1
+
     def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
         """Let an input or output lie in the caller's array from now on.
 
@@ -85,6 +92,14 @@ class PlanMemory:
         ExecutionError
             If the array is of another type, not compact, or not aligned.
         """
+        self.require_fit(tensor, array)
+        buffer = self.plan.tensors[tensor].buffer
+        self._arrays[buffer] = array
+        self.table.place(buffer, _address(array))
+        self.generation += 1
+
+    def require_fit(self, tensor: int, array: tvm.nd.NDArray) -> None:
+        """Refuse an array that an input or output could not lie in; raises ExecutionError."""
         wanted = self.plan.tensors[tensor]
         if tuple(array.shape) != wanted.shape or array.dtype != wanted.dtype:
             raise ExecutionError(
@@ -97,9 +112,6 @@ class PlanMemory:
                 f"must lie on {self.device} at a multiple of {ALIGNMENT_BYTES}, as tvm.nd.empty "
                 "gives it"
             )
-        self._arrays[wanted.buffer] = array
-        self.table.place(wanted.buffer, _address(array))
-        self.generation += 1
 
     @property
     def _on_host(self) -> bool:

@@ -86,6 +86,7 @@ class PlanModule:
         self._memory = memory
         self._executor = executor
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
+        self._copied: dict[int, tvm.nd.NDArray] = {}
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -131,12 +132,21 @@ class PlanModule:
     def set_output_zero_copy(self, key: int, value: Any) -> None:
         """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
 
+        An output that shares its bytes with an input, a parameter or another output, as a reshape
+        of one does, is copied there after each :meth:`run`.
+
         Raises
         ------
         ExecutionError
             If there is no such output, or its type or place does not fit.
         """
-        self._memory.replace(output_tensor(self.plan, key), _as_ndarray(value, f"output {key}"))
+        tensor = output_tensor(self.plan, key)
+        array = _as_ndarray(value, f"output {key}")
+        if self._memory.is_shared(tensor):
+            self._memory.require_fit(tensor, array)
+            self._copied[int(key)] = array
+        else:
+            self._memory.replace(tensor, array)
 
     def run(self, **input_dict: Any) -> None:
         """Run once, after setting the inputs given.
@@ -149,6 +159,8 @@ class PlanModule:
         for name, value in input_dict.items():
             self.set_input(name, value)  # by name: an input may itself be called key or value
         self._executor.run()
+        for number, array in self._copied.items():
+            self.get_output(number, array)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -239,6 +251,7 @@ class PlanModule:
         for name in _saved_params(params_bytes):
             if name in self._index:
                 self.set_input_zero_copy(name, other.get_input(name))
+                self._shared.add(name)
 
     def benchmark(
         self,

@@ -14,7 +14,7 @@ from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
-from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["MultiStreamGraphModule"]
@@ -59,12 +59,14 @@ class MultiStreamGraphModule(PlanModule):
         with ExitStack() as undo:
             libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
             plan = libraries.complete(plan)
+            calls = undo.enter_context(LaunchCalls(libraries))
             self._lane_executor = LaneExecutor(
-                plan, library, memory, lanes=lanes, options=options, libraries=libraries
+                plan, library, memory, lanes=lanes, options=options, calls=calls
             )
             super().__init__(plan, library, params, memory, self._lane_executor)
             # With the executor, not with this: its launches call what the libraries hold.
             self._finalizer = weakref.finalize(self._lane_executor, undo.pop_all().close)
+            self._finalizer.atexit = False  # a daemon thread may be in a run
 
     def close(self) -> None:
         """Give back threads and libraries; later runs raise ExecutionError."""

@@ -15,7 +15,7 @@ from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.poison import poison_data
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane
 
 __all__ = ["LaneExecutor", "dependency_order"]
 
@@ -34,9 +34,9 @@ class LaneExecutor:
         Threads, the caller's included; what the plan was made for where omitted.
     poison
         True overwrites outputs before they are written, and dead buffers (for tests).
-    libraries
-        Libraries on this processor, which have completed the plan; to be closed after this. Without
-        them TVM's kernels compute everything.
+    calls
+        Calls of libraries on this processor, which have completed the plan; closed with this.
+        Without them TVM's kernels compute everything.
 
     Raises
     ------
@@ -55,7 +55,7 @@ class LaneExecutor:
         lanes: int | None = None,
         options: LaneOptions | None = None,
         poison: bool = False,
-        libraries: OpenLibraries | None = None,
+        calls: LaunchCalls | None = None,
     ) -> None:
         self.plan = plan
         self._library = library
@@ -66,7 +66,7 @@ class LaneExecutor:
             options,
             get_last_error=TvmFunction.LAST_ERROR.address,
         )
-        self._calls = None if libraries is None else LaunchCalls(libraries)
+        self._calls = calls
         kernels = [self._kernel(*launch) for launch in enumerate(plan.launches)]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
         barriers = options is not None and options.barriers

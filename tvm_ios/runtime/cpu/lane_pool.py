@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import weakref
@@ -35,6 +36,9 @@ _ENOUGH_NS = 250_000_000
 """A timing that takes longer is extrapolated. On an overloaded machine lanes wait for each other
 for whole time slices, and runs that were to take a millisecond would take minutes."""
 
+_MOST_TASKS = 1000
+"""More than this many tasks a lane only cost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneOptions:
@@ -60,6 +64,21 @@ class LaneOptions:
 
     def __post_init__(self) -> None:
         require_whole_fields(self, tasks_per_lane=1, spin_us=0, jitter_seed=0)
+        if self.tasks_per_lane > _MOST_TASKS:
+            raise OptionError(f"tasks_per_lane is {self.tasks_per_lane}; give 1 to {_MOST_TASKS}")
+
+
+_open: weakref.WeakSet[LanePool] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_pools() -> None:
+    """Wait for runs of daemon threads; those that begin later raise ExecutionError.
+
+    Nothing is freed at exit: such a thread may be on its way into native code.
+    """
+    for pool in tuple(_open):
+        pool.close()
 
 
 class LaunchFailedError(Exception):
@@ -114,7 +133,7 @@ class LaneProgram:
     def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
         self.handle = handle
         self._kept = kept
-        weakref.finalize(self, _free_program, runtime, handle)
+        weakref.finalize(self, _free_program, runtime, handle).atexit = False
 
 
 class LanePool:
@@ -164,6 +183,8 @@ class LanePool:
         if not self._handle:
             raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
         self._finalizer = weakref.finalize(self, _free_pool, runtime, self._handle)
+        self._finalizer.atexit = False
+        _open.add(self)
 
     def program(
         self,

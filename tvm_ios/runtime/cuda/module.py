@@ -113,7 +113,10 @@ class CudaGraphModule(PlanModule):
         """An output by number, copied to `out` if given, once the last run has written it."""
         self._streams.await_other_streams()
         with explained(f"copying output {index}", "TVM's copy"):
-            return super().get_output(index, out)
+            found = super().get_output(index, out)
+            if out is not None and current_stream():
+                self._memory.device.sync()  # TVM copies on the default stream
+            return found
 
     def ping_pong_ns(self) -> float:
         """0: there are no lanes whose hand-off could take longer at times."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +18,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.onednn.cuts import whole_call
-from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.device import OnednnLane, OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
@@ -109,6 +110,16 @@ def test_executors_have_weights_of_their_own(model, weight):
             name = parameter(third)
             third.share_params(second, tvm.runtime.save_param_dict({name: tvm.nd.array(other)}))
             check(third, other)
+
+
+def test_what_was_made_of_weights_goes_with_an_executor_nobody_closed(model, monkeypatch):
+    closed, close = [], OnednnLane.close
+    monkeypatch.setattr(OnednnLane, "close", lambda lane: closed.append(close(lane)))
+    module = model.executor()
+    assert not closed
+    del module
+    gc.collect()
+    assert closed
 
 
 def test_a_loaded_file_reorders_its_own(model, weight, tmp_path):

@@ -231,10 +231,12 @@ static int begin(Pool* pool) {
   repair_after_fork(pool);
   lock_pool(pool);
   int status = RUN_DONE;
-  if (atomic_load(&pool->closed)) {
+  if (atomic_load(&pool->closing)) {
     status = RUN_CLOSED;
   } else if (pool->started < 0 && !start_threads(pool)) {
     stop_threads(pool);
+    atomic_store(&pool->closed, 0); /* the next run tries again */
+    pool->started = -1;
     status = RUN_NO_THREADS;
   }
   if (status)
@@ -345,6 +347,7 @@ Pool* tvm_ios_pool_create(const PoolOptions* options) {
 /* Join the threads; later runs return RUN_CLOSED. The memory stays for callers still waiting. */
 void tvm_ios_pool_close(Pool* pool) {
   repair_after_fork(pool);
+  atomic_store(&pool->closing, 1); /* who runs in a loop might take the lock again and again */
   lock_pool(pool);
   if (!atomic_load(&pool->closed)) stop_threads(pool);
   unlock_pool(pool);

@@ -118,6 +118,7 @@ typedef struct Pool {
   _Atomic int64_t end_ns;
   _Alignas(CACHE_LINE) _Atomic uint32_t lock; /* 0 free, 1 taken, 2 taken with sleepers */
   _Atomic int32_t generation;                 /* of the process the threads live in; -1 in repair */
+  _Atomic int32_t closing; /* no run begins any more, not even one that waits for the lock */
   _Atomic int32_t closed;
   _Alignas(CACHE_LINE) _Atomic uint32_t epoch; /* moves when a run begins; the futex of sleepers */
   _Atomic int32_t sleepers;

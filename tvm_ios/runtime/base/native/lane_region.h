@@ -82,8 +82,8 @@ int tvm_ios_parallel_launch(FTVMParallelLambda lambda, void* cdata, int num_task
   if (options->lanes == 1 || lane->in_region ||
       lane->pool->program->launches[lane->position]->serial)
     return run_task(lane, lambda, cdata, 0, 1); /* one task computes all of a region */
-  int tasks = num_task > 0 ? num_task : options->tasks_per_lane * options->lanes;
-  if (tasks > MAX_TASKS) tasks = MAX_TASKS;
+  int64_t wanted = num_task > 0 ? num_task : (int64_t)options->tasks_per_lane * options->lanes;
+  int tasks = wanted < MAX_TASKS ? (int)wanted : MAX_TASKS;
   open_region(lane, lambda, cdata, tasks);
   Region* region = &lane->region;
   int own = 0, failed = 0;

@@ -19,6 +19,7 @@
 
 #define ALIGNMENT_BYTES 64
 #define NATIVE_ABI_VERSION 2
+#define MOST_CORES (16 * CPU_SETSIZE)
 #define FOOTER_MAGIC "tvm-ios artifact"
 
 static _Thread_local char error_text[2048];
@@ -218,9 +219,9 @@ static int require_processor(const ModelImage* image) {
   if (file) fclose(file);
   if (!found) return 0;
   line[strcspn(line, "\n")] = ' ';
-  char needed[1024];
+  char needed[1024], *rest = NULL;
   snprintf(needed, sizeof needed, "%s", image->processor);
-  for (char* word = strtok(needed, " "); word; word = strtok(NULL, " ")) {
+  for (char* word = strtok_r(needed, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     char spaced[64];
     snprintf(spaced, sizeof spaced, " %s ", word);
     if (!strstr(line, spaced) && strlen(lacking) + strlen(spaced) < sizeof lacking)
@@ -390,19 +391,20 @@ static int prepare_launches(tvm_ios_model* model) {
 
 /* ---- lanes ---- */
 
+/* The cores of this thread; the first one alone where they are too many to be told. */
 static int32_t usable_cores(int32_t* cores) {
-  cpu_set_t set;
+  cpu_set_t set[MOST_CORES / CPU_SETSIZE];
   int32_t count = 0;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  for (int32_t core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &set)) cores[count++] = core;
+  cores[0] = 0;
+  if (sched_getaffinity(0, sizeof set, set)) return 1;
+  for (int32_t core = 0; core < MOST_CORES; ++core)
+    if (CPU_ISSET_S((size_t)core, sizeof set, set)) cores[count++] = core;
   return count;
 }
 
 static int make_program(tvm_ios_model* model, int32_t lanes) {
   const ModelImage* image = model->image;
-  int32_t cores[CPU_SETSIZE], num_cores = usable_cores(cores);
+  int32_t cores[MOST_CORES], num_cores = usable_cores(cores);
   if (lanes < 0 || lanes > num_cores)
     return fail("lanes is %d, but this process may use %d cores; give 1 to %d, or 0", lanes,
                 num_cores, num_cores);
