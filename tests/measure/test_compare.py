@@ -14,7 +14,14 @@ from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.fake_runner import FakeStageRunner
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.measure.compare import CompareOptions, CompareRound, Comparison, Verdict, compare
+from tvm_ios.measure.compare import (
+    CompareOptions,
+    CompareRound,
+    Comparison,
+    RaceTooLongError,
+    Verdict,
+    compare,
+)
 from tvm_ios.measure.machine_mode import ModeOptions
 
 GRAPH = OperatorGraph(
@@ -253,6 +260,19 @@ def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
     assert len(long.rounds) == 6  # as a round alone takes that long
     whole, _ = race("base", "same", options=options, noise=0.1, seed=1)
     assert len(whole.rounds) == 25  # benchmarks take them all
+
+
+def test_a_race_that_there_is_no_time_for_is_refused_by_its_first_run() -> None:
+    runs = []
+    contestants = {
+        name: lambda number, name=name: runs.append(name) or 2_000_000_000 * number
+        for name in ("one", "other")
+    }
+    with pytest.raises(RaceTooLongError, match=r"take 24 s, and 23\.9 s are left"):
+        compare(contestants, options=CompareOptions(rounds=9), within_s=23.9)
+    assert set(runs) == {"one"}
+    compare(contestants, options=CompareOptions(rounds=9), within_s=24.1)
+    assert set(runs) == {"one", "other"}
 
 
 @pytest.mark.parametrize(

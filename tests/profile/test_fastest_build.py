@@ -15,8 +15,8 @@ from tvm_ios.compile.built_model import build_model
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.profile import fastest_build
+from tvm_ios.measure.compare import CompareOptions, RaceTooLongError
+from tvm_ios.profile import build_choice, fastest_build
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -190,6 +190,18 @@ def test_a_short_budget_leaves_other_layouts_out(in_nhwc, database):
     chosen = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
     assert chosen.candidate.changes == ()
     assert call.budget.notes[0] == "for time_budget=0.001, a build with NCHW was not tried"
+
+
+def test_a_race_that_the_budget_does_not_have_is_left_out(in_nhwc, database, monkeypatch):
+    def race(models, *, within_s, **_):
+        raise RaceTooLongError(60.0, within_s)
+
+    monkeypatch.setattr(build_choice, "race", race)
+    call = MeasuringCall.here(lanes=1, database=database, time_budget=50.0)
+    chosen = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
+    assert chosen.candidate.changes == ()
+    note, *_ = call.budget.notes
+    assert "a build with NCHW was not raced: the least rounds of the race take 60 s, and 4" in note
 
 
 @pytest.mark.slow

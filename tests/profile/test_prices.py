@@ -423,6 +423,16 @@ def test_ways_that_were_settled_are_not_timed_again(runner, tmp_path, monkeypatc
     assert len(timed) == (1 if hop_ns < 200 else 2)  # what was chosen in busy times is not for ever
 
 
+def test_prices_decide_alone_where_operators_are_long(prices, monkeypatch) -> None:
+    monkeypatch.setattr(way_choice, "LONG_OPERATOR_NS", 1)
+    monkeypatch.setattr(way_choice, "race", None)
+    monkeypatch.setattr(
+        way_choice, "ways_by_price", lambda _: ways_in_network.OperatorWays({}, (1,))
+    )
+    way_choice.settle_ways(prices)
+    assert prices.unsplit == (1,)
+
+
 def test_ways_that_are_the_same_are_timed_once(prices, monkeypatch) -> None:
     timed = []
 

@@ -33,6 +33,7 @@ __all__ = [
     "CompareOptions",
     "CompareRound",
     "Comparison",
+    "RaceTooLongError",
     "Speedup",
     "Verdict",
     "compare",
@@ -59,6 +60,17 @@ LONG_RUN_NS = 30_000_000
 replaced in the first per cent of it: first runs of Inception V3 (80 ms) took 0.992 to 1.001 times
 what second ones did, those of SqueezeNet (13 ms) 1.014 (``benchmarks/results/tune_time/``). All who
 are near each other are timed alike, so it needs one beside a shorter one, unless it is far off."""
+
+
+class RaceTooLongError(CostError):
+    """A race that would take longer than there is time for."""
+
+    def __init__(self, needed_s: float, within_s: float) -> None:
+        super().__init__(
+            f"the least rounds of the race take {needed_s:.3g} s, and {max(0.0, within_s):.3g} s "
+            "are left"
+        )
+        self.needed_s = needed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +122,7 @@ def compare(
     *,
     options: CompareOptions | None = None,
     until_decided: bool = False,
+    within_s: float = math.inf,
     ping_pong_ns: Callable[[], float] | None = None,
     patience: Patience | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
@@ -127,6 +140,8 @@ def compare(
         to leave out the warm-up of long runs.
         Contestants that have lost beyond doubt are not timed any more, but for the first one,
         unless it is far off: reports give times of the others as ratios over it.
+    within_s
+        Seconds there are for it.
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -135,6 +150,8 @@ def compare(
     ------
     OptionError
         If there is no contestant.
+    RaceTooLongError
+        If by the first contestant's run the least rounds take longer than ``within_s``.
     CostError
         If a contestant or the ping-pong fails.
     """
@@ -150,7 +167,12 @@ def compare(
         clock_ns=clock_ns,
         sleep_s=sleep_s,
     )
-    run_ns = [_first_look_ns(cell, options) for cell in cells]
+    first, *others = cells
+    run_ns = [_first_look_ns(first, options)]
+    needed_s = _least_rounds(options) * len(cells) * run_ns[0] / 1e9
+    if needed_s > within_s:
+        raise RaceTooLongError(needed_s, within_s)
+    run_ns += [_first_look_ns(cell, options) for cell in others]
     warmups = [options.warmup] * len(cells)
     if until_decided:
         warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
@@ -162,6 +184,10 @@ def compare(
         confidence=options.confidence,
         notes=_notes(rounds, watch),
     )
+
+
+def _least_rounds(options: CompareOptions) -> int:
+    return max(LEAST_ROUNDS, least_values(options.confidence))
 
 
 def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
@@ -227,7 +253,7 @@ def _take_rounds(
     timed = frozenset(range(len(cells)))
     longest_ns = options.longest_s * 1e9
     end_ns = clock_ns() + longest_ns
-    least = max(LEAST_ROUNDS, least_values(options.confidence))
+    least = _least_rounds(options)
     looks = {least, *(count for count in EARLY_LOOKS if count > least)}
     watch.look()
     while counted < options.rounds:

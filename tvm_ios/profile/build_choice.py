@@ -7,6 +7,7 @@ or faster within it and by the prices of its operators, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -103,7 +104,11 @@ def build_for_schedule(
 
 
 def choose_build(
-    builds: Mapping[str, BuiltModel], call: MeasuringCall, *, prices_count: bool = False
+    builds: Mapping[str, BuiltModel],
+    call: MeasuringCall,
+    *,
+    prices_count: bool = False,
+    within_s: float = math.inf,
 ) -> BuildChoice:
     """The fastest of the builds that beat the first one, else the first one.
 
@@ -124,6 +129,13 @@ def choose_build(
     prices_count
         Whether what operators cost by themselves tells of networks: not of tuned kernels, which
         were chosen for that.
+    within_s
+        Seconds there are for the race.
+
+    Raises
+    ------
+    RaceTooLongError
+        If its least rounds take longer than that.
     """
     base, *others = builds
     if not others:
@@ -144,7 +156,9 @@ def choose_build(
         usual_s = call.compare.longest_s
         longest_s = max(usual_s, min(LONGER * usual_s, call.budget.left_s / LONGER))
         options = replace(call.compare, longest_s=longest_s)
-        comparison = race(models, options=options, until_decided=True, session=session)
+        comparison = race(
+            models, options=options, until_decided=True, within_s=within_s, session=session
+        )
     fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [

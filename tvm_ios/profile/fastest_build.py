@@ -17,6 +17,7 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.kernels import start_shared_workers
+from tvm_ios.measure.compare import RaceTooLongError
 from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -176,7 +177,12 @@ class _Builder:
                 return best.with_notes(_left_out(change, error))
             with self.call.clock.phase(f"check {change.phase}", self.call.to_profile):
                 builds = {change.without: built, change.name: changed_built}
-                choice = choose_build(builds, self.call, prices_count=True)
+                left_s = self.call.budget.left_s
+                try:
+                    choice = choose_build(builds, self.call, prices_count=True, within_s=left_s)
+                except RaceTooLongError as error:
+                    self.call.budget.cut(f"a build with {change.name} was not raced: {error}")
+                    return best
                 known = self.call.choices(self.target)
                 known.keep(with_libraries(question, self.libraries), choice)
         best = best.with_notes(*choice.notes)

@@ -6,6 +6,7 @@ believed before it has been timed against sequential order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -49,6 +50,7 @@ def race(
     options: CompareOptions | None = None,
     session: MeasuringSession,
     until_decided: bool = False,
+    within_s: float = math.inf,
 ) -> Comparison:
     """Time compiled models, and others, against each other on the same inputs, interleaved.
 
@@ -60,8 +62,15 @@ def race(
         More contestants by name, their inputs set; timed before the models in a round.
     until_decided
         Whether it may end once it is known which one is the fastest.
+    within_s
+        Seconds there are for it.
     session
         On the device the models run on.
+
+    Raises
+    ------
+    RaceTooLongError
+        If the least rounds take longer than that.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}
@@ -70,6 +79,7 @@ def race(
             {**(others or {}), **timed},
             options=options,
             until_decided=until_decided,
+            within_s=within_s,
             ping_pong_ns=ping_pong_ns,
             patience=session.patience,
         )

@@ -19,13 +19,16 @@ from tvm_ios.profile.ways_in_network import (
 __all__ = ["settle_ways"]
 
 CLEARLY_FASTER = 1.02
+LONG_OPERATOR_NS = 10_000_000
+"""Operators that take this long on the average meet the same caches wherever they stand, and whole
+networks of them take seconds a run: prices decide alone."""
 BUSY = "while the machine was in its slow mode"
 
 _LOG = logging.getLogger(__name__)
 
 
 def settle_ways(prices: KernelPrices) -> None:
-    """Price the operators, then let whole networks decide how each is computed.
+    """Price the operators, then let whole networks decide how each is computed, if they are short.
 
     Each operator's times in the network choose its kernel or call, and whether idle lanes help.
     Then sequential order is timed with that, with what prices say, with all operators split, and
@@ -34,6 +37,9 @@ def settle_ways(prices: KernelPrices) -> None:
     """
     prices.price_operators()
     if prices.runner.lanes == 1 or not prices.runner.idle_lanes_help:
+        return
+    if sum(prices.operator_ns) >= LONG_OPERATOR_NS * len(prices.graph):
+        _use(prices, ways_by_price(prices))
         return
     question = f"ways of operators in {prices.identity}"
     # A choice of busy times holds while times are busy: with another one, prices would have other
