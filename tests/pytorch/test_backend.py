@@ -183,6 +183,27 @@ def test_tensors_lie_where_the_caller_has_them(parts):
     torch.testing.assert_close(kept, first, rtol=0, atol=0)
 
 
+class Flattened(nn.Module):
+    """Outputs that lie in an input, in a weight, or where another output does."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x):
+        y = F.relu(self.conv(x))
+        return {"y": y, "flat": y.flatten(1), "input": x.flatten(1), "bias": self.conv.bias + 0}
+
+
+def test_outputs_that_share_their_bytes_are_those_of_torch():
+    model = Flattened()
+    fast = compiled(model)
+    for batch in (2, 2):
+        x = torch.randn(batch, 3, 12, 12)
+        with torch.no_grad():
+            assert_same(fast(x), model(x))
+
+
 def test_an_unknown_option_is_named():
     with torch.no_grad(), pytest.raises(Exception, match="has no option 'budget'; it has target"):
         compiled(Branches(), budget=3)(image())
