@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,7 @@ __all__ = [
     "distinct_parts",
     "recorded_problem",
     "sample_part",
+    "stored_digest",
     "stored_names",
     "stored_text",
 ]
@@ -47,6 +49,14 @@ def stored_text(path: str) -> str:
             f"cannot read {path} in {ROOT}: {error}; experiments of the paper need a checkout of "
             "tvm-ios, so install it from one with pip install -e"
         ) from error
+
+
+def stored_digest(path: str) -> str:
+    """Eight digits that change with a file of the checkout; none where it cannot be read."""
+    try:
+        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:8]
+    except OSError:
+        return ""
 
 
 def stored_names(folder: str, *, ending: str) -> tuple[str, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.harness.checkout import stored_names, stored_text
+from tvm_ios.experiments.harness.checkout import stored_digest, stored_names, stored_text
+from tvm_ios.experiments.harness.peers import ALL_PEERS, TORCH, Raced
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.records import BenchmarkRecord
@@ -14,7 +16,13 @@ from tvm_ios.report.table import Table
 
 __all__ = ["OURS", "PEERS", "PUBLISHED_MS", "Frameworks", "FrameworksCell", "RacedPeers"]
 
-PEERS = ("torch", "onnxruntime", "openvino")
+PEERS = {
+    "PyTorch": TORCH[:2],
+    "torch.compile": TORCH[2:],
+    "onnxruntime": ("onnxruntime",),
+    "OpenVINO": ("openvino",),
+}
+"""The ways to run each, as races name them."""
 SEQUENTIAL, OURS = "tvm-ios sequential", "tvm-ios"
 RACES = "benchmarks/results/peers"
 PUBLISHED = ("TensorFlow", "TensorFlow-XLA", "TASO", "TVM-cuDNN", "TensorRT", "IOS")
@@ -32,6 +40,13 @@ class FrameworksCell:
     """One network at batch one."""
 
     network: str
+    race: str
+    """Digest of the file that the race is stored in: another race is another cell."""
+
+    @classmethod
+    def of(cls, network: str) -> Self:
+        """The cell of the race that is stored now."""
+        return cls(network=network, race=stored_digest(_path(network)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +78,9 @@ class Frameworks:
     )
     notes: tuple[str, ...] = (
         "Read from stored races of `python -m benchmarks.peers.measure` on this project's two-core "
-        "machine: PyTorch, onnxruntime and OpenVINO, each with its better number of threads. Ours "
-        "may have kernels of AutoTVM or oneDNN where those are faster; *tvm-ios sequential* has "
-        "the same kernels in order.",
+        "machine: PyTorch, eager and compiled, onnxruntime and OpenVINO, each with its better "
+        "number of threads. Ours may have kernels of AutoTVM or oneDNN where those are faster; "
+        "*tvm-ios sequential* has the same kernels in order.",
         "The frameworks of the paper are for another device, so that only the shape compares: "
         "networks of many small branches gain most.",
     )
@@ -74,11 +89,11 @@ class Frameworks:
     def cells(self, _: Settings) -> tuple[FrameworksCell, ...]:
         """The networks that the peers' run has a stored race of, by name."""
         names = stored_names(RACES, ending="_bs1.json")
-        return tuple(FrameworksCell(network=network) for network in names)
+        return tuple(map(FrameworksCell.of, names))
 
     def measure(self, cell: FrameworksCell, _: Bench) -> RacedPeers:
         """Read the stored race."""
-        path = f"{RACES}/{cell.network}_bs1.json"
+        path = _path(cell.network)
         try:
             record = BenchmarkRecord.from_json(stored_text(path))
         except ArtifactError as error:
@@ -140,27 +155,23 @@ class Frameworks:
         )
 
 
+def _path(network: str) -> str:
+    return f"{RACES}/{network}_bs1.json"
+
+
 def _raced(record: BenchmarkRecord, path: str) -> RacedPeers:
     race = record.comparison
+    raced = Raced(record=record, left_out=())
     facts = {fact.name: fact.value for fact in record.facts}
     ours = [name for name in race.names if f"schedule of {name}" in facts]
-    chosen = {
-        peer: min(
-            (name for name in race.names if name.startswith(f"{peer},")),
-            key=race.median_ns,
-            default=None,
-        )
-        for peer in PEERS
-    }
-    best = min(ours, key=race.median_ns, default=None)
+    chosen = {name: raced.fastest(ways) for name, ways in PEERS.items()}
+    best, peer = min(ours, key=race.median_ns, default=None), raced.fastest(ALL_PEERS)
     over_peer = None
-    if best is not None:
-        peers = [name for name in chosen.values() if name is not None]
-        speedup = race.speedup(best, over=min(peers, key=race.median_ns))
+    if best is not None and peer is not None:
+        speedup = race.speedup(best, over=peer)
         over_peer = (speedup.ratio, speedup.low, speedup.high)
-        alike = [name for name in ours if _kernels(facts, name) == _kernels(facts, best)]
-        in_order = [name for name in alike if facts[f"schedule of {name}"] == "sequential"]
-        chosen[SEQUENTIAL] = next(iter(in_order), None)
+    if best is not None:
+        chosen[SEQUENTIAL], _ = raced.orders(facts[f"kernels of {best}"])
         chosen[OURS] = best
     return RacedPeers(
         ms={name: race.median_ns(who) / 1e6 for name, who in chosen.items() if who is not None},
@@ -170,10 +181,6 @@ def _raced(record: BenchmarkRecord, path: str) -> RacedPeers:
         measured_at=record.taken_at,
         record=path,
     )
-
-
-def _kernels(facts: Mapping[str, str], name: str) -> str:
-    return facts[f"kernels of {name}"]
 
 
 def _rows(cell: FrameworksCell, found: RacedPeers) -> list[tuple[str, ...]]:

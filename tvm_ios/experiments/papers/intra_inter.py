@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.harness.checkout import stored_text
+from tvm_ios.experiments.harness.checkout import stored_digest, stored_text
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.records import BenchmarkRecord
@@ -39,6 +40,13 @@ class IntraInterCell:
     """One network, tuned by AutoTVM."""
 
     network: str
+    race: str
+    """Digest of the file that the race is stored in: another race is another cell."""
+
+    @classmethod
+    def of(cls, network: str) -> Self:
+        """The cell of the race that is stored now."""
+        return cls(network=network, race=stored_digest(_path(network)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +85,11 @@ class IntraInter:
 
     def cells(self, _: Settings) -> tuple[IntraInterCell, ...]:
         """The networks that were tuned."""
-        return tuple(IntraInterCell(network=network) for network in NETWORKS)
+        return tuple(map(IntraInterCell.of, NETWORKS))
 
     def measure(self, cell: IntraInterCell, _: Bench) -> Corners:
         """Read the stored race."""
-        path = f"benchmarks/results/tuned/{cell.network}_bs1.autotvm.json"
+        path = _path(cell.network)
         try:
             record = BenchmarkRecord.from_json(stored_text(path))
         except ArtifactError as error:
@@ -128,6 +136,10 @@ class IntraInter:
                 ),
             ),
         )
+
+
+def _path(network: str) -> str:
+    return f"benchmarks/results/tuned/{network}_bs1.autotvm.json"
 
 
 def _rows(cell: IntraInterCell, found: Corners) -> list[tuple[str, ...]]:
