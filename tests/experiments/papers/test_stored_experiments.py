@@ -52,7 +52,7 @@ def test_frameworks_are_those_of_the_peers_summary(tmp_path):
     table = Frameworks().table(outcomes)
     assert len(table.rows) == len(outcomes)
     assert FRAMEWORKS_MS["inception_v3"] == (7.95, 9.95, 5.70, 4.88, 5.21, 4.03)
-    assert [len(panel.series) for panel in Frameworks().panels(outcomes)] == [5, 6]
+    assert [len(panel.series) for panel in Frameworks().panels(outcomes)] == [6, 6]
 
 
 def test_two_by_two_is_of_one_race(tmp_path):
@@ -65,11 +65,22 @@ def test_two_by_two_is_of_one_race(tmp_path):
     assert len(IntraInter().table(outcomes).rows) == len(outcomes)
 
 
+@pytest.mark.parametrize("experiment", [Frameworks(), IntraInter()], ids=lambda each: each.name)
+def test_committed_records_are_of_the_races_that_are_stored_now(experiment):
+    folder = checkout.ROOT / "benchmarks" / "results" / "experiments"
+    for cell in experiment.cells(Settings(lanes=2)):
+        found = outcome_of(
+            experiment, cell, read_record(record_path(folder, experiment, cell))
+        ).found
+        stored = json.loads(checkout.stored_text(found.record))
+        assert found.measured_at == stored["taken_at"]
+
+
 @pytest.mark.parametrize(
     ("experiment", "cell"),
     [
-        (Frameworks(), FrameworksCell(network="lenet")),
-        (IntraInter(), IntraInterCell(network="lenet")),
+        (Frameworks(), FrameworksCell.of("lenet")),
+        (IntraInter(), IntraInterCell.of("lenet")),
     ],
     ids=["frameworks", "intra-inter"],
 )
