@@ -113,11 +113,12 @@ def test_the_same_options_are_not_built_again(tmp_path):
     from benchmarks.peers.ours import Recipe, _is_done
 
     recipe = Recipe.parse("tuned")
-    assert not _is_done(recipe, tmp_path)
+    assert not _is_done(recipe, tmp_path, 2)
     kernels(tmp_path, configuration="time_budget = 9")
-    assert not _is_done(recipe, tmp_path)
+    assert not _is_done(recipe, tmp_path, 2)
     kernels(tmp_path)
-    assert _is_done(recipe, tmp_path)
+    assert _is_done(recipe, tmp_path, 2)
+    assert not _is_done(recipe, tmp_path, 1)
 
 
 def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):

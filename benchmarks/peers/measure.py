@@ -53,6 +53,8 @@ class Settings:
     """The interpreter that has TVM."""
     load_limit_s: float
     """Seconds in which a contestant has to be ready."""
+    lanes: int
+    """Threads of peers; our builds have those that they were made for."""
     one_thread: bool = True
     """Whether peers run on one thread, too."""
 
@@ -98,7 +100,7 @@ def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
     builds = builds_of(folder) if Peer.OURS in settings.peers else ()
     who = contestants(
         settings.peers,
-        default_lanes(),
+        settings.lanes,
         builds=builds,
         images=not case.network.reads_tokens,
         described=case.network.is_described,
@@ -167,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ),
             our_python=options.our_python,
             load_limit_s=options.load_limit,
+            lanes=options.lanes,
             one_thread=not options.all_threads,
         )
         options.output.mkdir(parents=True, exist_ok=True)
@@ -214,6 +217,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--number", type=int, default=3, help="least runs of a contestant a round (%(default)s)")
     add("--min-repeat-ms", type=float, default=20.0, help="least length of a sample (%(default)s)")
     add("--load-limit", type=float, default=300.0, help="seconds to get ready (%(default)s)")
+    lanes = default_lanes()
+    add("--lanes", type=int, default=lanes, help="threads of peers (the cores there are)")
     add("--all-threads", action="store_true", help="no peer runs on one thread")
     add("--again", action="store_true", help="measure what was measured before, too")
     return parser

@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.folder / subject.stem
         for recipe in recipes:
             try:
-                if not options.again and _is_done(recipe, folder):
+                if not options.again and _is_done(recipe, folder, lanes):
                     print(f"{subject.stem}, {recipe.name}: built before", flush=True)
                     continue
                 built = build_kernels(subject, recipe, folder, lanes=lanes, records=options.records)
@@ -192,10 +192,11 @@ def _model(subject: Subject, folder: Path) -> tuple[Any, Mapping[str, Any]]:
     return found
 
 
-def _is_done(recipe: Recipe, folder: Path) -> bool:
-    """Whether these very kernels are there: other options, other kernels."""
+def _is_done(recipe: Recipe, folder: Path, lanes: int) -> bool:
+    """Whether these very kernels are there: other options or lanes, other kernels."""
     return any(
         (kernels.name, kernels.configuration) == (recipe.name, recipe.text)
+        and all(build.lanes == lanes for build in kernels.builds)
         for kernels in kernels_of(folder)
     )
 

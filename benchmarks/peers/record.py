@@ -72,7 +72,7 @@ def peer_record(
         network=case.network.name,
         batch_size=case.network.batch_size,
         target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
-        lanes=default_lanes(),
+        lanes=max(who.threads for who in prepared),
         command=shlex.join(["python", "-m", "benchmarks.peers.measure", *sys.argv[1:]]),
         machine=_machine(),
         versions=(

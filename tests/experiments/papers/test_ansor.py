@@ -123,6 +123,28 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
         race_of(tmp_path).run({"tvm": KernelRecipe(text="")})
 
 
+def test_builds_of_other_recipes_or_lanes_are_not_raced(tmp_path):
+    path = tmp_path / "tvm.json"
+    path.write_text('{"configuration": "time_budget = 9", "builds": [{"lanes": 1}]}')
+    race, recipe = race_of(tmp_path), KernelRecipe(text="time_budget = 9")
+    assert race._is_of({"tvm": recipe}, path)
+    assert not race._is_of({"tvm": KernelRecipe(text="time_budget = 8")}, path)
+    assert not race._is_of({"ansor": recipe}, path)
+    assert not race_of(tmp_path, lanes=2)._is_of({"tvm": recipe}, path)
+    path.write_text('{"configuration": "time_b')  # it was killed
+    assert not race._is_of({"tvm": recipe}, path)
+
+
+def test_a_program_that_is_killed_is_no_program_that_found_nothing(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho progress >&2\nkill -9 $$\n")
+    python.chmod(0o755)
+    race = race_of(tmp_path)
+    assert race._run("ours", str(python), (), may_fail=True) == ["ours ended with -9: progress"]
+    with pytest.raises(HostError, match="measure of randwire_small .* ended with -9: progress"):
+        race._run("measure", str(python), ())
+
+
 def test_nothing_outlives_a_program_that_takes_too_long(tmp_path):
     told = tmp_path / "mark"
     python = tmp_path / "python"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -113,17 +114,17 @@ class PeerRace:
         if not (networks / stem / "network.json").exists():
             self._run("export", sys.executable, where)
         kernels = [self._written(name, recipe) for name, recipe in recipes.items()]
-        said = self._run(
+        builds = networks / stem / "ours"
+        for path in builds.glob("*.json"):
+            if not self._is_of(recipes, path):
+                path.unlink()
+        lanes = ("--lanes", str(self.lanes))
+        left_out = self._run(
             "ours",
             sys.executable,
-            (*where, "--lanes", str(self.lanes), *records, "--kernels", *kernels),
+            (*where, *lanes, *records, "--kernels", *kernels),
             may_fail=True,
         )
-        left_out = list(_errors(said))
-        builds = networks / stem / "ours"
-        for name in recipes:
-            if any(line.startswith(f"{stem}, {name}: ") for line in left_out):
-                (builds / f"{name}.json").unlink(missing_ok=True)  # of an earlier run
         if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
@@ -137,6 +138,7 @@ class PeerRace:
             python,
             (
                 *where,
+                *lanes,
                 *("--output", str(results), "--our-python", sys.executable),
                 *("--rounds", str(self.rounds), "--number", "1", "--again"),
                 *(("--all-threads",) if self.batch > 1 else ()),
@@ -152,6 +154,17 @@ class PeerRace:
         left_out += [note for note in record.notes if note.startswith("left out: ")]
         return Raced(record=record, left_out=tuple(left_out))
 
+    def _is_of(self, recipes: Mapping[str, KernelRecipe], path: Path) -> bool:
+        """Whether a set of kernels that an interrupted run has left is one of these."""
+        try:
+            made = json.loads(path.read_text(encoding="utf-8"))
+            lanes = {build["lanes"] for build in made["builds"]}
+            text = made["configuration"]
+        except (OSError, KeyError, TypeError, ValueError):
+            return False
+        recipe = recipes.get(path.stem)
+        return recipe is not None and text == recipe.text and lanes == {self.lanes}
+
     def _written(self, name: str, recipe: KernelRecipe) -> str:
         """``NAME=FILE`` or ``NAME=FILE+LOG``, as programs take it."""
         path = (self.folder / "recipes" / f"{name}.toml").resolve()
@@ -160,8 +173,14 @@ class PeerRace:
 
     def _run(
         self, program: str, python: str, words: Sequence[str], *, may_fail: bool = False
-    ) -> str:
-        """What a program says on standard error."""
+    ) -> list[str]:
+        """What a program says went wrong, a line each; nothing where all is well.
+
+        Raises
+        ------
+        HostError
+            If it takes too long or, unless it may, fails.
+        """
         command = [python, "-m", f"{_MODULE}.{program}", *words]
         try:
             # What one of them leaves behind would disturb all that is measured later.
@@ -181,10 +200,13 @@ class PeerRace:
             ) from error
         except OSError as error:
             raise HostError(f"cannot run {python}: {error}; mend --peers-python") from error
+        errors = list(_errors(done.stderr))
+        if done.returncode and not errors:  # it crashed, or was killed
+            errors = [f"{program} ended with {done.returncode}: {_last_line(done.stderr)}"]
         if done.returncode and not may_fail:
-            why = "; ".join(_errors(done.stderr)) or _last_line(done.stderr)
+            why = "; ".join(errors)
             raise HostError(f"{program} of {self.network} at batch {self.batch} failed: {why}")
-        return done.stderr
+        return errors
 
 
 def peer_race(
