@@ -95,6 +95,7 @@ def test_cells_are_ten_and_quick_ones_the_first_five():
         PUBLISHED_MS, key=lambda each: each[1]
     )
     assert Ansor().cells(Settings(lanes=2, quick=True)) == all_cells[:5]
+    assert not set(all_cells) & set(Ansor().cells(Settings(lanes=2, peers=True)))
     assert {c.source.trials for c in Ansor().cells(Settings(lanes=2, tune=True))} == {2000}
 
 
@@ -105,6 +106,7 @@ def race_of(tmp_path, **changes):
         lanes=1,
         rounds=6,
         folder=tmp_path,
+        against=None,
         peers_python=None,
         limit_s=600.0,
     )

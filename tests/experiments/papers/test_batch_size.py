@@ -43,6 +43,16 @@ def test_greedy_is_not_what_ios_has_found():
     assert (found.ios_ms, found.same) == (4.0, True)
 
 
+def test_only_full_size_cells_race_others():
+    against = [c.against for c in BatchSize().cells(Settings(lanes=2, peers=True)) if c.run]
+    assert [str(each) for each in against] == [
+        "against torch, torch channels last, torch compile, onnxruntime, openvino"
+    ] * 3
+    assert not any(c.against for c in BatchSize().cells(Settings(lanes=2)))
+    quick = BatchSize().cells(Settings(lanes=2, quick=True, peers=True))
+    assert not any(c.against for c in quick)
+
+
 def test_a_race_without_sequential_order_fails_with_the_reason():
     with pytest.raises(HostError, match="sequential order took no part: openvino: too slow"):
         raced_batch(raced_peers(PEERS, {}, ("openvino: too slow",)))

@@ -30,7 +30,7 @@ def test_committed_records_are_of_cells_and_can_be_read(experiment):
     cells = {
         record_path(folder, experiment, cell): cell
         for quick in (True, False)
-        for cell in experiment.cells(Settings(lanes=2, quick=quick))
+        for cell in experiment.cells(Settings(lanes=2, quick=quick, peers=True))
     }
     paths = sorted((folder / experiment.name / "cells").iterdir())
     assert paths

@@ -45,6 +45,8 @@ class CellRecord:
     """Why it failed."""
     seconds: float
     """What the cell took."""
+    time_budget_s: float | None
+    """For building and searching its network; None where nothing was measured, and of old cells."""
     taken_at: str
     """ISO 8601, in UTC."""
     commit: str

@@ -14,12 +14,21 @@ from pathlib import Path
 from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun
-from tvm_ios.experiments.harness.protocol import Bench
+from tvm_ios.experiments.harness.protocol import Bench, Settings
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.guard import guarded_workers
 
-__all__ = ["ALL_PEERS", "TORCH", "KernelRecipe", "PeerRace", "Raced", "peer_race"]
+__all__ = [
+    "ALL_PEERS",
+    "TORCH",
+    "KernelRecipe",
+    "PeerGroup",
+    "PeerRace",
+    "Raced",
+    "peer_group",
+    "peer_race",
+]
 
 TORCH = ("torch", "torch channels last", "torch compile")
 """Ways to run PyTorch, as the programs name them."""
@@ -33,6 +42,18 @@ LEAST_LIMIT_S = 3600.0
 TRIAL_S = 10.0
 """More than a candidate of a kernel search takes."""
 _MODULE = "benchmarks.peers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerGroup:
+    """A part of a cell: who races against us."""
+
+    ways: tuple[str, ...]
+    """Ways to run other frameworks, as the programs name them."""
+
+    def __str__(self) -> str:
+        """All of them in words."""
+        return f"against {', '.join(self.ways)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +106,12 @@ class PeerRace:
     rounds: int
     folder: Path
     """Where networks, builds and the results of races go."""
+    against: PeerGroup | None
+    """None where we race ourselves."""
     peers_python: Path | None
-    """Interpreter that has the peers; without one, we race ourselves."""
+    """Interpreter that has the peers."""
     limit_s: float
     """Seconds that each program may take."""
-    peers: Sequence[str] = TORCH
-    """Who races against us."""
 
     def run(self, recipes: Mapping[str, KernelRecipe]) -> Raced:
         """Race all builds and the peers; what was exported and built goes when the race is over.
@@ -128,10 +149,10 @@ class PeerRace:
         if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
-        if self.peers_python is None:
+        if self.against is None or self.peers_python is None:
             left_out.append("no other framework on this machine; give --peers-python")
         else:
-            python, peers = str(self.peers_python), [*self.peers, OURS]
+            python, peers = str(self.peers_python), [*self.against.ways, OURS]
         results.mkdir(parents=True, exist_ok=True)
         self._run(
             "measure",
@@ -209,13 +230,13 @@ class PeerRace:
         return errors
 
 
+def peer_group(settings: Settings, ways: tuple[str, ...]) -> PeerGroup | None:
+    """Who races under these settings: nobody where no interpreter has other frameworks."""
+    return PeerGroup(ways=ways) if settings.peers else None
+
+
 def peer_race(
-    network: str,
-    run: CpuRun,
-    bench: Bench,
-    *,
-    trials: int = 0,
-    peers: Sequence[str] = TORCH,
+    network: str, run: CpuRun, against: PeerGroup | None, bench: Bench, *, trials: int = 0
 ) -> PeerRace:
     """The race of a measured cell.
 
@@ -225,8 +246,6 @@ def peer_race(
         As the programs call it.
     trials
         Candidates of the kernel searches that building it takes.
-    peers
-        Who races against us.
     """
     return PeerRace(
         network=network,
@@ -234,9 +253,9 @@ def peer_race(
         lanes=run.lanes,
         rounds=run.rounds,
         folder=bench.folder,
+        against=against,
         peers_python=bench.peers_python,
         limit_s=max(LEAST_LIMIT_S, 4 * bench.time_budget) + TRIAL_S * trials,
-        peers=peers,
     )
 
 

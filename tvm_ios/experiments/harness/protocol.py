@@ -33,7 +33,9 @@ class Settings:
     quick: bool = False
     """Small networks and few rounds, where something is measured."""
     tune: bool = False
-    """Whether kernels are searched from nothing, where a committed log has them otherwise."""
+    """Whether kernels are searched, where a committed log has them otherwise."""
+    peers: bool = False
+    """Whether there is an interpreter that has other frameworks."""
 
     @property
     def rounds(self) -> int:

@@ -161,6 +161,7 @@ def _measure(experiment: Experiment[Any, Any], bench: Bench, command: str, cell:
         status=CellStatus.FAILED if found is None else CellStatus.DONE,
         message=message,
         seconds=time.monotonic() - begin,
+        time_budget_s=bench.time_budget if getattr(cell, "run", None) else None,
         taken_at=taken_at,
         commit=source_commit(),
         command=command,

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.kernel_source import KernelSource, kernel_source
-from tvm_ios.experiments.harness.peers import TORCH, KernelRecipe, Raced, peer_race
+from tvm_ios.experiments.harness.peers import (
+    TORCH,
+    KernelRecipe,
+    PeerGroup,
+    Raced,
+    peer_group,
+    peer_race,
+)
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
@@ -61,6 +68,8 @@ class AnsorCell:
     run: CpuRun
     source: KernelSource
     """Where Ansor's kernels come from."""
+    against: PeerGroup | None
+    """None where we race ourselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +125,7 @@ class Ansor:
                 network=network,
                 run=cpu_run(settings, batch=batch, has_sizes=False, rounds=ROUNDS),
                 source=source,
+                against=peer_group(settings, TORCH),
             )
             for batch in (BATCHES[:1] if settings.quick else BATCHES)
             for network in NETWORKS
@@ -123,7 +133,8 @@ class Ansor:
 
     def measure(self, cell: AnsorCell, bench: Bench) -> RacedNetwork:
         """Build with three sets of kernels, and race."""
-        race = peer_race(cell.network, cell.run, bench, trials=cell.source.trials)
+        trials = cell.source.trials
+        race = peer_race(cell.network, cell.run, cell.against, bench, trials=trials)
         return raced_network(race.run(_recipes(cell, bench)))
 
     def table(self, outcomes: Sequence[Outcome[AnsorCell, RacedNetwork]]) -> Table:

@@ -9,7 +9,14 @@ from tvm_ios.errors import HostError
 from tvm_ios.experiments.harness.checkout import distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.error_column import error_row, error_text
-from tvm_ios.experiments.harness.peers import ALL_PEERS, KernelRecipe, Raced, peer_race
+from tvm_ios.experiments.harness.peers import (
+    ALL_PEERS,
+    KernelRecipe,
+    PeerGroup,
+    Raced,
+    peer_group,
+    peer_race,
+)
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
 from tvm_ios.measure.agreement import error_of
@@ -47,6 +54,8 @@ class BatchSizeCell:
     batch: int
     run: CpuRun | None
     """How it is measured; None where it is computed."""
+    against: PeerGroup | None = None
+    """None where no other framework races."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +104,14 @@ class BatchSize:
 
     def cells(self, settings: Settings) -> tuple[BatchSizeCell, ...]:
         """The CPU's batches, then those of every GPU."""
+        against = None if settings.quick else peer_group(settings, ALL_PEERS)
         return (
             *(
                 BatchSizeCell(
-                    device=CPU, batch=batch, run=cpu_run(settings, batch=batch, rounds=ROUNDS)
+                    device=CPU,
+                    batch=batch,
+                    run=cpu_run(settings, batch=batch, rounds=ROUNDS),
+                    against=against,
                 )
                 for batch in CPU_BATCHES
             ),
@@ -115,7 +128,7 @@ class BatchSize:
             return _modelled(cell)
         if not cell.run.small:
             text = f"time_budget = {bench.time_budget}\n\n[build]\nonednn = true\n"
-            race = peer_race(PEER_NETWORK, cell.run, bench, peers=ALL_PEERS)
+            race = peer_race(PEER_NETWORK, cell.run, cell.against, bench)
             return raced_batch(race.run({KERNELS: KernelRecipe(text=text)}))
         from tvm_ios.experiments.measured.batches import batch_raced  # noqa: PLC0415 - loads TVM
 
