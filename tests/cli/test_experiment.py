@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
+import sys
+from types import SimpleNamespace
 
 import pytest
 
+from tests.experiments.harness.test_run import NumberCell, Squares
+from tvm_ios.cli import experiment as verb
 from tvm_ios.cli.main import main
+from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
+
+
+def parsed(words):
+    parser = argparse.ArgumentParser()
+    verb.add_parser(parser.add_subparsers())
+    arguments = parser.parse_args(["experiment", *words])
+    arguments.debug = False
+    return arguments
 
 
 def test_list_has_every_experiment(capsys):
@@ -24,6 +39,69 @@ def test_an_unknown_name_is_told_the_names_there_are(capsys):
     said = capsys.readouterr().err
     assert "no experiment named 'count'; choose one of " in said
     assert all(each.name in said for each in EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--time-budget", "0"), "time_budget is 0.0; give seconds above 0"),
+        (("--time-budget", "-5"), "time_budget is -5.0; give seconds above 0"),
+        (("--lanes", "4096"), "lanes is 4096, but this process may use"),
+        (("--peers-python", "nowhere/python"), "nowhere/python, and no such interpreter is there"),
+    ],
+)
+def test_what_no_cell_can_have_is_refused_before_the_first(words, said, capsys, tmp_path):
+    assert main(["experiment", "counts", "--output", str(tmp_path), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tvm-ios: error: ")
+    assert said in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_experiment_that_ends_does_not_end_the_others(capsys, tmp_path, monkeypatch):
+    whole = Squares(numbers=(2,), measured=[])
+    monkeypatch.setattr(verb, "EXPERIMENTS", (Squares(name="broken", measured=[]), whole))
+    cells = tmp_path / "broken" / "cells"
+    words = ["experiment", "all", "--output", str(tmp_path), "--json"]
+    assert main(words) == 1
+    path = next(cells.glob("2-*.json"))
+    path.write_text("{")
+    capsys.readouterr()
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert [each["experiment"] for each in json.loads(said.out)] == ["squares"]
+    assert f"tvm-ios: error: broken: {path}: " in said.err.splitlines()[-1]
+    assert "delete that file" in said.err
+
+
+def test_pages_and_interruptions_name_every_option(tmp_path, monkeypatch):
+    def interrupted(*_, command, go_on, **__):
+        raise KeyboardInterrupt(command, go_on)
+
+    monkeypatch.setattr(verb, "run_experiment", interrupted)
+    monkeypatch.chdir(tmp_path)
+    words = ["--quick", "--lanes", "1", "--peers-python", sys.executable, "--time-budget", "60"]
+    here = ["--output", str(tmp_path / "my results"), "--database", "d b", "--fresh"]
+    arguments = parsed(["all", *words, "--output", "my results", "--database", "d b", "--fresh"])
+    with pytest.raises(KeyboardInterrupt) as ended:
+        verb.run(arguments)
+    page, go_on = ended.value.args
+    assert page == (
+        "tvm-ios experiment sample --quick --lanes 1 --peers-python FILE --time-budget 60"
+    )
+    assert shlex.split(go_on) == ["tvm-ios", "experiment", "all", *words, *here]
+    assert parsed(["all"]).time_budget == 240
+
+
+def test_a_cell_that_was_built_in_a_hurry_is_told(capsys):
+    record = SimpleNamespace(seconds=1.0, status=CellStatus.DONE, message="", time_budget_s=60.0)
+    step = CellStep(number=1, cells=1, cell=NumberCell(number=7), result=record, is_new=False)
+    verb._tell(step, time_budget_s=240.0)
+    verb._tell(step, time_budget_s=60.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "[1/1] 7: 1.0 s (known, built within 60 s; --fresh measures it again)",
+        "[1/1] 7: 1.0 s (known)",
+    ]
 
 
 @pytest.mark.slow(1)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.errors import OptionError, TvmIosError
 from tvm_ios.experiments.harness.cell_record import CellRecord
 from tvm_ios.experiments.harness.protocol import Bench, Experiment, Settings, cell_title
 from tvm_ios.experiments.harness.run import ExperimentRun, run_experiment
 from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.experiments.papers.registry import EXPERIMENTS, by_name
 from tvm_ios.host.processor import default_lanes
+from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.support.messages import is_quiet
 from tvm_ios.support.terminal import StderrProgress
+from tvm_ios.support.time_budget import TimeBudget
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 LIST, ALL = "list", "all"
+TIME_BUDGET_S = 240.0
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -33,7 +38,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "experiment",
         description="Run an experiment of the IOS paper: raw samples as JSON, a table in "
         "Markdown, a figure, and the published numbers beside ours. Cells that are measured "
-        "already are kept, so that an interrupted run goes on. Exit status 1 if a cell failed.",
+        "already are kept, so that an interrupted run goes on. Exit status 1 if a cell failed, or "
+        f"one of {ALL} experiments did.",
     )
     parser.add_argument(
         "name",
@@ -56,7 +62,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--tune",
         action="store_true",
-        help="search kernels from nothing, where a committed log has them otherwise (hours)",
+        help="search kernels where a committed log has them otherwise (hours); goes on from its "
+        "own log",
     )
     parser.add_argument(
         "--peers-python",
@@ -68,7 +75,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--time-budget",
         type=float,
-        default=240.0,
+        default=TIME_BUDGET_S,
         metavar="SECONDS",
         help="to build and search the network of a measured cell (default: %(default)s)",
     )
@@ -78,18 +85,46 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what was asked for; 1 if a cell failed."""
+    """Run what was asked for; 1 if a cell failed, or one of several experiments."""
     if arguments.name == LIST:
         print(_listed(as_json=arguments.json))
         return 0
     chosen = EXPERIMENTS if arguments.name == ALL else (by_name(arguments.name),)
-    lanes = default_lanes() if arguments.lanes is None else arguments.lanes
+    lanes = _checked(arguments)
     # TVM makes its thread pool once, when a measured cell loads it.
     os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
-    runs = [_run(experiment, arguments, lanes) for experiment in chosen]
+    runs, errors = [], []
+    for experiment in chosen:
+        try:
+            runs.append(_run(experiment, arguments, lanes))
+        except TvmIosError as error:
+            if arguments.name != ALL or arguments.debug:
+                raise
+            errors.append(f"tvm-ios: error: {experiment.name}: {error}")
     if arguments.json:
         print(json.dumps([each.as_record() for each in runs], indent=1))
-    return 1 if any(each.failed for each in runs) else 0
+    print(*errors, sep="\n", end="\n" * bool(errors), file=sys.stderr)
+    return 1 if errors or any(each.failed for each in runs) else 0
+
+
+def _checked(arguments: argparse.Namespace) -> int:
+    """Refuse what no cell could be measured with, and make paths absolute; return the lanes.
+
+    Programs that race other frameworks run in another folder. Links are kept, since one of an
+    interpreter is what an environment begins with.
+    """
+    TimeBudget(arguments.time_budget)
+    arguments.output = arguments.output.absolute()
+    if arguments.peers_python is not None:
+        arguments.peers_python = arguments.peers_python.absolute()
+        if not (arguments.peers_python.is_file() and os.access(arguments.peers_python, os.X_OK)):
+            raise OptionError(
+                f"--peers-python is {arguments.peers_python}, and no such interpreter is there; "
+                "make one by benchmarks/peers/setup.sh FOLDER and give FOLDER/bin/python"
+            )
+    cores = default_lanes()
+    given = cores if arguments.lanes is None else arguments.lanes
+    return require_lanes(given, cores, "this process may use")
 
 
 def _run(
@@ -98,7 +133,12 @@ def _run(
     with StderrProgress() as progress:
         done = run_experiment(
             experiment,
-            Settings(lanes=lanes, quick=arguments.quick, tune=arguments.tune),
+            Settings(
+                lanes=lanes,
+                quick=arguments.quick,
+                tune=arguments.tune,
+                peers=arguments.peers_python is not None,
+            ),
             Bench(
                 folder=arguments.output,
                 database=arguments.database,
@@ -106,23 +146,38 @@ def _run(
                 progress=progress,
                 peers_python=arguments.peers_python,
             ),
-            command=_command(experiment, arguments),
+            command=" ".join(_words(experiment.name, arguments, peers_python="FILE")),
+            go_on=_go_on(arguments),
             fresh=arguments.fresh,
             retry=arguments.retry,
-            listener=_tell,
+            listener=partial(_tell, time_budget_s=arguments.time_budget),
         )
     if not arguments.json:
         print(done.as_text(), *(f"wrote {path}" for path in done.files), "", sep="\n", flush=True)
     return done
 
 
-def _command(experiment: Experiment[Any, Any], arguments: argparse.Namespace) -> str:
-    """What makes the same, and what goes on after an interruption."""
-    words = ["tvm-ios experiment", experiment.name]
-    words += ["--quick"] if arguments.quick else []
-    words += ["--tune"] if arguments.tune else []
-    words += [] if arguments.lanes is None else [f"--lanes {arguments.lanes}"]
-    return " ".join(words)
+def _words(name: str, arguments: argparse.Namespace, *, peers_python: str) -> list[str]:
+    """What makes the same on another machine."""
+    words = ["tvm-ios", "experiment", name]
+    words += [f"--{flag}" for flag in ("quick", "tune") if getattr(arguments, flag)]
+    if arguments.lanes is not None:
+        words += ["--lanes", str(arguments.lanes)]
+    if arguments.peers_python is not None:
+        words += ["--peers-python", peers_python]
+    if arguments.time_budget != TIME_BUDGET_S:
+        words += ["--time-budget", f"{arguments.time_budget:g}"]
+    return words
+
+
+def _go_on(arguments: argparse.Namespace) -> str:
+    """What goes on here after an interruption."""
+    words = _words(arguments.name, arguments, peers_python=str(arguments.peers_python))
+    words += ["--output", str(arguments.output)]
+    if arguments.database is not None:
+        words += ["--database", str(arguments.database)]
+    words += [f"--{flag}" for flag in ("fresh", "retry", "json") if getattr(arguments, flag)]
+    return shlex.join(words)
 
 
 def _listed(*, as_json: bool) -> str:
@@ -133,7 +188,7 @@ def _listed(*, as_json: bool) -> str:
     return "\n".join(f"{each.name:<{width}}  {each.title}" for each in EXPERIMENTS)
 
 
-def _tell(step: CellStep[Any, CellRecord]) -> None:
+def _tell(step: CellStep[Any, CellRecord], *, time_budget_s: float) -> None:
     """A line when a cell begins, and one when it is over; standard output is for the answer."""
     if is_quiet():
         return
@@ -143,6 +198,9 @@ def _tell(step: CellStep[Any, CellRecord]) -> None:
         say(f"{title} ...")
         return
     known = "" if step.is_new else " (known)"
+    had_s = step.result.time_budget_s
+    if known and had_s is not None and had_s < time_budget_s:
+        known = f" (known, built within {had_s:g} s; --fresh measures it again)"
     failed = step.result.status is CellStatus.FAILED
     end = f", failed: {step.result.message}" if failed else ""
     say(f"{title}: {step.result.seconds:.1f} s{end}{known}")

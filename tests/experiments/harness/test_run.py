@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from tvm_ios.errors import ArtifactError, CostError
 from tvm_ios.experiments.harness.protocol import Bench, Settings, table_of
 from tvm_ios.experiments.harness.run import run_experiment
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.chart import Bars, Series
 
 
@@ -79,11 +81,27 @@ def test_a_failed_cell_says_why_and_leaves_the_others(tmp_path):
         ("-1", "-", "failed: -1 is no length; give a length"),
     )
     page = (tmp_path / "squares" / "table.md").read_text()
-    for words in ("Published: Euclid", "All of them whole.", "`squares`", "1 of 3 cells failed"):
+    for words in (
+        "Published: Euclid",
+        "All of them whole.",
+        "`squares`",
+        "1 of 3 cells failed",
+        "--retry",
+    ):
         assert words in page
     assert (tmp_path / "squares" / "figure.png").read_bytes().startswith(b"\x89PNG")
     record = json.loads(json.dumps(done.as_record()))
     assert record["cells"][0]["found"] == {"square": 4, "samples": [0.5, 1]}
+
+
+def test_what_races_say_of_themselves_stands_below_the_table(tmp_path):
+    once = CompareRound(run_ns=(1.0,), ping_pong_ns=9.0, slow=True)
+    race = Comparison(names=("a",), rounds=(once,), confidence=0.95, notes=("it was busy",))
+    done = run(Squares(numbers=(2, 3), measured=[]), tmp_path)
+    busy, quiet = done.outcomes
+    raced = replace(busy, found=SimpleNamespace(square=4, race=race))
+    assert "\n2: it was busy.\n" in replace(done, outcomes=(raced, quiet)).as_text()
+    assert "3: " not in replace(done, outcomes=(raced, quiet)).as_text()
 
 
 def test_known_cells_are_not_measured_again(tmp_path):
@@ -101,10 +119,10 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path):
     run(Squares(measured=[]), tmp_path)
     path = next((tmp_path / "squares" / "cells").glob("2-*.json"))
     path.write_text(path.read_text().replace('"square": 4', '"square": "four"'))
-    with pytest.raises(ArtifactError, match=r"squares 2: found.square is .*--fresh"):
+    with pytest.raises(ArtifactError, match=rf"{path.name}: found.square is .*delete that file"):
         run(Squares(measured=[]), tmp_path)
     path.write_text("{")
-    with pytest.raises(ArtifactError, match=f"{path.name}: .*--fresh"):
+    with pytest.raises(ArtifactError, match=f"{path.name}: .*delete that file"):
         run(Squares(measured=[]), tmp_path)
     assert run(Squares(measured=[]), tmp_path, fresh=True).failed == 1
 

@@ -35,7 +35,7 @@ def test_committed_records_are_of_cells_and_can_be_read(experiment):
     paths = sorted((folder / experiment.name / "cells").iterdir())
     assert paths
     assert set(paths) <= set(cells), "of cells that there are no more"
-    outcomes = [outcome_of(experiment, cells[path], read_record(path)) for path in paths]
+    outcomes = [outcome_of(experiment, cells[path], read_record(path), path) for path in paths]
     assert any(each.found for each in outcomes)
     assert experiment.table(outcomes).rows
 
@@ -69,9 +69,8 @@ def test_two_by_two_is_of_one_race(tmp_path):
 def test_committed_records_are_of_the_races_that_are_stored_now(experiment):
     folder = checkout.ROOT / "benchmarks" / "results" / "experiments"
     for cell in experiment.cells(Settings(lanes=2)):
-        found = outcome_of(
-            experiment, cell, read_record(record_path(folder, experiment, cell))
-        ).found
+        path = record_path(folder, experiment, cell)
+        found = outcome_of(experiment, cell, read_record(path), path).found
         stored = json.loads(checkout.stored_text(found.record))
         assert found.measured_at == stored["taken_at"]
 

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 RECORD_VERSION = 1
+_REMEDY = "delete that file, and the cell is measured again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def read_record(path: Path) -> CellRecord | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, UnreadableValueError) as error:
-        raise ArtifactError(f"{path}: {error}; measure it again with --fresh") from error
+        raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
 
 
 def write_record(path: Path, record: CellRecord) -> None:
@@ -96,9 +97,14 @@ def write_record(path: Path, record: CellRecord) -> None:
 
 
 def outcome_of(
-    experiment: Experiment[Any, Any], cell: Any, record: CellRecord
+    experiment: Experiment[Any, Any], cell: Any, record: CellRecord, path: Path
 ) -> Outcome[Any, Any]:
     """A cell with what was found in it, as the experiment reads it.
+
+    Parameters
+    ----------
+    path
+        Where the record lies, for messages.
 
     Raises
     ------
@@ -111,10 +117,7 @@ def outcome_of(
         try:
             found = noun_from(experiment.found_kind, stored, whole=True)
         except UnreadableValueError as error:
-            raise ArtifactError(
-                f"the record of {experiment.name} {cell_title(cell)}: {error}; measure it again "
-                "with --fresh"
-            ) from error
+            raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
     return Outcome(
         cell=cell,
         found=found,

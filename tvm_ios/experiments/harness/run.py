@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,9 +19,16 @@ from tvm_ios.experiments.harness.cell_record import (
     versions_here,
     write_record,
 )
-from tvm_ios.experiments.harness.protocol import Bench, Experiment, Outcome, Settings
+from tvm_ios.experiments.harness.protocol import (
+    Bench,
+    Experiment,
+    Outcome,
+    Settings,
+    cell_title,
+)
 from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one, run_missing
 from tvm_ios.host.machine import machine_facts, source_commit
+from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import draw_panels
 from tvm_ios.report.table import Table
 from tvm_ios.support.json_nouns import noun_record
@@ -72,7 +79,7 @@ class ExperimentRun:
             "title": self.experiment.title,
             "command": self.command,
             "published": self.experiment.published,
-            "notes": [*self.experiment.notes, *self.remarks],
+            "notes": [*self.experiment.notes, *self._race_notes(), *self.remarks],
             "table": {"header": list(table.header), "rows": [list(row) for row in table.rows]},
             "cells": [noun_record(CellRecord, record) for record in self.records],
             "files": [str(path) for path in self.files],
@@ -86,9 +93,17 @@ class ExperimentRun:
         return (
             *([f"Published: {published}"] if published else []),
             *self.experiment.notes,
+            *self._race_notes(),
             *self.remarks,
             f"Made by `{self.command}` on {machines}, {when}.",
         )
+
+    def _race_notes(self) -> Iterator[str]:
+        """What the races of cells say of themselves, such as that the machine was busy."""
+        for each in self.outcomes:
+            race: Comparison | None = getattr(each.found, "race", None)
+            if race is not None and race.notes:
+                yield f"{cell_title(each.cell)}: {'; '.join(race.notes)}."
 
 
 def run_experiment(
@@ -97,6 +112,7 @@ def run_experiment(
     bench: Bench,
     *,
     command: str,
+    go_on: str = "",
     fresh: bool = False,
     retry: bool = False,
     listener: Callable[[CellStep[Any, CellRecord]], None] = lambda _: None,
@@ -109,6 +125,8 @@ def run_experiment(
         Its folder holds a folder for each experiment.
     command
         What a reader calls to get the same; stands in records and on the page.
+    go_on
+        What goes on here after an interruption; the command where empty.
     fresh
         Whether all cells are measured again.
     retry
@@ -134,10 +152,10 @@ def run_experiment(
             write=lambda cell, record: write_record(place(cell), record),
             again=lambda record: retry and record.status is CellStatus.FAILED,
             listener=listener,
-            go_on=command,
+            go_on=go_on or command,
         )
         outcomes = tuple(
-            outcome_of(experiment, cell, record)
+            outcome_of(experiment, cell, record, place(cell))
             for cell, record in zip(cells, records, strict=True)
         )
         run = ExperimentRun(
@@ -181,7 +199,10 @@ def _with_files(run: ExperimentRun, folder: Path) -> ExperimentRun:
         except HostError as error:
             remarks.append(f"There is no figure: {error}")
     if run.failed:
-        remarks.append(f"{run.failed} of {len(run.outcomes)} cells failed; the table says why.")
+        remarks.append(
+            f"{run.failed} of {len(run.outcomes)} cells failed; the table says why, and --retry "
+            "measures them again."
+        )
     done = replace(run, files=tuple(files), remarks=tuple(remarks))
     write_text(folder / "table.md", done.as_markdown())
     return done
