@@ -11,6 +11,7 @@ from tvm_ios.errors import RecordError
 from tvm_ios.experiments.harness.cpu_run import CpuRun
 from tvm_ios.experiments.harness.kernel_source import KernelSource
 from tvm_ios.experiments.harness.protocol import Bench
+from tvm_ios.experiments.measured import operators
 from tvm_ios.experiments.measured.operators import measured, operator_task
 from tvm_ios.experiments.papers.ansor_operators import (
     OPERATORS,
@@ -75,6 +76,20 @@ def test_a_convolution_is_that_of_its_definition():
 
 def test_an_operator_without_a_record_is_told_how_to_search_it(tmp_path):
     with pytest.raises(RecordError, match=r"no record of small on .*--tune"):
+        measured(cell(trials=0), SMALL, Bench(folder=tmp_path))
+
+
+def test_a_program_that_does_not_run_here_is_an_error_of_ours(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise tvm.TVMError("a stack\nTVMError: no such instruction")
+
+    log, task = tmp_path / "x.log", operator_task("small", SMALL, 1).task
+    plain = auto_scheduler.MeasureInput(task, task.compute_dag.init_state)
+    once = auto_scheduler.MeasureResult([1e-3], 0, "", 1.0, 1.0)
+    auto_scheduler.save_records(str(log), [plain], [once])
+    monkeypatch.setattr(operators, "COMMITTED_LOG", str(log))
+    monkeypatch.setattr(tvm, "build", refuse)
+    with pytest.raises(RecordError, match=r"small in .*x\.log does not run .*: no such instr"):
         measured(cell(trials=0), SMALL, Bench(folder=tmp_path))
 
 

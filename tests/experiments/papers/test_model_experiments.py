@@ -170,6 +170,9 @@ def test_the_sample_is_the_readmes(tmp_path):
     assert first.over_sequential == 1.0 < parallel.over_sequential
     assert sum(first.stage_us) / 1e3 == pytest.approx(first.ms)
     assert (tmp_path / parallel.picture).exists()
+    error = parallel.over_sequential / (0.486 / 0.333) - 1
+    said = [each for each in column(sample.Sample(), outcomes, "error") if each]
+    assert said == ["-", f"{error:+.0%}", "-"]
     told = {name: sum(us) / 1e3 for name, us in sample.PUBLISHED_STAGES_US.items()}
     assert told == {name: pytest.approx(ms, abs=0.001) for name, ms in sample.PUBLISHED_MS.items()}
 
@@ -184,7 +187,22 @@ def test_busy_time_is_spread_over_the_axis(tmp_path):
     first, ios = outcome.found.runs
     assert ios.mean / first.mean == pytest.approx(first.run_us / ios.run_us, rel=1e-3)
     told = utilization.PUBLISHED_WARPS
-    assert told["IOS-both"] / told["sequential"] == pytest.approx(1.58, abs=0.01)
+    over = utilization.PUBLISHED_OVER["IOS-both"]
+    assert told["IOS-both"] / told["sequential"] == pytest.approx(over, abs=0.01)
+    busier = ios.mean / first.mean
+    assert column(utilization.Utilization(), [outcome], "error") == [
+        "-",
+        f"{busier / over - 1:+.0%}",
+    ]
+
+
+def test_a_schedule_takes_the_same_time_in_every_experiment(tmp_path):
+    sampled = measured(sample.Sample(), tmp_path, bool)
+    busy = measured(utilization.Utilization(), tmp_path, bool)
+    for one, other in zip(sampled, busy, strict=True):
+        us = {each.name: each.ms * 1e3 for each in one.found.schedules}
+        for run in other.found.runs:
+            assert run.run_us == pytest.approx(us[run.schedule])
 
 
 def test_systems_are_those_of_the_paper_and_one_of_today():

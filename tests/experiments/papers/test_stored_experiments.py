@@ -14,6 +14,7 @@ from tvm_ios.experiments.papers.frameworks import OURS, Frameworks, FrameworksCe
 from tvm_ios.experiments.papers.frameworks import PUBLISHED_MS as FRAMEWORKS_MS
 from tvm_ios.experiments.papers.intra_inter import PUBLISHED_MS as TUNED_MS
 from tvm_ios.experiments.papers.intra_inter import IntraInter, IntraInterCell
+from tvm_ios.experiments.papers.pruning import Pruning
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
 
 
@@ -53,6 +54,15 @@ def test_frameworks_are_those_of_the_peers_summary(tmp_path):
     assert len(table.rows) == len(outcomes)
     assert FRAMEWORKS_MS["inception_v3"] == (7.95, 9.95, 5.70, 4.88, 5.21, 4.03)
     assert [len(panel.series) for panel in Frameworks().panels(outcomes)] == [6, 6]
+
+
+def test_searches_whose_schedules_did_not_race_have_no_latency():
+    folder = checkout.ROOT / "benchmarks" / "results" / "experiments"
+    cell, *_ = Pruning().cells(Settings(lanes=2, quick=True))
+    path = record_path(folder, Pruning(), cell)
+    table = Pruning().table([outcome_of(Pruning(), cell, read_record(path), path)])
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [row["ms"] == "-" for row in rows] == [row["search"] == "exhaustive" for row in rows]
 
 
 def test_two_by_two_is_of_one_race(tmp_path):

@@ -14,7 +14,7 @@ class KernelSource:
     """A part of a cell: how many candidates are measured for it."""
 
     trials: int
-    """Candidates of a search that begins from nothing; 0 takes the committed log."""
+    """Candidates of a search with a log of its own; 0 takes the committed log."""
 
     def __str__(self) -> str:
         """Where the kernels come from, in words."""

@@ -23,6 +23,7 @@ from tvm_ios.experiments.papers.ansor_operators import (
     SquareProduct,
 )
 from tvm_ios.host import host_target
+from tvm_ios.runtime.rpc.address import last_line
 from tvm_ios.support.progress import Progress
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.ansor.backend import AnsorBackend
@@ -44,14 +45,16 @@ def measured(cell: OperatorCell, operator: SingleOperator, bench: Bench) -> Meas
     Raises
     ------
     RecordError
-        If the log has no record of the operator that succeeded on this processor's target.
+        If the log has no record of the operator that succeeded on this processor's target, or its
+        best one does not run here.
     TuningError
         If the search fails.
     """
     task = operator_task(cell.operator, operator, cell.run.lanes)
     log = ROOT / COMMITTED_LOG
     if cell.source.trials:
-        log = bench.folder / "logs" / f"{cell.operator}.{cell.run.lanes}.auto_scheduler.log"
+        stem = f"{cell.operator}.{cell.run.lanes}.{cell.source.trials}"
+        log = bench.folder / "logs" / f"{stem}.auto_scheduler.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         _search(task, log, cell, bench)
     workload, target = task.workload, task.task.target
@@ -61,12 +64,18 @@ def measured(cell: OperatorCell, operator: SingleOperator, bench: Bench) -> Meas
         raise RecordError(
             f"{log} has no record of {cell.operator} on {target}; search one with --tune"
         )
-    inputs, _ = auto_scheduler.measure_record.load_record_from_string(best.line)
-    schedule, tensors = task.task.compute_dag.apply_steps_from_state(inputs.state)
-    lowered = tvm.lower(schedule, tensors, simple_mode=True).script()
+    try:
+        inputs, _ = auto_scheduler.measure_record.load_record_from_string(best.line)
+        schedule, tensors = task.task.compute_dag.apply_steps_from_state(inputs.state)
+        lowered = tvm.lower(schedule, tensors, simple_mode=True).script()
+        samples_ms = _samples_ms(tvm.build(schedule, tensors, target), tensors, cell.run.rounds)
+    except tvm.TVMError as error:
+        raise RecordError(
+            f"the best program of {cell.operator} in {log} does not run here: {last_line(error)}; "
+            "search another one with --tune"
+        ) from error
     path = bench.folder / f"{cell.operator}.txt"
     write_text(path, lowered + "\n")
-    samples_ms = _samples_ms(tvm.build(schedule, tensors, target), tensors, cell.run.rounds)
     ms = statistics.median(samples_ms)
     return MeasuredOperator(
         ms=ms,

@@ -9,9 +9,11 @@ from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network
 from tvm_ios.experiments.papers.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
 from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.result import SearchResult
 
 __all__ = ["pruned"]
 
@@ -20,14 +22,11 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
     """Search within all limits, lazily and exhaustively; race what the lazy ones find."""
     searches, schedules = [], {}
     with priced_network(name, run, bench) as network:
+        runner = network.prices.runner
+        _searched(runner, *LIMITS[-1], lazy=False)  # else the first ones would compile for all
         for r, s in LIMITS:
             for lazy in (True, False):
-                prices = KernelPrices(network.prices.runner)  # nothing is known before
-                settle_ways(prices)
-                options = SearchOptions(max_group_size=r, max_num_groups=s)
-                found = search_ios(
-                    prices.graph, prices, options.completed(measured=True), lazy=lazy
-                )
+                prices, found = _searched(runner, r, s, lazy=lazy)
                 if lazy:
                     schedules[limits_text((r, s))] = prices.annotate(found.schedule)
                 searches.append(
@@ -55,3 +54,13 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
         ),
         race=race,
     )
+
+
+def _searched(
+    runner: RelayStageRunner, r: int, s: int, *, lazy: bool
+) -> tuple[KernelPrices, SearchResult]:
+    """A search that knows no price, and the prices it has found."""
+    prices = KernelPrices(runner)
+    settle_ways(prices)
+    options = SearchOptions(max_group_size=r, max_num_groups=s).completed(measured=True)
+    return prices, search_ios(prices.graph, prices, options, lazy=lazy)

@@ -142,10 +142,10 @@ class AnsorOperators:
     )
     notes: tuple[str, ...] = (
         "Measured on this CPU with the best record of the committed log "
-        "`benchmarks/records/ansor_operators.auto_scheduler.log`; with `--tune` the search begins "
-        "from nothing. GFLOPS are the operator's floating-point operations by the median time. "
-        "The lowered IR of each best program lies beside this table, OPERATOR.txt, and stands in "
-        "the JSON.",
+        "`benchmarks/records/ansor_operators.auto_scheduler.log`; with `--tune` each is searched "
+        "into a log of its own. GFLOPS are the operator's floating-point operations by the median "
+        "time. The lowered IR of each best program lies beside this table, OPERATOR.txt, and "
+        "stands in the JSON.",
     )
     found_kind: type[MeasuredOperator] = MeasuredOperator
 

@@ -71,9 +71,10 @@ class PrunedSearch:
     lazy: bool
     """Whether only stages are priced that can win; else all of them."""
     ms: float
-    """Of the schedule; both kinds of search find equally good ones, and only one is raced."""
+    """Of the schedule; both kinds of search find equally good ones, and where measured only that of
+    the lazy one is raced."""
     seconds: float
-    """Of the search, pricing included, nothing known before."""
+    """Of the search, pricing included; no price is known before, but all merges are compiled."""
     priced: int
     """Stages."""
     possible: int
@@ -113,8 +114,9 @@ class Pruning:
         "are exact and the same for both. NasNet-A is left out with --quick: to price all of its "
         "stages takes many minutes.",
         "CPU rows are measured: SqueezeNet, whose stages can all be priced, each search with an "
-        "empty profile database. Its blocks have at most three groups, so s = 3 and s = 8 are the "
-        "same search; the difference between them is noise.",
+        "empty profile database and all merges compiled; what the lazy ones find is raced. Its "
+        "blocks have at most three groups, so s = 3 and s = 8 are the same search; the difference "
+        "between them is noise of the prices.",
     )
     found_kind: type[PrunedNetwork] = PrunedNetwork
 
@@ -276,6 +278,7 @@ def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
     for search in found.searches:
         told = PUBLISHED.get(cell.network, {}).get(search.limits)
         told = told if cell.device == "V100" else None
+        timed = search.lazy or cell.run is None
         over_told = _published_over_widest(cell, search)
         error = _error(cell, found, search)
         rows.append(
@@ -284,7 +287,7 @@ def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
                 str(search.max_group_size),
                 str(search.max_num_groups),
                 "lazy" if search.lazy else "exhaustive",
-                f"{search.ms:.3f}",
+                f"{search.ms:.3f}" if timed else "-",
                 f"{search.seconds:.1f}",
                 str(search.priced),
                 str(search.possible),
@@ -292,7 +295,7 @@ def _rows(cell: PruningCell, found: PrunedNetwork) -> list[tuple[str, ...]]:
                 str(search.transitions),
                 "-" if told is None else f"{told[0]:.2f}",
                 "-" if told is None else str(told[1]),
-                f"{_over_widest(found, search):.3f}",
+                f"{_over_widest(found, search):.3f}" if timed else "-",
                 "-" if over_told is None else f"{over_told:.3f}",
                 error_text(error),
             )

@@ -9,9 +9,11 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.experiments.harness.checkout import sample_part
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
+from tvm_ios.experiments.harness.error_column import error_text
 from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
+from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.table import Table
@@ -77,9 +79,9 @@ class Sample:
         "schedules of each device are drawn beside this table, DEVICE-SCHEDULE.png. On two lanes "
         "a 3x3 convolution of this size is split between them anyway, so that little is left for "
         "running two side by side; on 80 multiprocessors it is not.",
-        "The model's V100 takes about twice as long as the real one, since cuDNN computes such "
+        "The model's V100 takes 1.5 to 1.9 times as long as the real one: cuDNN computes such "
         "convolutions by Winograd's algorithm, which multiplies less and which the model does not "
-        "have.",
+        "have. *error* is its speedup over the published one, less 1.",
     )
     found_kind: type[SampledNetwork] = SampledNetwork
 
@@ -109,6 +111,7 @@ class Sample:
             "us",
             "published ms (V100)",
             "published us (V100)",
+            "error",
         )
         return table_of(header, outcomes, _rows)
 
@@ -187,12 +190,21 @@ def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:
     return SampledNetwork(schedules=tuple(found), race=None)
 
 
+def _error(cell: SampleCell, schedule: SampledSchedule) -> float | None:
+    """How far the model's speedup is off; None where none is published."""
+    first, told_ms = PUBLISHED_MS[SAMPLED[0]], PUBLISHED_MS.get(schedule.name)
+    if cell.device != "V100" or told_ms is None or schedule.name == SAMPLED[0]:
+        return None
+    return error_of(schedule.over_sequential, first / told_ms)
+
+
 def _rows(cell: SampleCell, found: SampledNetwork) -> list[tuple[str, ...]]:
     where = f"{cell.device}, {'measured' if cell.run else 'model'}"
     rows: list[tuple[str, ...]] = []
     for schedule in found.schedules:
         told_ms = PUBLISHED_MS.get(schedule.name)
         told_us = PUBLISHED_STAGES_US.get(schedule.name, ())
+        error = _error(cell, schedule)
         for number, stage in enumerate(schedule.stages):
             first = number == 0
             alike = cell.device == "V100" and len(told_us) == len(schedule.stages)
@@ -206,6 +218,7 @@ def _rows(cell: SampleCell, found: SampledNetwork) -> list[tuple[str, ...]]:
                     f"{schedule.stage_us[number]:.1f}",
                     f"{told_ms:.3f}" if first and told_ms else "",
                     f"{told_us[number]:.1f}" if alike else "",
+                    error_text(error) if first else "",
                 )
             )
     return rows
