@@ -120,7 +120,11 @@ class Utilization:
             "error",
         )
         said = dict.fromkeys(e.found.uncounted for e in outcomes if e.found and e.found.uncounted)
-        closing = [("no instructions", *["-"] * (len(header) - 2), why) for why in said]
+        place = header.index("instructions/us")
+        closing = [
+            ("no instructions", *["-"] * (place - 1), why, *["-"] * (len(header) - place - 1))
+            for why in said
+        ]
         return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[UtilizationCell, Busyness]]) -> tuple[Panel, ...]:
