@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.experiments.papers.peer_races import raced_peers
-from tvm_ios.errors import HostError
+from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.experiments.harness.checkout import ROOT
-from tvm_ios.experiments.harness.peers import KernelRecipe, PeerRace
+from tvm_ios.experiments.harness.peers import KernelRecipe, PeerGroup, PeerRace
 from tvm_ios.experiments.harness.protocol import Outcome, Settings
 from tvm_ios.experiments.papers.ansor import (
     PUBLISHED_MS,
@@ -140,6 +140,28 @@ def test_builds_of_other_recipes_or_lanes_are_not_raced(tmp_path):
     assert not race_of(tmp_path, lanes=2)._is_of({"tvm": recipe}, path)
     path.write_text('{"configuration": "time_b')  # it was killed
     assert not race._is_of({"tvm": recipe}, path)
+
+
+def test_we_and_the_peers_have_the_same_lanes(tmp_path, monkeypatch):
+    said = {}
+
+    def noted(self, program, python, words, **_):
+        said[program] = (python, " ".join(words))
+        return []
+
+    monkeypatch.setattr(PeerRace, "_run", noted)
+    folder = tmp_path / "networks" / "randwire_small_bs1"
+    (folder / "ours").mkdir(parents=True)
+    (folder / "network.json").touch()
+    (folder / "ours" / "tvm.json").write_text('{"configuration": "", "builds": [{"lanes": 1}]}')
+    against = PeerGroup(ways=("torch",))
+    race = race_of(tmp_path, against=against, peers_python=tmp_path / "python")
+    with pytest.raises(ArtifactError, match="measure it again"):
+        race.run({"tvm": KernelRecipe(text="")})
+    assert list(said) == ["ours", "measure"]
+    assert all("--lanes 1" in words for _, words in said.values())
+    assert said["measure"][0] == str(tmp_path / "python")
+    assert said["measure"][1].endswith("--peers torch tvm-ios")
 
 
 def test_a_program_that_is_killed_is_no_program_that_found_nothing(tmp_path):
