@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.analytical.gpu import GPU
 from tvm_ios.cost.analytical.gpu_work import KernelWork
 from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
-from tvm_ios.cost.protocol import DescribedModel, LowerBoundModel
+from tvm_ios.cost.protocol import DescribedModel, FloorModel, LowerBoundModel
 from tvm_ios.errors import CostError, OptionError, ScheduleError
 from tvm_ios.search.baselines import make_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -76,6 +78,7 @@ MERGE = Stage(((1,), (2,)), Strategy.MERGE)
 def test_it_is_what_the_search_looks_for():
     model = AnalyticalGpuCost("h100")
     assert isinstance(model, LowerBoundModel)
+    assert isinstance(model, FloorModel)
     assert isinstance(model, DescribedModel)
     assert model.gpu == GPU.by_name("h100")
     with pytest.raises(OptionError, match="no GPU named 'tpu'; choose one of"):
@@ -132,6 +135,56 @@ def test_a_merge_saves_the_concatenation_of_its_outputs():
     (free,) = model.price(branches(view=True), [MERGE])
     copied, concatenated = model.price(branches(view=False), [MERGE, Stage(((3,),))])
     assert free == copied + concatenated
+
+
+@st.composite
+def joined_branches(draw):
+    """A stem, convolutions and a pool of it, a concatenation that copies, and a sum."""
+    side = draw(st.sampled_from([14, 28, 56]))
+    channels = draw(st.sampled_from([16, 32, 64]))
+    size = channels * side**2
+
+    def stream(name, kind, predecessors, elements):
+        return Operator(
+            name=name,
+            kind=kind,
+            predecessors=predecessors,
+            workload=name,
+            memory_bytes=8 * elements,
+            output_elements=elements,
+            flops=0 if kind == "concatenate" else elements,
+        )
+
+    operators = [stream("stem", "pool", (), size)]
+    for kernel in draw(st.lists(st.sampled_from([1, 3]), min_size=2, max_size=4)):
+        convolution = replace(
+            CONV,
+            input_shape=(channels, side, side),
+            out_channels=channels,
+            kernel=(kernel, kernel),
+            padding=(kernel // 2,) * 4,
+        )
+        window = channels * kernel**2
+        operators.append(
+            replace(
+                conv(f"conv{len(operators)}", convolution),
+                flops=2 * size * window,
+                memory_bytes=4 * (2 * size + channels * window),
+                output_elements=size,
+            )
+        )
+    joined = tuple(range(1, draw(st.integers(3, len(operators)))))
+    pool = stream("pool", "pool", (0,), size)
+    concat = stream("concat", "concatenate", joined, len(joined) * size)
+    last = stream("sum", "add", tuple(range(len(operators) + 2))[1:], size)
+    return OperatorGraph("joined", (*operators, pool, concat, last))
+
+
+@given(joined_branches(), st.sampled_from(["h100", "v100"]), st.sampled_from(Launching))
+def test_the_lazy_search_finds_merges_that_pay_by_a_concatenation(graph, gpu, launching):
+    model = AnalyticalGpuCost(gpu, launching=launching)
+    lazy, exhaustive = (search_ios(graph, model, lazy=each) for each in (True, False))
+    assert lazy.latency_ns == exhaustive.latency_ns
 
 
 def test_a_merge_pays_for_padding():

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.protocol import FloorModel
 from tvm_ios.experiments.harness.checkout import sample_part
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings
 from tvm_ios.experiments.harness.published_system import SYSTEMS
@@ -218,3 +219,4 @@ def test_systems_are_those_of_the_paper_and_one_of_today():
         found = system.schedule(part, model, "IOS-both")
         assert model.price(part.graph, found.stages) == model.model.price(part.graph, found.stages)
         assert ("device-wide waits" in model.description) is system.published
+        assert isinstance(model, FloorModel)

@@ -89,6 +89,20 @@ class AnalyticalGpuCost:
         prices = self._prices_of(graph)
         return [prices.lower_bound(stage) for stage in stages]
 
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> list[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price.
+
+        A merge that makes a concatenation needless may cost less than a smaller merge or one
+        convolution. So merges and single operators give no floor; lower bounds say as much of them.
+        """
+        del graph
+        return [
+            0 if stage.is_merge or len(stage.operators) == 1 else price_ns
+            for stage, price_ns in zip(stages, prices_ns, strict=True)
+        ]
+
     def simulate(self, graph: OperatorGraph, schedule: InterOpSchedule) -> SimulatedRun:
         """When every operator of a schedule would run; stages take what they are priced at.
 

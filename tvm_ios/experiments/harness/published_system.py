@@ -68,6 +68,12 @@ class RememberedPrices:
         """Nanoseconds that the price of each stage is never below."""
         return _remembered(self._bounds, partial(self.model.lower_bound, graph), stages)
 
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> list[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price."""
+        return self.model.floors(graph, stages, prices_ns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSystem:
