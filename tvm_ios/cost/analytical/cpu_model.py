@@ -73,6 +73,24 @@ class AnalyticalCpuCost:
         self._read(graph)
         return [max(1, math.floor(self._bound_ns(graph, stage))) for stage in stages]
 
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> list[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price.
+
+        With a small kernel in front a group may cost less, for only its first one fetches its data.
+        So it is a price without that; merges and single operators give no floor, as lower bounds
+        say as much of them.
+        """
+        del prices_ns
+        self._read(graph)
+        return [
+            0
+            if stage.is_merge or len(stage.operators) == 1
+            else math.floor(self._stage_ns(graph, stage, first=False))
+            for stage in stages
+        ]
+
     def unsplit(self, graph: OperatorGraph) -> tuple[int, ...]:
         """Operators that are faster on one lane than on all of them, one after another.
 
@@ -112,14 +130,14 @@ class AnalyticalCpuCost:
     def _kernel(self, work: KernelWork) -> CpuKernel:
         return CpuKernel.make(work, self.cpu, weights_in_l3=self._in_l3)
 
-    def _stage_ns(self, graph: OperatorGraph, stage: Stage) -> float:
+    def _stage_ns(self, graph: OperatorGraph, stage: Stage, *, first: bool = True) -> float:
         if stage.is_merge:
             return self._merged(graph, stage.operators).fastest(self.cpu, away=0.0)[-1]
         groups = self._groups_of(stage)
         in_order_ns = self._sum_ns(groups)
         if len(groups) < 2 or self.cpu.cores == 1:
             return in_order_ns
-        return min(self._side_by_side_ns(groups), in_order_ns) + self.cpu.signal_ns
+        return min(self._side_by_side_ns(groups, first=first), in_order_ns) + self.cpu.signal_ns
 
     def _bound_ns(self, graph: OperatorGraph, stage: Stage) -> float:
         groups = self._groups_of(stage)
@@ -137,7 +155,7 @@ class AnalyticalCpuCost:
     def _sum_ns(self, groups: Sequence[tuple[int, ...]]) -> float:
         return sum(self._group_ns(group, self.cpu.cores, first=False) for group in groups)
 
-    def _side_by_side_ns(self, groups: Sequence[tuple[int, ...]]) -> float:
+    def _side_by_side_ns(self, groups: Sequence[tuple[int, ...]], *, first: bool) -> float:
         """Groups at the same time: lanes one by one to whoever takes longest, or groups to lanes.
 
         The bytes of all pass one memory.
@@ -145,16 +163,17 @@ class AnalyticalCpuCost:
         cores = self.cpu.cores
         bytes_ = sum(k.memory_bytes for group in groups for i in group for k in self._kernels[i])
         memory_ns = bytes_ / self.cpu.memory_gb_per_s
-        longest = [(-self._group_ns(group, 1), 1, group) for group in groups]
+        longest = [(-self._group_ns(group, 1, first=first), 1, group) for group in groups]
         if len(groups) >= cores:
             return max(memory_ns, _packed([-time for time, _, _ in longest], cores))
         heapq.heapify(longest)
         for _ in range(cores - len(groups)):
             _, lanes, group = longest[0]
-            heapq.heapreplace(longest, (-self._group_ns(group, lanes + 1), lanes + 1, group))
+            time_ns = self._group_ns(group, lanes + 1, first=first)
+            heapq.heapreplace(longest, (-time_ns, lanes + 1, group))
         return max(memory_ns, -longest[0][0])
 
-    def _group_ns(self, group: tuple[int, ...], lanes: int, *, first: bool = True) -> float:
+    def _group_ns(self, group: tuple[int, ...], lanes: int, *, first: bool) -> float:
         """A group on so many lanes; what its first kernel reads was written by any lane.
 
         Parameters
