@@ -7,6 +7,8 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.analytical.cpu import CPU
+from tvm_ios.cost.analytical.cpu_model import AnalyticalCpuCost
 from tvm_ios.cost.analytical.gpu import GPU
 from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.errors import ModelError, OptionError
@@ -64,6 +66,20 @@ def test_a_list_needs_prices_of_operators_only(case, prices):
     assert all(len(stage.operators) == 1 for stage in prices.asked)
     assert len(prices.asked) == len(schedule.operator_names)
     np.testing.assert_array_equal(case.run(after), case.expected())
+
+
+def test_a_list_for_a_cpu_that_is_not_here_takes_its_lanes_for_what_they_are():
+    module, params = squeezenet(image_size=64)
+    model = AnalyticalCpuCost(CPU.of_cores(4))
+    prepared = PrepareModule(target="llvm", params=params)(module)
+    options = {"target": "llvm", "scheduler": "list", "cost_model": model}
+    one, two = (
+        read_schedule(ScheduleOperators(**options, lanes=lanes)(prepared)) for lanes in (1, 2)
+    )
+    graph = extract(prepared).graph
+    assert one.latency_ns == sum(model.operators_ns(graph, lanes=1))
+    assert one.latency_ns / 2 < two.latency_ns < one.latency_ns
+    assert len(two.unsplit) < len(graph)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 
-__all__ = ["CostModel", "DescribedModel", "FloorModel", "LowerBoundModel"]
+__all__ = ["CostModel", "DescribedModel", "FloorModel", "LaneModel", "LowerBoundModel"]
 
 
 class CostModel(Protocol):
@@ -47,6 +47,15 @@ class FloorModel(Protocol):
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
         """Nanoseconds that no stage costs less than that contains the stage of this price."""
+        ...
+
+
+@runtime_checkable
+class LaneModel(Protocol):
+    """What a cost model may offer in whose prices idle lanes help."""
+
+    def operators_ns(self, graph: OperatorGraph, *, lanes: int) -> Sequence[int]:
+        """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel."""
         ...
 
 

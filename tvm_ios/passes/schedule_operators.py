@@ -20,7 +20,7 @@ from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.protocol import CostModel, DescribedModel
+from tvm_ios.cost.protocol import CostModel, DescribedModel, LaneModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
@@ -119,18 +119,23 @@ class ScheduleOperators(_Options):
             return found.schedules[scheduler.value]
 
     def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
-        """A list by prices of a model, which knows nothing of help by idle lanes."""
+        """A list by prices of a model, which may know nothing of help by idle lanes."""
         target = resolve_target(self.target)
-        singles = [Stage(((index,),)) for index in range(len(graph))]
-        alone_ns = cost_model.price(graph, singles)
+        lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS
+        if isinstance(cost_model, LaneModel):
+            alone_ns = cost_model.operators_ns(graph, lanes=1)
+            helped_ns = cost_model.operators_ns(graph, lanes=lanes)
+        else:
+            alone_ns = cost_model.price(graph, [Stage(((index,),)) for index in range(len(graph))])
+            helped_ns = alone_ns
         return list_schedule(
             graph,
             OperatorTimes(
                 alone_ns=alone_ns,
-                helped_ns=alone_ns,
+                helped_ns=helped_ns,
                 priced_by=cost_model.description if isinstance(cost_model, DescribedModel) else "",
             ),
-            lanes=lanes_for_target(self.lanes, target) or DEFAULT_STREAMS,
+            lanes=lanes,
             hand_over=hand_over_of(target),
             start=sequential_schedule(graph),
         )

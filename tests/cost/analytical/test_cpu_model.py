@@ -12,7 +12,7 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.analytical.cpu import CPU
 from tvm_ios.cost.analytical.cpu_model import AnalyticalCpuCost
 from tvm_ios.cost.analytical.gpu_work import KernelWork
-from tvm_ios.cost.protocol import DescribedModel, FloorModel, LowerBoundModel
+from tvm_ios.cost.protocol import DescribedModel, FloorModel, LaneModel, LowerBoundModel
 from tvm_ios.errors import CostError
 from tvm_ios.search.ios import search_ios
 
@@ -41,6 +41,9 @@ def test_a_price_lies_between_its_bound_and_all_operators_in_order(staged, cores
     assert price <= in_order + model.cpu.signal_ns
 
 
+LARGE = KernelWork(
+    matrix_product=True, rows=4096, columns=256, depth=2048, activation_bytes=1 << 20
+)
 TINY = replace(SMALL, rows=1, columns=1, activation_bytes=8)
 
 
@@ -89,12 +92,20 @@ def test_four_small_kernels_are_faster_side_by_side_where_there_are_lanes_for_th
     assert gains[3] >= gains[2] * 0.9
 
 
+def test_operators_take_the_same_lanes_as_stages_of_their_own():
+    works = [(SMALL, LARGE), (LARGE,), ()]
+    graph, model = graph_of(3), model_of(4, works)
+    one, two, four, more = (model.operators_ns(graph, lanes=lanes) for lanes in (1, 2, 4, 9))
+    assert one[0] > two[0] > four[0] == more[0]
+    assert four[:2] == model.price(graph, [Stage(((0,),)), Stage(((1,),))])
+    assert one[:2] == model_of(1, works).price(graph, [Stage(((0,),)), Stage(((1,),))])
+    assert one[2] == four[2] == 0
+    assert isinstance(model, LaneModel)
+
+
 def test_small_operators_stay_on_one_lane():
-    large = KernelWork(
-        matrix_product=True, rows=4096, columns=256, depth=2048, activation_bytes=1 << 20
-    )
-    assert model_of(16, [(SMALL,), (large,)]).unsplit(graph_of(2)) == (0,)
-    assert model_of(1, [(SMALL,), (large,)]).unsplit(graph_of(2)) == (0, 1)
+    assert model_of(16, [(SMALL,), (LARGE,)]).unsplit(graph_of(2)) == (0,)
+    assert model_of(1, [(SMALL,), (LARGE,)]).unsplit(graph_of(2)) == (0, 1)
 
 
 def test_merged_convolutions_are_one_kernel():

@@ -91,6 +91,20 @@ class AnalyticalCpuCost:
             for stage in stages
         ]
 
+    def operators_ns(self, graph: OperatorGraph, *, lanes: int) -> list[int]:
+        """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel.
+
+        More lanes than cores are as many as cores.
+
+        Raises
+        ------
+        CostError
+            As :meth:`price` does.
+        """
+        self._read(graph)
+        place = min(lanes, self.cpu.cores) - 1
+        return [math.ceil(sum(times_ns[place] for times_ns in row)) for row in self._near]
+
     def unsplit(self, graph: OperatorGraph) -> tuple[int, ...]:
         """Operators that are faster on one lane than on all of them, one after another.
 
@@ -99,10 +113,7 @@ class AnalyticalCpuCost:
         CostError
             As :meth:`price` does.
         """
-        self._read(graph)
-        alone, helped = (
-            [sum(times_ns[lanes] for times_ns in row) for row in self._near] for lanes in (0, -1)
-        )
+        alone, helped = (self.operators_ns(graph, lanes=each) for each in (1, self.cpu.cores))
         return tuple(index for index in range(len(graph)) if alone[index] == helped[index])
 
     def _read(self, graph: OperatorGraph) -> None:
