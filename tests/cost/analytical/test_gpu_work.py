@@ -130,8 +130,16 @@ def test_a_recorded_separable_convolution():
     assert total.activation_bytes == 4 * (1600 + 800)
     assert not depthwise.matrix_product
     assert depthwise.activation_bytes == 4 * (800 + 800)
+    assert depthwise.depth == 9
     assert pointwise.matrix_product
     assert (pointwise.rows, pointwise.columns, pointwise.depth) == (100, 16, 8)
+
+
+@pytest.mark.parametrize("outputs", [50, 200])
+def test_a_row_without_work_is_no_convolution(outputs):
+    _, nothing = recorded_work([PrimitiveWork(100, 100, 1), PrimitiveWork(0, outputs, 1)], None)
+    assert not nothing.matrix_product
+    assert (nothing.outputs, nothing.flops) == (outputs, 0)
 
 
 def test_a_recorded_pointwise_convolution_with_stride_two():

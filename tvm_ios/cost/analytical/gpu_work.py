@@ -167,7 +167,7 @@ def _recorded_row(row: PrimitiveWork, read: int) -> list[KernelWork]:
     outputs = row.output_elements
     channels, rest = divmod(row.work, outputs)
     channels -= 1
-    if not rest and read and channels and not read % channels and channels not in _WINDOWS:
+    if not rest and read and channels > 0 and not read % channels and channels not in _WINDOWS:
         pixels = read // channels
         if outputs % pixels:  # a stride of two
             pixels = (math.isqrt(pixels - 1) // 2 + 1) ** 2
@@ -184,12 +184,15 @@ def _recorded_row(row: PrimitiveWork, read: int) -> list[KernelWork]:
     if row.kernels == 1 and (read or channels + 1 in _WINDOWS):
         # A window reads its input again and again, but it is in the cache by then.
         activation_bytes = FLOAT_BYTES * ((read or outputs) + outputs)
-        return [_stream(outputs, depth=row.work / outputs / 2, activation_bytes=activation_bytes)]
+        # Depthwise convolutions multiply and add, poolings do but one of the two.
+        depthwise = not rest and channels in _WINDOWS
+        depth = channels if depthwise else row.work / outputs / 2
+        return [_stream(outputs, depth=depth, activation_bytes=activation_bytes)]
     return _sums(row.work, outputs, row.kernels)
 
 
 _WINDOWS = frozenset({9, 25, 49})
-"""Multiply-adds of an output of a depthwise convolution."""
+"""Multiply-adds of an output of a depthwise convolution, or elements a pooling reads for one."""
 
 
 def _sums(read: int, written: int, kernels: int) -> list[KernelWork]:
