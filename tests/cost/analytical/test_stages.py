@@ -12,7 +12,7 @@ from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.analytical.gpu import GPU, GPU_NAMES
 from tvm_ios.cost.analytical.gpu_kernel import Kernels
-from tvm_ios.cost.analytical.gpu_work import KernelWork, recorded_work
+from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work, recorded_work
 from tvm_ios.cost.analytical.stages import Launching, StagePrices
 from tvm_ios.cost.synthetic import PrimitiveWork
 
@@ -146,6 +146,37 @@ def test_a_merge_costs_at_least_its_largest_member(members, chosen):
     merge = Stage(tuple((i,) for i in range(len(members))), Strategy.MERGE)
     assert prices.price(merge) == prices.lower_bound(merge)
     assert prices.price(merge) >= max(prices.price(Stage(((i,),))) for i in range(len(members)))
+
+
+def test_a_merge_adds_its_bias_by_one_kernel_where_members_do():
+    member = Convolution(
+        operand="x",
+        plain_operand=True,
+        input_shape=(64, 28, 28),
+        out_channels=64,
+        kernel=(3, 3),
+        strides=(1, 1),
+        padding=(1, 1, 1, 1),
+        epilogue="identity",
+    )
+    operators = tuple(
+        Operator(name=name, kind="conv2d", predecessors=(), workload="w", convolution=member)
+        for name in "ab"
+    )
+    outputs = 64 * 784
+    works = recorded_work([PrimitiveWork(outputs * 577, outputs, 1)], member)
+    biased = (*works, copy_work(works[0]))
+    both = copy_work(merged_work([member, member], [works[0]] * 2))
+
+    def prices(*rows):
+        return StagePrices(
+            OperatorGraph("g", operators), rows, V100, Launching.GRAPH, Kernels.TUNED
+        )
+
+    merge = Stage(((0,), (1,)), Strategy.MERGE)
+    bias_ns = prices([both], [both]).price(Stage(((0,),)))
+    merged_ns = prices(works, works).price(merge)
+    assert prices(biased, biased).price(merge) == pytest.approx(merged_ns + bias_ns, abs=1)
 
 
 SMALL = KernelWork(matrix_product=False, rows=1000, columns=1, depth=1, activation_bytes=8000)

@@ -15,7 +15,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.analytical.cpu import CPU
 from tvm_ios.cost.analytical.cpu_kernel import CpuKernel
-from tvm_ios.cost.analytical.gpu_work import KernelWork, merged_work, operator_work
+from tvm_ios.cost.analytical.gpu_work import KernelWork, merged_work, operator_work, product_of
 from tvm_ios.errors import CostError
 
 __all__ = ["AnalyticalCpuCost"]
@@ -212,7 +212,7 @@ class AnalyticalCpuCost:
                     "no convolution"
                 )
             convolutions.append(operator.convolution)
-            works.append(self._found[index][-1])
+            works.append(product_of(self._found[index]))
         return self._kernel(merged_work(convolutions, works))
 
 

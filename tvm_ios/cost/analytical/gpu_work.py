@@ -21,6 +21,7 @@ __all__ = [
     "copy_work",
     "merged_work",
     "operator_work",
+    "product_of",
     "recorded_work",
 ]
 
@@ -111,6 +112,11 @@ def merged_work(members: Sequence[Convolution], works: Sequence[KernelWork]) -> 
         activation_bytes=read_bytes + FLOAT_BYTES * rows * merged.out_channels,
         weight_bytes=FLOAT_BYTES * merged.out_channels * window,
     )
+
+
+def product_of(works: Sequence[KernelWork]) -> KernelWork:
+    """The convolution among the kernels of one: sums may come before it, a bias behind it."""
+    return next((work for work in reversed(works) if work.matrix_product), works[-1])
 
 
 def copy_work(work: KernelWork) -> KernelWork:

@@ -17,7 +17,7 @@ from tvm_ios.cost.analytical.gpu_sharing import (
     share_gpu,
     share_gpu_in_order,
 )
-from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work
+from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work, product_of
 from tvm_ios.errors import CostError
 
 __all__ = ["Launching", "OperatorSpan", "StagePrices"]
@@ -244,8 +244,8 @@ class StagePrices:
         return max(1, self._bound_ns([merged]) - self._concatenations_saved_ns(stage))
 
     def _merged_kernels(self, members: Sequence[int]) -> list[LaunchedKernel]:
-        """The merged convolution and, where a batch keeps slices from being views, their copies."""
-        convolutions, works = [], []
+        """The merged convolution, its bias if that is a kernel, and copies of slices if no views."""
+        convolutions, rows = [], []
         for index in members:
             operator = self.graph.operators[index]
             if operator.convolution is None or not self._works[index]:
@@ -254,10 +254,12 @@ class StagePrices:
                     "but is no convolution"
                 )
             convolutions.append(operator.convolution)
-            works.append(self._works[index][-1])
+            rows.append(self._works[index])
+        works = [product_of(row) for row in rows]
         merged = merged_work(convolutions, works)
+        biases = [] if rows[0][-1] is works[0] else [copy_work(merged)]
         copies = [] if _images(convolutions[0], works[0]) == 1 else [copy_work(w) for w in works]
-        return self._launch([merged, *copies])
+        return self._launch([merged, *biases, *copies])
 
     def _concatenations_saved_ns(self, stage: Stage) -> int:
         """What concatenations of nothing but this merge's outputs cost, which then need no kernel.
@@ -266,7 +268,7 @@ class StagePrices:
         """
         members = stage.operators
         first = self.graph.operators[members[0]].convolution
-        if first is None or _images(first, self._works[members[0]][-1]) > 1:
+        if first is None or _images(first, product_of(self._works[members[0]])) > 1:
             return 0
         inside = frozenset(members)
         return sum(
