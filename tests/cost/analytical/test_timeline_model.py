@@ -137,6 +137,14 @@ def test_a_merge_saves_the_concatenation_of_its_outputs():
     assert free == copied + concatenated
 
 
+def test_a_concatenation_with_a_rectifier_is_needed_whatever_is_merged():
+    *others, concat = branches(view=False).operators
+    rectified = replace(concat, flops=concat.output_elements)
+    model = AnalyticalGpuCost("v100")
+    (free,) = model.price(branches(view=True), [MERGE])
+    assert model.price(OperatorGraph("rectified", (*others, rectified)), [MERGE]) == [free]
+
+
 @st.composite
 def joined_branches(draw):
     """A stem, convolutions and a pool of it, a concatenation that copies, and a sum."""

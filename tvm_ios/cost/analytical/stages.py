@@ -286,13 +286,14 @@ class StagePrices:
 
     def _is_concatenation(self, index: int) -> bool:
         """Whether an operator does nothing but lay its inputs one after another."""
-        works = self._works[index]
-        reads = self.graph.operators[index].predecessors
-        return (
-            len(works) == 1
-            and len(reads) > 1
-            and works[0].depth <= 0.5
-            and works[0].outputs == sum(self._works[i][-1].outputs for i in reads if self._works[i])
+        works, operator = self._works[index], self.graph.operators[index]
+        reads = operator.predecessors
+        if len(works) != 1 or len(reads) < 2:
+            return False
+        # A recorded copy counts half a multiply-add, as much as a rectifier in an operator of TVM.
+        copies = not operator.flops if operator.output_elements else works[0].depth <= 0.5
+        return copies and works[0].outputs == sum(
+            self._works[i][-1].outputs for i in reads if self._works[i]
         )
 
 
