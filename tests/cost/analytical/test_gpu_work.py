@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.core.graph import Convolution, Operator
+from tvm_ios.cost.analytical.gpu import GPU
+from tvm_ios.cost.analytical.gpu_kernel import kernel_time
 from tvm_ios.cost.analytical.gpu_work import copy_work, merged_work, operator_work, recorded_work
 from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios.errors import ScheduleError
@@ -87,6 +89,12 @@ def test_a_view_has_no_kernel():
 def test_an_operator_nobody_measured_still_has_a_kernel():
     (work,) = operator_work(operator("mystery"))
     assert (work.outputs, work.flops) == (1, 0)
+
+
+def test_a_product_that_nobody_counted_is_a_stream():
+    (work,) = operator_work(operator("dense", output_elements=9, memory_bytes=72))
+    assert not work.matrix_product
+    assert kernel_time(work, GPU.by_name("h100")).busy_ns > 0
 
 
 def test_a_merge_computes_padded_kernels():

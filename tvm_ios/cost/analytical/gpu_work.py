@@ -73,7 +73,7 @@ def operator_work(operator: Operator) -> tuple[KernelWork, ...]:
             activation_bytes=max(0, operator.memory_bytes - weight_bytes),
             weight_bytes=weight_bytes,
         )
-    elif any(word in operator.kind for word in PRODUCTS) and "depthwise" not in operator.kind:
+    elif depth and _is_product(operator):
         columns = _columns(outputs, depth, operator.memory_bytes)
         weight_bytes = min(operator.memory_bytes, round(FLOAT_BYTES * columns * depth))
         work = _product(
@@ -231,6 +231,11 @@ def _stream(outputs: int, *, depth: float, activation_bytes: int) -> KernelWork:
         depth=depth,
         activation_bytes=activation_bytes,
     )
+
+
+def _is_product(operator: Operator) -> bool:
+    kind = operator.kind
+    return any(word in kind for word in PRODUCTS) and "depthwise" not in kind
 
 
 def _window(convolution: Convolution) -> int:

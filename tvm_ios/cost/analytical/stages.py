@@ -244,7 +244,7 @@ class StagePrices:
         return max(1, self._bound_ns([merged]) - self._concatenations_saved_ns(stage))
 
     def _merged_kernels(self, members: Sequence[int]) -> list[LaunchedKernel]:
-        """The merged convolution, its bias if that is a kernel, and copies of slices if no views."""
+        """The merged convolution, its bias if that is a kernel, and slices that are copied."""
         convolutions, rows = [], []
         for index in members:
             operator = self.graph.operators[index]
