@@ -308,6 +308,19 @@ def test_a_cpu_that_is_not_there_predicts_and_says_so(capsys):
     assert main(["solve", problem, "--cpu", "16"]) == 0
     assert "prices: analytical model of AMD EPYC 9004" in capsys.readouterr().out
     assert main(["solve", problem, "--cpu", "1000"]) == 2
-    assert "a CPU of 1000 cores is not described" in capsys.readouterr().err
-    assert main(["solve", problem, "--cpu", "4", "--trace", "t.json"]) == 2
-    assert "--trace is for the model of a GPU" in capsys.readouterr().err
+    assert "cores is 1000; give a whole number from 1 to 96" in capsys.readouterr().err
+    for option in (("--trace", "t.json"), ("--kernels", "tuned")):
+        assert main(["solve", problem, "--cpu", "4", *option]) == 2
+        told = (
+            f"{option[0]} is for the model of a GPU; use --gpu instead of --cpu, with one of v100"
+        )
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [(("--gpu", "tpu"), "no GPU named 'tpu'"), (("--cpu", "0"), "cores is 0")],
+)
+def test_a_device_is_refused_before_the_file_is_read(capsys, tmp_path, device, message):
+    assert message in _fails(capsys, _write(tmp_path), *device)
+    assert message in _fails(capsys, tmp_path / "absent.json", *device)

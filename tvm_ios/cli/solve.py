@@ -138,6 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         the GPU model comes without it.
     """
     _require_gpu(arguments)
+    device = _device(arguments)
     options = SearchOptions(
         strategies=_STRATEGIES[arguments.strategies],
         max_group_size=arguments.max_group_size,
@@ -157,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ProblemError as error:
         raise ProblemError(f"{arguments.problem}: {error}") from error
     solutions = [
-        _solve(part, _prices(part, arguments), options, lazy=arguments.lazy)
+        _solve(part, _prices(part, device, arguments), options, lazy=arguments.lazy)
         for part in problem.parts
     ]
     answer = _answer(problem.name, arguments, solutions)
@@ -171,23 +172,31 @@ def _require_gpu(arguments: argparse.Namespace) -> None:
     """Refuse what only makes sense with a GPU."""
     for name in ("launching", "kernels", "trace"):
         if getattr(arguments, name) is not None and arguments.gpu is None:
+            how = "add --gpu" if arguments.cpu is None else "use --gpu instead of --cpu,"
             raise OptionError(
-                f"--{name} is for the model of a GPU; add --gpu with one of {', '.join(GPU_NAMES)}"
+                f"--{name} is for the model of a GPU; {how} with one of {', '.join(GPU_NAMES)}"
             )
 
 
-def _prices(part: RecordedPart, arguments: argparse.Namespace) -> _Prices:
-    """The recorded cost, or the model of the GPU or CPU that was asked for."""
-    if arguments.cpu is None and arguments.gpu is None:
+def _device(arguments: argparse.Namespace) -> GPU | CPU | None:
+    """The GPU or CPU that was asked for; None for the recorded cost."""
+    if arguments.cpu is not None:
+        return CPU.of_cores(arguments.cpu)
+    return None if arguments.gpu is None else GPU.by_name(arguments.gpu)
+
+
+def _prices(part: RecordedPart, device: GPU | CPU | None, arguments: argparse.Namespace) -> _Prices:
+    """The recorded cost, or the model of the device."""
+    if device is None:
         return part.cost_model
     works = [
         recorded_work(row, operator.convolution)
         for row, operator in zip(part.works, part.graph.operators, strict=True)
     ]
-    if arguments.cpu is not None:
-        return AnalyticalCpuCost(CPU.of_cores(arguments.cpu), works=works)
+    if isinstance(device, CPU):
+        return AnalyticalCpuCost(device, works=works)
     return AnalyticalGpuCost(
-        GPU.by_name(arguments.gpu),
+        device,
         launching=Launching(arguments.launching or Launching.GRAPH),
         kernels=Kernels(arguments.kernels or Kernels.TUNED),
         works=works,
