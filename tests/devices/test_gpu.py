@@ -19,7 +19,7 @@ def test_streams_of_a_gpu_are_not_bound_to_cores() -> None:
 
 def test_a_gpu_says_what_its_prices_are_kept_under() -> None:
     assert H100.name == "NVIDIA H100 (sm_90), driver for CUDA 12.8"
-    assert "warm L2 cache of 52 MB" in H100.as_text()
+    assert "warm L2 cache of 50 MB" in H100.as_text()
     assert H100.notes == (f"priced and raced on {H100.as_text()}",)
 
 

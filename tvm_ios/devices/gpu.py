@@ -89,7 +89,7 @@ class GpuDevice:
         """The GPU, its driver and its L2 cache, for messages."""
         return (
             f"cuda({self.ordinal}), {self.facts.name}, {self._driver}; prices assume a warm L2 "
-            f"cache of {self.facts.l2_bytes / 1e6:.0f} MB"
+            f"cache of {self.facts.l2_bytes / 2**20:.0f} MB"
         )
 
     def at(self, address: str) -> GpuDevice:  # noqa: ARG002 - it is reached from here only

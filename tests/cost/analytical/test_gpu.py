@@ -39,7 +39,7 @@ def test_spelling_is_forgiven(name):
     assert GPU.by_name(name).name == "rtx-4090"
 
 
-@pytest.mark.parametrize("name", ["h1000", "", "rtx"])
+@pytest.mark.parametrize("name", ["h1000", "", "rtx", None, 100])
 def test_an_unknown_name_lists_the_known_ones(name):
     with pytest.raises(OptionError, match=f"no GPU named {name!r}; choose one of v100, a100-40gb,"):
         GPU.by_name(name)
@@ -49,3 +49,5 @@ def test_text():
     assert GPU.by_name("v100").as_text() == (
         "NVIDIA V100 SXM2: 80 multiprocessors at 1530 MHz, 15.7 TFLOP/s float32, 900 GB/s, L2 6 MB"
     )
+    assert GPU.by_name("h100").as_text().endswith("L2 50 MB")
+    assert GPU.by_name("k80").as_text().endswith("L2 1.5 MB")

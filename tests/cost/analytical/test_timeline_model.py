@@ -83,6 +83,8 @@ def test_it_is_what_the_search_looks_for():
     assert model.gpu == GPU.by_name("h100")
     with pytest.raises(OptionError, match="no GPU named 'tpu'; choose one of"):
         AnalyticalGpuCost("tpu")
+    with pytest.raises(OptionError, match="no GPU named None"):
+        AnalyticalGpuCost(None)
 
 
 @pytest.mark.parametrize(

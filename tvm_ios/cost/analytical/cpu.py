@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tvm_ios.errors import OptionError
+from tvm_ios.support.whole_number import require_whole
 
 __all__ = ["CPU", "MOST_CORES"]
 
@@ -62,7 +62,7 @@ class CPU:
         return (
             f"{self.title}: {self.cores} cores at {self.clock_mhz} MHz, "
             f"{self.flops_per_ns:.0f} GFLOP/s float32 each, {self.memory_gb_per_s:.0f} GB/s, "
-            f"L3 {self.l3_bytes / 1e6:.0f} MB"
+            f"L3 {self.l3_bytes / 2**20:g} MB"
         )
 
     @staticmethod
@@ -72,12 +72,9 @@ class CPU:
         Raises
         ------
         OptionError
-            If the socket has no such number of cores.
+            If the socket has no such number of cores, or it is no whole number.
         """
-        if not 1 <= cores <= MOST_CORES:
-            raise OptionError(
-                f"a CPU of {cores} cores is not described; choose 1 to {MOST_CORES} cores"
-            )
+        cores = require_whole("cores", cores, least=1, most=MOST_CORES)
         return CPU(
             title="AMD EPYC 9004 (Zen 4)",
             source="AMD EPYC 9004 series architecture overview (2022); AMD, Software optimization "

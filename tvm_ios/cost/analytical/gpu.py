@@ -66,7 +66,7 @@ class GPU:
         return (
             f"{self.title}: {self.multiprocessors} multiprocessors at {self.clock_mhz} MHz, "
             f"{self.flops_per_ns / 1000:.1f} TFLOP/s float32, {self.memory_gb_per_s} GB/s, "
-            f"L2 {self.l2_bytes / 1e6:.0f} MB"
+            f"L2 {self.l2_bytes / 2**20:g} MB"
         )
 
     @staticmethod
@@ -78,10 +78,11 @@ class GPU:
         OptionError
             If there is no such GPU; the message lists the names there are.
         """
-        wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
-        for gpu in _GPUS:
-            if wanted == gpu.name:
-                return gpu
+        if isinstance(name, str):
+            wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+            for gpu in _GPUS:
+                if wanted == gpu.name:
+                    return gpu
         raise OptionError(f"no GPU named {name!r}; choose one of {', '.join(GPU_NAMES)}")
 
 

@@ -49,7 +49,7 @@ class AnalyticalGpuCost:
         kernels: Kernels = Kernels.TUNED,
         works: Sequence[Sequence[KernelWork]] | None = None,
     ) -> None:
-        self.gpu = GPU.by_name(gpu) if isinstance(gpu, str) else gpu
+        self.gpu = gpu if isinstance(gpu, GPU) else GPU.by_name(gpu)
         self.launching = launching
         self.kernels = kernels
         self._works = works
