@@ -72,6 +72,15 @@ def test_long_runs_are_warm_after_one() -> None:
     assert runs == [1] * 6
 
 
+@pytest.mark.parametrize(("times_ms", "samples"), [([200] * 9, 3), ([200, 210, 190, 400] * 9, 5)])
+def test_runs_of_a_tenth_of_a_second_have_few_samples(times_ms: list[int], samples: int) -> None:
+    times = iter([200, *times_ms])
+    cell = Cell(lambda number: number * next(times) * 1_000_000, 1)
+    sample([cell], MeasureOptions(), quiet_watch())
+    assert len(cell.fast_ns) == samples
+    assert cell.complete(MeasureOptions())
+
+
 def test_short_runs_are_tried_before_they_are_sampled() -> None:
     numbers: list[int] = []
 

@@ -301,9 +301,10 @@ class MeasuredCostModel:
             ) from error
 
     def _record_of(self, cell: Cell) -> PriceRecord:
-        used_ns = cell.used_ns(self._options.repeat)
+        least, _ = cell.looks(self._options)
+        used_ns = cell.used_ns(least)
         # Of a few looks the fastest one: it is a floor of other stages, and others only add time.
-        few = len(used_ns) < self._options.repeat
+        few = len(used_ns) < least
         return PriceRecord(
             median_ns=max(1, round(cell.least_ns if few else median(used_ns))),
             samples=len(used_ns),

@@ -37,6 +37,10 @@ warmed up and in its first sample, is not looked at again."""
 LONG_SAMPLE_NS = 10_000_000
 """A run of this length is warm-up enough. Of a shorter one samples are cheap, and the time slice
 that another process takes may be many times as long."""
+LONGEST_SAMPLE_NS = 100_000_000
+"""A run of this length has in it what disturbs a machine now and then, as others of it have."""
+LONG_LOOKS = 3
+"""Samples of such a run that are enough if they agree; if not, as many as others have at least."""
 SHORT_LOOKS = 3
 """Samples without a long warm-up in which something is above its limit, to be looked at no more."""
 
@@ -60,7 +64,7 @@ class MeasureOptions:
     number: int = 1
     """Least runs in a sample."""
     repeat: int = 5
-    """Least samples of a stage, one a round."""
+    """Least samples of a stage, one a round; of one that takes 100 ms, the most."""
     min_repeat_ms: float = 1.0
     """Least length of a sample; ``number`` grows until it is reached."""
     max_repeat: int = 15
@@ -123,16 +127,24 @@ class Cell:
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
-        return len(self.used_ns(options.repeat)) >= options.repeat or self.hopeless
+        least, _ = self.looks(options)
+        return len(self.used_ns(least)) >= least or self.hopeless
 
     def settled(self, options: MeasureOptions) -> bool:
         """True if more samples would not pay."""
         if self.hopeless:
             return True
-        used = self.used_ns(options.repeat)
-        if len(used) < options.repeat:
+        least, most = self.looks(options)
+        used = self.used_ns(least)
+        if len(used) < least:
             return False
-        return len(used) >= options.max_repeat or _certain(used, options.tolerance)
+        return len(used) >= most or _certain(used, options.tolerance)
+
+    def looks(self, options: MeasureOptions) -> tuple[int, int]:
+        """The least samples that make a price, and the most."""
+        if LONGEST_SAMPLE_NS <= self.least_ns < math.inf:
+            return min(LONG_LOOKS, options.repeat), options.repeat
+        return options.repeat, options.max_repeat
 
 
 def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
