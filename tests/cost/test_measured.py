@@ -276,6 +276,15 @@ def test_a_short_stage_longer_than_its_groups_is_sampled_three_times(alone_ns: f
     assert pair.timed["both"] == useful.timed["both"] - 2
 
 
+def test_a_price_of_few_long_samples_is_taken_from_the_database(database) -> None:
+    first = Pair(together_ns=300e6, alone_ns=200e6)
+    prices = first.price(database)
+    assert set(first.timed.values()) == {4}  # a warm-up and three samples
+    again = Pair(together_ns=300e6, alone_ns=200e6)
+    assert again.price(database) == prices
+    assert not again.timed
+
+
 def test_nothing_is_settled_by_a_single_short_run() -> None:
     at_once = MeasureOptions(warmup=2, number=6, repeat=6, min_repeat_ms=0.0)
     pair = Pair(together_ns=22e3, alone_ns=10e3)

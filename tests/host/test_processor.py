@@ -53,6 +53,8 @@ def test_unknown_machine_and_unreadable_cpuinfo(tmp_path):
 def test_processor_name(tmp_path):
     assert processor_name(cpuinfo(tmp_path, model="A Processor: fast")) == "A Processor: fast"
     assert processor_name(tmp_path / "none") == os.uname().machine
+    arm = {"CPU implementer": "0x41", "CPU part": "0xd40"}
+    assert processor_name(cpuinfo(tmp_path, **arm)) == f"{os.uname().machine} 0x41 0xd40"
 
 
 def lanes(root: Path, membership: str) -> int:

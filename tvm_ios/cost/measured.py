@@ -226,7 +226,9 @@ class MeasuredCostModel:
             self._database_note = f"prices were not read from the profile database: {error}"
             return
         enough = {
-            key: record for key, record in found.items() if record.samples >= self._options.repeat
+            key: record
+            for key, record in found.items()
+            if record.samples >= self._options.looks(record.median_ns)[0]
         }
         # Prices from the slow mode are worth replacing, unless the machine is in it again.
         if any(record.slow_mode for record in enough.values()) and not self._watch.look():
@@ -301,7 +303,7 @@ class MeasuredCostModel:
             ) from error
 
     def _record_of(self, cell: Cell) -> PriceRecord:
-        least, _ = cell.looks(self._options)
+        least, _ = self._options.looks(cell.least_ns)
         used_ns = cell.used_ns(least)
         # Of a few looks the fastest one: it is a floor of other stages, and others only add time.
         few = len(used_ns) < least

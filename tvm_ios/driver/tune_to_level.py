@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.targets import require_cudnn, require_onednn
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.service_level import Reached, reach, trial_slices
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.prepare import converted_model
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks, known_tasks
 from tvm_ios.tuning.options import TuningOptions
@@ -74,16 +76,20 @@ def what_is_known(
         Logs to look in; all of the cache folder where omitted.
     """
     chosen = resolve_target(device.target if target is None else target)
-    converted = options.conversion.changes
+    build, conversion = options.build, options.conversion
+    libraries = (
+        *require_cudnn(build.cudnn, build.tf32, chosen),
+        *require_onednn(build.onednn, chosen, remote=options.device.is_remote),
+    )
+    changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
+    mod, params = converted_model(source.mod, source.params, chosen, conversion)
     return known_tasks(
-        source.mod,
-        source.params,
+        mod,
+        params,
         chosen,
         tuner,
         RecordIndex.of(logs_in()) if index is None else index,
-        changes=()
-        if converted
-        else changes_for(device.traits, pad_channels=options.build.pad_channels),
+        changes=() if conversion.changes else changes,
     )
 
 

@@ -34,8 +34,11 @@ def default_lanes(
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's marketing name, else its architecture."""
-    return _cpuinfo_field(cpuinfo, "model name") or platform.machine()
+    """The processor's marketing name, else its architecture and the numbers of its model."""
+    if name := _cpuinfo_field(cpuinfo, "model name"):
+        return name
+    numbers = [_cpuinfo_field(cpuinfo, f"CPU {each}") for each in ("implementer", "part")]
+    return " ".join((platform.machine(), *filter(None, numbers)))
 
 
 def target_candidates(

@@ -87,6 +87,12 @@ class MeasureOptions:
         if not (math.isfinite(self.tolerance) and self.tolerance > 0):
             raise OptionError(f"tolerance is {self.tolerance}; give a fraction above 0, as 0.02")
 
+    def looks(self, run_ns: float) -> tuple[int, int]:
+        """The least samples that make a price of a run of so many nanoseconds, and the most."""
+        if LONGEST_SAMPLE_NS <= run_ns < math.inf:
+            return min(LONG_LOOKS, self.repeat), self.repeat
+        return self.repeat, self.max_repeat
+
 
 @dataclass(slots=True)
 class Cell:
@@ -127,24 +133,18 @@ class Cell:
 
     def complete(self, options: MeasureOptions) -> bool:
         """True if there are enough samples for a price."""
-        least, _ = self.looks(options)
+        least, _ = options.looks(self.least_ns)
         return len(self.used_ns(least)) >= least or self.hopeless
 
     def settled(self, options: MeasureOptions) -> bool:
         """True if more samples would not pay."""
         if self.hopeless:
             return True
-        least, most = self.looks(options)
+        least, most = options.looks(self.least_ns)
         used = self.used_ns(least)
         if len(used) < least:
             return False
         return len(used) >= most or _certain(used, options.tolerance)
-
-    def looks(self, options: MeasureOptions) -> tuple[int, int]:
-        """The least samples that make a price, and the most."""
-        if LONGEST_SAMPLE_NS <= self.least_ns < math.inf:
-            return min(LONG_LOOKS, options.repeat), options.repeat
-        return options.repeat, options.max_repeat
 
 
 def _certain(run_ns: Sequence[float], tolerance: float) -> bool:

@@ -82,9 +82,10 @@ class KernelPrices:
         )
         context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
         libraries = (library.identity() for library in runner.built.libraries)
-        self.identity = " with ".join((self._whole.fingerprint(), *libraries))
+        calls = [each.fingerprint() for each in self._kernels.libraries.values()]
+        self.identity = " with ".join((self._whole.fingerprint(), *libraries, *calls))
         """Of the graph, the code of its kernels, and the libraries that may compute in their
-        place."""
+        place, with their calls."""
         self.choices = KnownChoices(database, context)
         """What was chosen before under the same conditions as these prices."""
         self._measured = MeasuredCostModel(

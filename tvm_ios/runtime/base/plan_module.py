@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol, Self
@@ -87,6 +88,7 @@ class PlanModule:
         self._executor = executor
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
         self._copied: dict[int, tvm.nd.NDArray] = {}
+        self._followers: weakref.WeakSet[PlanModule] = weakref.WeakSet()
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -111,12 +113,16 @@ class PlanModule:
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._shared.discard(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
-            self._written(entry.name)
+            for module in (self, *self._followers):
+                module._written(entry.name)  # noqa: SLF001 - of the same kind
 
     def set_input_zero_copy(
         self, key: int | str | None = None, value: Any = None, **params: Any
     ) -> None:
         """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the device.
+
+        A parameter whose array is written to afterwards has to be set again, if only to the same
+        array: libraries keep what they made of it.
 
         Raises
         ------
@@ -252,6 +258,7 @@ class PlanModule:
             if name in self._index:
                 self.set_input_zero_copy(name, other.get_input(name))
                 self._shared.add(name)
+                other._followers.add(self)
 
     def benchmark(
         self,

@@ -66,6 +66,17 @@ def model(weight) -> CompiledModel:
     return compiled(replace(built, libraries=(OnednnLibrary(),)))
 
 
+def price_name(call, constant: bool) -> str:
+    processor = OnednnProcessor(lanes=1)
+    try:
+        (found,) = processor.complete(
+            [replace(call, weight=replace(call.weight, constant=constant))]
+        ).values()
+        return processor.price_name(found)
+    finally:
+        processor.close()
+
+
 def parameter(module) -> str:
     (call,) = [launch for launch in module.plan.launches if launch.call is not None]
     tensor = call.inputs[call.call.descriptor.weight.position]
@@ -110,6 +121,10 @@ def test_executors_have_weights_of_their_own(model, weight):
             name = parameter(third)
             third.share_params(second, tvm.runtime.save_param_dict({name: tvm.nd.array(other)}))
             check(third, other)
+            another = weights()
+            second.set_input(name, another)  # in place, and the third one reads it there
+            check(second, another)
+            check(third, another)
 
 
 def test_what_was_made_of_weights_goes_with_an_executor_nobody_closed(model, monkeypatch):
@@ -137,6 +152,8 @@ def test_weights_that_are_inputs_are_read_in_every_run(onednn):
     with compiled(replace(built, libraries=(OnednnLibrary(),))).executor() as module:
         (call,) = [launch.call.descriptor for launch in module.plan.launches if launch.call]
         assert not call.weight.constant
+        names = [price_name(call, constant) for constant in (False, True)]
+        assert names[0] != names[1]  # those are reordered once, these in every run
         for _ in range(2):
             other = weights()
             module.run(x=DATA, w=other)

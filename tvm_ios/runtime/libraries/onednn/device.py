@@ -100,9 +100,13 @@ class OnednnProcessor:
         return {call: self._completed(call) for call in wanted}
 
     def price_name(self, call: OnednnCall) -> str:
-        """Version, instruction sets and parts of a complete call, and the code that makes it."""
+        """Version, instruction sets and parts of a complete call, and the code that makes it.
+
+        And whether its weights are constant, which are reordered once and not in every run.
+        """
         assert call.cut is not None, "complete() gives every call one"
-        return f"{self._version}-{call.cut.as_text()}-{CALLS_SOURCE.digest}"
+        weights = "-constant" if call.weight is not None and call.weight.constant else ""
+        return f"{self._version}-{call.cut.as_text()}{weights}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> OnednnLane:
         """Calls that any lane makes; HostError if there is no code to make them with."""
