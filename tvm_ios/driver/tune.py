@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         call,
         changes=() if conversion.changes else changes,
         libraries=libraries,
-        records=None if request is None else request.ansor_records,
+        records=None if request is None else partial(request.ansor_records, resolve_target(target)),
     )
     steps = Steps(call=call, search=options.search)
     tuned = None

@@ -52,16 +52,22 @@ class TuningBackend(Protocol):
             If the log cannot be read or written.
         """
 
-    def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
+    def applied(
+        self, records: Sequence[Path], target: tvm.target.Target | None = None
+    ) -> AbstractContextManager[None]:
         """A context to prepare and compile a model in, so that it gets the best kernels.
 
         Parameters
         ----------
         records
             Logs, without rejected lines.
+        target
+            Where a kernel has records of this target, others do not count; all do where omitted.
         """
 
-    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+    def variants(
+        self, records: Sequence[Path], target: tvm.target.Target
+    ) -> Mapping[str, Application]:
         """Ways to apply the records of logs, of which the network's own time chooses one.
 
         Returns

@@ -130,13 +130,13 @@ class TuningRequest:
         return self.records or (default_records_path(str(self.backend)),)
 
     @contextmanager
-    def ansor_records(self) -> Iterator[None]:
+    def ansor_records(self, target: tvm.target.Target) -> Iterator[None]:
         """What logs hold for auto_scheduler before anything is tuned is in force inside.
 
         Only these may be records of NHWC kernels: AutoTVM has no template for them on a CPU.
         """
-        application = _variants([log for log in self.logs if log.exists()]).get(ANSOR, nullcontext)
-        with application():
+        logs = [log for log in self.logs if log.exists()]
+        with _variants(logs, target).get(ANSOR, nullcontext)():
             yield
 
 
@@ -196,7 +196,7 @@ def tuned_kernels(
                 lambda step: call.clock.say(step.detail, done=step.done),
             )
     logs = [log for log in logs if log.exists()]
-    variants = _variants(logs)
+    variants = _variants(logs, target)
     builds = {UNTUNED: untuned}
     contexts = contexts_around()
 
@@ -216,7 +216,9 @@ def tuned_kernels(
         with call.clock.phase("check tuned", call.to_profile):
             judged = _judged(untuned, builds.get(ANSOR), logs, call)
         if judged.slower:
-            variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=judged.slower)
+            variants[FASTER_ONLY] = partial(
+                AnsorBackend().applied, logs, target, without=judged.slower
+            )
             build(FASTER_ONLY)
         # Without any record TVM may have nothing but plain loops: such a race takes half an hour.
         # What was tuned just now is raced, since it may be for merges, which are no operators yet.
@@ -228,7 +230,7 @@ def tuned_kernels(
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)
     if slower:
-        variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, without=slower)
+        variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, target, without=slower)
         notes.append(f"auto_scheduler's records of {len(slower)} kernels are slower than TVM's own")
     notes += [f"tuned kernels, {note}" for note in choice.notes]
     used = best != UNTUNED
@@ -344,7 +346,7 @@ def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.
     return tuple(modules.values())
 
 
-def _variants(logs: Sequence[Path]) -> dict[str, Application]:
+def _variants(logs: Sequence[Path], target: tvm.target.Target) -> dict[str, Application]:
     """Ways to apply logs, by name, for each format that occurs."""
     found: dict[str, Application] = {}
     for log_format in RecordFormat:
@@ -352,5 +354,5 @@ def _variants(logs: Sequence[Path]) -> dict[str, Application]:
             log for log in logs if any(r.format is log_format for r in read_records(log).records)
         ]
         if fitting:
-            found.update(_backend(log_format.value).variants(fitting))
+            found.update(_backend(log_format.value).variants(fitting, target))
     return found

@@ -240,6 +240,21 @@ def test_logs_are_applied_together_whatever_else_is_in_them(branching_tasks, tmp
     assert all(state is not None for state in found)
 
 
+def test_faster_records_of_another_target_do_not_count_where_there_are_own(tmp_path):
+    (task,) = extract_tasks(*one_convolution(), TARGET, cores=2)
+    log = tmp_path / "both.json"
+    write_candidates(log, [task], count=2)
+    other, own = map(json.loads, log.read_text().splitlines())
+    other["i"][0][1] = "llvm -keys=cpu -mcpu=core2"
+    log.write_text(f"{json.dumps(other)}\n{json.dumps(own)}\n")
+    times_ms = []
+    for target in (TARGET, tvm.target.Target("llvm -mcpu=core-avx-i")):
+        with AnsorBackend().applied([log], target):
+            best = auto_scheduler.DispatchContext.current.best_by_targetkey["cpu"]
+        times_ms += [cost_s * 1e3 for entry in best.values() for _, cost_s in entry.values()]
+    assert times_ms == [2, 1]
+
+
 def test_a_context_of_the_caller_goes_on_inside(tmp_path):
     log = tmp_path / "empty.json"
     log.touch()

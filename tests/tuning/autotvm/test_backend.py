@@ -78,7 +78,7 @@ def test_each_layout_is_a_way_to_apply_a_log_and_so_is_the_fastest_of_all(tuned)
     log, _, _ = tuned
     (task,) = extract_tasks([one_convolution()], TARGET)
     chosen = {}
-    for name, application in AutoTvmBackend().variants([log]).items():
+    for name, application in AutoTvmBackend().variants([log], TARGET).items():
         with application() as context, TARGET:
             chosen[name] = config_blocks(context.query(TARGET, task.task.workload))
     for layout in Layout:
@@ -103,7 +103,32 @@ def test_records_of_others_are_passed_over(tuned, tmp_path):
     again = AutoTvmBackend().tune(one_convolution(), {}, TARGET, mixed, TuningOptions(**QUICK))
     assert again.trials == 0
     assert again.tasks[0].known == outcome.trials
-    assert AutoTvmBackend().variants([mixed]).keys() == AutoTvmBackend().variants([log]).keys()
+    assert (
+        AutoTvmBackend().variants([mixed], TARGET).keys()
+        == AutoTvmBackend().variants([log], TARGET).keys()
+    )
+
+
+def line_of(task, target, index, cost_s):
+    config = task.task.config_space.get(index)
+    measured = autotvm.MeasureInput(tvm.target.Target(target), task.task, config)
+    return autotvm.record.encode(measured, autotvm.MeasureResult((cost_s,), 0, 0.1, 0.1)) + "\n"
+
+
+def test_records_of_another_target_are_neither_known_nor_preferred(tmp_path):
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    own, other = line_of(task, TARGET, 0, 1e-3), line_of(task, "llvm -mcpu=core2", 1, 1e-6)
+    log = tmp_path / "both.log"
+    log.write_text(own + line_of(task, "llvm -mcpu=core2", 0, 1e-6) + other)
+    options = TuningOptions(tuner="grid", trials=1)
+    (row,) = AutoTvmBackend().tune(one_convolution(), {}, TARGET, log, options).tasks
+    assert (row.known, row.trials, row.latency_ns) == (1, 0, 1_000_000)
+    log.write_text(own + other)
+    for target, index in ((TARGET, 0), (tvm.target.Target("llvm -mcpu=core-avx-i"), 1)):
+        fastest = AutoTvmBackend().variants([log], target)["the fastest of each task"]
+        for way in (fastest(), AutoTvmBackend().applied([log], target)):
+            with way as context, target:
+                assert context.query(target, task.task.workload).index == index
 
 
 @pytest.mark.slow
@@ -209,7 +234,7 @@ def test_kill_9_loses_one_batch_at_most_and_leaves_no_worker(tmp_path):
         "from tvm_ios.tuning.options import TuningOptions\n"
         f"def note(step): Path({str(mark)!r}).write_text(os.environ[{MARK!r}])\n"
         "mod, _ = nasnet_small(size=8, num_cells=1)\n"
-        "AutoTvmBackend().tune(mod, {}, tvm.target.Target('llvm -mcpu=core-avx2'), "
+        "AutoTvmBackend().tune(mod, {}, tvm.target.Target('llvm -mcpu=core-avx2 -opt-level=0'), "
         f"Path({str(log)!r}), TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2), note)\n"
     )
     tuner = subprocess.Popen([sys.executable, "-c", script], env=os.environ)

@@ -124,7 +124,11 @@ class AnsorBackend:
         )
 
     def applied(
-        self, records: Sequence[Path], *, without: Collection[str] = frozenset()
+        self,
+        records: Sequence[Path],
+        target: tvm.target.Target | None = None,
+        *,
+        without: Collection[str] = frozenset(),
     ) -> AbstractContextManager[None]:
         """Everything inside is compiled with the best records of these logs.
 
@@ -134,11 +138,13 @@ class AnsorBackend:
             Workloads that keep TVM's own kernel, such as those of
             :func:`tvm_ios.tuning.ansor.choice.slower_workloads`.
         """
-        return apply_history(tuple(records), without=without)
+        return apply_history(tuple(records), target, without=without)
 
-    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+    def variants(
+        self, records: Sequence[Path], target: tvm.target.Target
+    ) -> Mapping[str, Application]:
         """The one way there is: the fastest record of each task."""
-        return {ANSOR: partial(self.applied, records)}
+        return {ANSOR: partial(self.applied, records, target)}
 
 
 def _affordable(

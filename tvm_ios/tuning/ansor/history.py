@@ -13,6 +13,7 @@ from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_ios.tuning.ansor.tasks import ansor_context
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+from tvm_ios.tuning.records.target_records import is_target, preferred_records
 
 __all__ = ["apply_history", "known_records", "recorded_workloads"]
 
@@ -32,7 +33,7 @@ def known_records(
         if record.format is not RecordFormat.AUTO_SCHEDULER or record.workload not in workloads:
             continue
         if record.target not in same:
-            same[record.target] = _is_target(record.target, target)
+            same[record.target] = is_target(record.target, target)
         if same[record.target] and _loaded(record) is not None:
             found.setdefault(record.workload, {}).setdefault(record.candidate(), record)
     return {workload: list(records.values()) for workload, records in found.items()}
@@ -50,17 +51,24 @@ def recorded_workloads(logs: Sequence[Path]) -> frozenset[str]:
 
 @contextmanager
 def apply_history(
-    logs: Sequence[Path], *, without: Collection[str] = frozenset()
+    logs: Sequence[Path],
+    target: tvm.target.Target | None = None,
+    *,
+    without: Collection[str] = frozenset(),
 ) -> Iterator[None]:
     """Compile with the best of these records, and with TVM's default schedules where none fits.
 
     Parameters
     ----------
+    target
+        As for :meth:`tvm_ios.tuning.backend.TuningBackend.applied`.
     without
         Workloads that keep the default whatever the logs hold.
     """
     records = read_records(*logs).records if logs else ()
     wanted = [record for record in records if record.workload not in without]
+    if target is not None:
+        wanted = preferred_records(wanted, target)
     history = auto_scheduler.ApplyHistoryBest(list(_pairs(wanted)))
     with history, ansor_context():
         yield
@@ -80,9 +88,3 @@ def _loaded(record: TuningRecord) -> tuple[Any, Any] | None:
         measured, result = load_record_from_string(record.line)
         return measured, result
     return None
-
-
-def _is_target(text: str, target: tvm.target.Target) -> bool:
-    with suppress(tvm.TVMError, ValueError):
-        return str(tvm.target.Target(text)) == str(target)
-    return False

@@ -28,7 +28,8 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
-from tvm_ios.tuning.records.records import RecordFormat, read_records
+from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+from tvm_ios.tuning.records.target_records import preferred_records
 from tvm_ios.tuning.remote import require_device
 
 __all__ = ["AutoTvmBackend"]
@@ -64,7 +65,7 @@ class AutoTvmBackend:
         require_device(self.device)
         with self.gate.stage(StageNeed.to_prepare(1, "tasks of AutoTVM")):
             tasks = extract_tasks([mod, *self.extra_modules], target)
-            history = _read_history(records, {task.task.workload for task in tasks})
+            history = _read_history(records, {task.task.workload for task in tasks}, target)
             known = [history.get(task.task.workload, []) for task in tasks]
             plans = [
                 plan_tuner(task, found, options, tuner_name)
@@ -95,17 +96,21 @@ class AutoTvmBackend:
             notes=tuple(run.notes()),
         )
 
-    def applied(self, records: Sequence[Path]) -> AbstractContextManager[None]:
+    def applied(
+        self, records: Sequence[Path], target: tvm.target.Target | None = None
+    ) -> AbstractContextManager[None]:
         """Everything inside is compiled with the best records of these logs."""
-        return _itself(autotvm.apply_history_best(_load(records)))
+        return _itself(autotvm.apply_history_best(_load(records, target)))
 
-    def variants(self, records: Sequence[Path]) -> Mapping[str, Application]:
+    def variants(
+        self, records: Sequence[Path], target: tvm.target.Target
+    ) -> Mapping[str, Application]:
         """Ways to apply the records of logs: all of them, and those of one layout at a time.
 
         Ways that choose the same candidates are there once.
 
         """
-        pairs = [pair for pair in _load(records) if pair[1].error_no == 0]
+        pairs = _load(records, target)
         # A task that comes out of a log has no space of candidates.
         tasks = {
             workload: autotvm.task.create(one.task.name, one.task.args, target=one.target)
@@ -140,10 +145,19 @@ def _itself(context: Any) -> AbstractContextManager[None]:
     return cast("AbstractContextManager[None]", context)
 
 
-def _load(logs: Sequence[Path]) -> list[tuple[Any, Any]]:
-    """AutoTVM's records in logs, without those of other tuners and of targets unknown here."""
+def _load(logs: Sequence[Path], target: tvm.target.Target | None = None) -> list[tuple[Any, Any]]:
+    """AutoTVM's records in logs, without those of other tuners and of targets unknown here.
+
+    Parameters
+    ----------
+    target
+        Gives what ran only, of a kernel this target's where there is any.
+    """
+    records: Sequence[TuningRecord] = read_records(*logs).records
+    if target is not None:
+        records = preferred_records(records, target)
     pairs = []
-    for record in read_records(*logs).records:
+    for record in records:
         if record.format is RecordFormat.AUTOTVM:
             with suppress(ValueError, tvm.TVMError):  # a target of another TVM
                 pairs.append(autotvm.record.decode(record.line))
@@ -160,13 +174,15 @@ def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return list(best.values())
 
 
-def _read_history(records: Path, workloads: set[Any]) -> dict[Any, list[tuple[Any, Any]]]:
-    """The records that a log holds of these workloads, each candidate once."""
+def _read_history(
+    records: Path, workloads: set[Any], target: tvm.target.Target
+) -> dict[Any, list[tuple[Any, Any]]]:
+    """The records that a log holds of these workloads on a target, each candidate once."""
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
         return {}
     for measured, result in _load([records]):
-        if measured.task.workload in workloads:
+        if measured.task.workload in workloads and str(measured.target) == str(target):
             history.setdefault(measured.task.workload, {})[measured.config.index] = (
                 measured,
                 result,

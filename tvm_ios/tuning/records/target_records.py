@@ -1,0 +1,37 @@
+"""Which records of a log are for a target: a log may hold what several machines have measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import tvm
+
+from tvm_ios.tuning.records.records import TuningRecord
+
+__all__ = ["is_target", "preferred_records"]
+
+
+def preferred_records(
+    records: Iterable[TuningRecord], target: tvm.target.Target
+) -> list[TuningRecord]:
+    """Records that ran: of each workload those of a target, or all where it has none there.
+
+    Times of another machine say nothing about this one, but its candidates are better than none:
+    a log of a target that is nearly the same may be given on purpose.
+    """
+    ran = [record for record in records if record.ok]
+    same = {text: is_target(text, target) for text in {record.target for record in ran}}
+    own = {(record.format, record.workload) for record in ran if same[record.target]}
+    return [
+        record
+        for record in ran
+        if same[record.target] or (record.format, record.workload) not in own
+    ]
+
+
+def is_target(text: str, target: tvm.target.Target) -> bool:
+    """Whether a record's target is this one; what another TVM calls a target is not."""
+    with suppress(tvm.TVMError, ValueError):
+        return str(tvm.target.Target(text)) == str(target)
+    return False
