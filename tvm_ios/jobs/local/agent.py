@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,24 +174,26 @@ class LocalAgent:
         heard = asyncio.ensure_future(self._hear(worker, reader))
         served = asyncio.ensure_future(self._serve(worker, writer))
         await _exit_of(worker.process)
-        # Its children may hold the socket open, and must not compute when its cores are given away.
-        await asyncio.to_thread(end_processes, worker.mark, WORKER_MARK)
-        await heard
-        served.cancel()
-        writer.close()
-        with suppress(OSError, asyncio.CancelledError):
-            await asyncio.gather(served, writer.wait_closed(), return_exceptions=True)
-        del self._workers[worker.job]
-        self._say(worker.ended or WorkerDied(worker.job))
+        try:
+            # Its children may hold the socket open, and must not compute on cores given away.
+            await asyncio.to_thread(end_processes, worker.mark, WORKER_MARK)
+            await heard
+            served.cancel()
+            writer.close()
+            with suppress(OSError, asyncio.CancelledError):
+                await asyncio.gather(served, writer.wait_closed(), return_exceptions=True)
+        finally:
+            del self._workers[worker.job]
+            self._say(worker.ended or WorkerDied(worker.job))
 
     async def _hear(self, worker: _Worker, reader: asyncio.StreamReader) -> None:
         """Hand on what a worker says; its last word waits until it is gone."""
         with suppress(ConnectionError):
-            async for line in reader:
+            async for line in _lines(reader):
                 try:
                     event = from_json(FromWorker, line.decode(), "an event")
-                except UnreadableValueError:
-                    continue  # it was killed within a line
+                except (UnreadableValueError, UnicodeDecodeError):
+                    continue  # it was killed within a line, or this is the end of a long one
                 if isinstance(event, JobEnded):
                     worker.ended = event
                 elif isinstance(event, DeviceLost):
@@ -224,6 +226,19 @@ class LocalAgent:
         # A profile on a board with a host of its own has no core here, and computes nearly nothing.
         wanted = cores or self._machine.cores
         await asyncio.to_thread(pin_tree, wanted, worker.process.pid)
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a worker, without those that are too long."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            _LOG.exception("a worker said more than %d bytes in a line", _LINE_LIMIT)
+            continue  # the reader has dropped it
+        if not line:
+            return
+        yield line
 
 
 def _write(writer: asyncio.StreamWriter, command: ToWorker) -> None:

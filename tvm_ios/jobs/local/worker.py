@@ -17,9 +17,11 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios.jobs.local.worker_gate import WorkerGate
 from tvm_ios.support.messages import Verbosity, shown_messages
 
-__all__ = ["main"]
+__all__ = ["main", "shortened"]
 
 _PR_SET_CHILD_SUBREAPER = 36
+_REASON_LIMIT = 16 << 10
+"""Characters of a reason that are told: an error of a compiler may quote all that it compiled."""
 
 
 def main(descriptor: int) -> None:
@@ -42,9 +44,17 @@ def main(descriptor: int) -> None:
         reason = f"{type(error).__name__}: {error}; the log has more"
     sys.stdout.flush()
     sys.stderr.flush()
-    gate.end(" ".join(reason.split()))
+    gate.end(shortened(" ".join(reason.split())))
     # Threads and processes of tuners may not want to end; whoever started us ends them.
     os._exit(0)
+
+
+def shortened(reason: str) -> str:
+    """The beginning and the end of a reason that is too long for a line."""
+    if len(reason) <= _REASON_LIMIT:
+        return reason
+    half = _REASON_LIMIT // 2
+    return f"{reason[:half]} [...] {reason[-half:]}; the log has all of it"
 
 
 if __name__ == "__main__":
