@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -211,6 +212,23 @@ def test_what_a_daemon_leaves_its_successor_takes_up(run_daemon, folder):
     assert measured_batches(folder.jobs / "first") == (2, 6, 10)
     with JobStore(folder.database) as store:
         assert [job.attempts for job in store.jobs()] == [2, 1]
+
+
+def test_a_job_whose_device_is_gone_fails_and_the_others_go_on(run_daemon):
+    async def leave(run):
+        order = mock_order("stranded", build_s=600.0)
+        order = replace(order, spec=replace(order.spec, device="cpu0"))
+        run.daemon.submit([order, mock_order("other")])
+
+    async def take_up(run):
+        assert run.daemon.resume() == ("other",)
+        await run.daemon.all_ended()
+        assert states(run) == {"stranded": JobState.FAILED, "other": JobState.DONE}
+        assert "cpu0" in run.status("stranded").reason
+
+    renamed = replace(MACHINE.devices[0], name="cpu1")
+    run_daemon(leave)
+    run_daemon(take_up, machine=replace(MACHINE, devices=(renamed,)))
 
 
 DAEMON = """

@@ -85,11 +85,18 @@ class Daemon:
     # ---- Requests ----
 
     def resume(self) -> tuple[str, ...]:
-        """Go on with jobs that had not ended when the last daemon went; their names."""
+        """Go on with jobs that had not ended when the last daemon went; their names.
+
+        One that cannot go on, as where its device is gone, has failed.
+        """
         left = [job for job in self._earlier.values() if not job.state.ended]
         for job in left:
-            self._accept(job)
-        return tuple(job.order.spec.name for job in left)
+            try:
+                self._accept(job)
+            except JobError as error:
+                self._give_up(job, str(error))
+        names = (job.order.spec.name for job in left)
+        return tuple(name for name in names if name not in self._earlier)
 
     def submit(self, orders: Iterable[JobOrder]) -> tuple[str, ...]:
         """Take jobs; the names of those that are new.
@@ -225,6 +232,11 @@ class Daemon:
         if job.progress.trials:
             self._handle(ProgressTold(name, job.progress))
         del self._earlier[name]
+
+    def _give_up(self, job: StoredJob, reason: str) -> None:
+        name, now_s = job.order.spec.name, time.time()
+        self._store.change(name, JobState.FAILED, reason, now_s)
+        self._earlier[name] = replace(job, state=JobState.FAILED, reason=reason, ended_s=now_s)
 
     def _is_new(self, order: JobOrder) -> bool:
         name = order.spec.name
