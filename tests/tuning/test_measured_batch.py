@@ -43,7 +43,7 @@ class Devices:
         died = device in self.gone or place in self.hanging
         return "died" if died else f"{place} on {device}"
 
-    def keep(self, results):
+    def keep(self, _places, results):
         assert self.gate.is_open, "records are written before the device is free"
         self.kept.append(list(results))
 
@@ -117,16 +117,35 @@ def test_what_needs_no_device_is_kept_with_the_rest(recording_gate):
 
 def test_a_batch_that_needs_no_device_asks_for_none(recording_gate):
     gate, kept = recording_gate(), []
-    device = BatchDevice(run=None, died=None, lost=None, keep=kept.append)
+    device = BatchDevice(
+        run=None, died=None, lost=None, keep=lambda *kept_now: kept.append(kept_now)
+    )
     assert measure_batch(gate, NEED, 1, device, {0: "no code"}) == ["no code"]
-    assert kept == [["no code"]]
+    assert kept == [([0], ["no code"])]
     assert not gate.events
+
+
+def test_where_the_only_device_is_gone_what_was_measured_is_kept(recording_gate):
+    devices, kept = Devices(recording_gate(grants=granting("a")), ends={"a": 2}), []
+
+    def lost(_granted):
+        raise TuningError("the tracker has no board any more")
+
+    device = BatchDevice(
+        run=devices.run,
+        died=lambda result: result == "died",
+        lost=lost,
+        keep=lambda *kept_now: kept.append(kept_now),
+    )
+    with pytest.raises(TuningError, match="no board"):
+        measure_batch(devices.gate, NEED, 5, device, {4: "no code"})
+    assert kept == [([0, 1, 2, 4], ["0 on a", "1 on a", "died", "no code"])]
 
 
 def test_an_error_of_the_log_ends_it(recording_gate):
     devices = Devices(recording_gate(grants=granting("a")))
 
-    def refuse(_results):
+    def refuse(_places, _results):
         raise TuningError("no space")
 
     devices.keep = refuse

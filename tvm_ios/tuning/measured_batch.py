@@ -3,7 +3,7 @@
 Whatever was measured counts. A device that no longer answers is given back, and what is left of its
 batch goes to another one without leaving a record of failure. The candidate that ran when the
 device went is under suspicion: at its second time it is recorded as failed, so none brings down one
-device after the other.
+device after the other. Where there is no other device, it is recorded at once, with all before it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class BatchDevice:
     died: Callable[[Any], bool]
     """Whether a result is one of a candidate whose worker, or device, went away or hung."""
     lost: Callable[[GrantedStage], bool]
-    """Whether the device is gone; asked when a candidate died."""
-    keep: Callable[[Sequence[Any]], None]
-    """Writes the results of the whole batch into the log, and tells of them."""
+    """Whether the device is gone; asked when a candidate died. TuningError: it is, and no other one
+    will do."""
+    keep: Callable[[Sequence[int], Sequence[Any]], None]
+    """Writes results, given with their places in the batch, into the log, and tells of them."""
 
 
 def measure_batch(
@@ -61,11 +62,16 @@ def measure_batch(
     ----------
     known
         Results that need no device, such as those of candidates that do not compile, by place.
+
+    Raises
+    ------
+    TuningError
+        If the only device is gone; what was measured is kept.
     """
     results = dict(known or {})
     deaths: Counter[int] = Counter()
     if len(results) == size:
-        device.keep([results[place] for place in range(size)])
+        _keep(device, results)
     while len(results) < size:
         waiting = [place for place in range(size) if place not in results]
         with suppress(DeviceLostError), gate.stage(need) as granted:
@@ -74,19 +80,33 @@ def measure_batch(
                 results[place] = result
                 if device.died(result):
                     deaths[place] += 1
-                    is_lost = device.lost(granted)
+                    is_lost = _is_lost(device, granted, results)
                     if deaths[place] < MOST_DEATHS and (is_lost or granted.second_try):
                         del results[place]
                 if is_lost:
                     break
             if len(results) == size:
-                device.keep([results[place] for place in range(size)])
+                _keep(device, results)
             if is_lost:
                 raise DeviceLostError(
                     f"device {granted.device or granted.address or 'of this process'!r} no longer "
                     f"answers; {size - len(results)} of {size} candidates go to another one"
                 )
     return [results[place] for place in range(size)]
+
+
+def _is_lost(device: BatchDevice, granted: GrantedStage, results: Mapping[int, Any]) -> bool:
+    try:
+        return device.lost(granted)
+    except TuningError:
+        # Else the same call would bring the device down with the same candidate for ever.
+        _keep(device, results)
+        raise
+
+
+def _keep(device: BatchDevice, results: Mapping[int, Any]) -> None:
+    places = sorted(results)
+    device.keep(places, [results[place] for place in places])
 
 
 def device_answers(address: DeviceAddress) -> bool:

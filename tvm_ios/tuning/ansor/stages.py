@@ -133,7 +133,7 @@ class AnsorStages:
                 run=run,
                 died=_died,
                 lost=self._lost,
-                keep=lambda results: self.keep(inputs, results),
+                keep=lambda places, results: self.keep([inputs[at] for at in places], results),
             )
             need = StageNeed.to_profile(self.options.threads or 1, self._task)
             return measure_batch(self.gate, need, len(inputs), device)

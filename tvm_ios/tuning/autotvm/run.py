@@ -125,7 +125,7 @@ class TuningRun:
             ),
             died=died,
             lost=measuring.lost,
-            keep=lambda results: self._keep(place, inputs, results),
+            keep=lambda places, results: self._keep(place, [inputs[at] for at in places], results),
         )
         need = StageNeed.to_profile(self.options.threads or 1, name)
         return measure_batch(self.gate, need, len(inputs), device, failed)
