@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import os
@@ -133,6 +135,21 @@ def test_mending_what_needs_none(tmp_path):
     assert not rejected_path(path).exists()
     path.chmod(0o400)
     assert mend_records(path) == 0
+
+
+def test_where_only_writers_may_lock_logs_are_mended_and_written(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        writes = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        if operation == fcntl.LOCK_EX and not writes:
+            raise OSError(errno.EBADF, "as of NFS")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    path = tmp_path / "log"
+    path.write_text(f"{LINES[0]}\nno record\n")
+    assert mend_records(path) == 1
+    write_records(path, read_records(path).records, force=True)
+    assert path.read_text() == f"{LINES[0]}\n"
 
 
 def test_another_file_than_was_meant_is_left_as_it_is(tmp_path):

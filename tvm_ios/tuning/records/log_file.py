@@ -18,6 +18,7 @@ from pathlib import Path
 __all__ = ["append_bytes", "end_line", "locked", "make_folder", "read_on", "replace_file"]
 
 CHUNK_BYTES = 1 << 20
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextlib.contextmanager
@@ -27,7 +28,7 @@ def locked(path: Path, flags: int) -> Iterator[int]:
     Parameters
     ----------
     flags
-        Those of ``os.open``.
+        Those of ``os.open``. Who asks for reading gets writing, too, where that is allowed.
 
     Raises
     ------
@@ -35,7 +36,7 @@ def locked(path: Path, flags: int) -> Iterator[int]:
         If it cannot be opened or locked.
     """
     while True:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = _opened(path, flags)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _bears_name(descriptor, path):
@@ -132,6 +133,16 @@ def replace_file(path: Path, descriptor: int, data: bytes) -> None:
 def read_on(descriptor: int) -> bytes:
     """From where the descriptor stands to the end of the file."""
     return b"".join(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
+
+
+def _opened(path: Path, flags: int) -> int:
+    if flags & os.O_ACCMODE == os.O_RDONLY:
+        try:
+            return os.open(path, flags | os.O_RDWR, 0o666)  # NFS locks for nobody else
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+    return os.open(path, flags, 0o666)
 
 
 def _bears_name(descriptor: int, path: Path) -> bool:
