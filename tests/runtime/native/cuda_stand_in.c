@@ -671,7 +671,8 @@ EXPORT int cuEventRecord(void* event, void* stream) {
 
 EXPORT int cuEventSynchronize(void* event) {
   ENTER("event=%d", number_of(event, EVENT));
-  status = find(event, EVENT) ? forbid_in_capture() : INVALID_HANDLE;
+  status = need_context();
+  if (!status) status = find(event, EVENT) ? forbid_in_capture() : INVALID_HANDLE;
   return leave(status);
 }
 

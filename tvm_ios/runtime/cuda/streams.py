@@ -196,6 +196,7 @@ class CudaStreamExecutor:
             if self._closed:
                 raise ExecutionError("this executor is closed; load the model again")
             if self._last_caller:
+                self.device.activate()  # this thread may have run nothing yet
                 self.device.driver.call("cuEventSynchronize", self._done, where="the last run")
 
     def close(self) -> None:
