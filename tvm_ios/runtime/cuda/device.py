@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Callable
 from ctypes import c_float, c_size_t
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _NON_BLOCKING = 1
 """The stream does not wait for the legacy default stream, nor that one for it."""
 _NO_TIMING = 2
 _TIMED = "a timed run"
+_ALONE: dict[int, threading.RLock] = {}
+"""Of each GPU the lock of :attr:`CudaDevice.alone`: all that use its context share it."""
 
 
 class _Attribute(IntEnum):
@@ -85,6 +88,9 @@ class CudaDevice:
                 "see nvidia-smi and CUDA_VISIBLE_DEVICES"
             )
         self._device = self.driver.integer("cuDeviceGet", ordinal)
+        self.alone = _ALONE.setdefault(ordinal, threading.RLock())
+        """Held by who captures and by who waits for all work: CUDA forbids that wait meanwhile, and
+        spoils the capture. Taken last: whoever holds it waits for no other lock."""
         self._context: int | None = self.driver.handle("cuDevicePrimaryCtxRetain", self._device)
 
     def __enter__(self) -> Self:
@@ -132,7 +138,12 @@ class CudaDevice:
         """Wait for all its work, whatever became of it: for errors and the end, never in a run."""
         with contextlib.suppress(CudaCallError):
             self.activate()
-            self.driver.call("cuCtxSynchronize")
+            self.synchronize()
+
+    def synchronize(self, where: str = "") -> None:
+        """Wait for all its work, and for captures of other threads, in its current context."""
+        with self.alone:
+            self.driver.call("cuCtxSynchronize", where=where)
 
     def close(self) -> None:
         """Let go of the context; may be called twice."""

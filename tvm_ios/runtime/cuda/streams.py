@@ -129,7 +129,8 @@ class CudaStreamExecutor:
         CannotCaptureError
             If something was called that a capture does not allow.
         """
-        graph, outcome = self._native.capture(self._binding, origin, current_stream())
+        with self.device.alone:
+            graph, outcome = self._native.capture(self._binding, origin, current_stream())
         if outcome.step == NO_STEP:
             return graph
         if graph:

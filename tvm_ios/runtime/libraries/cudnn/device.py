@@ -219,7 +219,7 @@ class CudnnDevice:
             driver.call("cuMemAlloc_v2", ctypes.byref(address), size_bytes, where="a bias of zeros")
             self._handles.later(driver.call, "cuMemFree_v2", address.value)
             driver.call("cuMemsetD32_v2", address.value, 0, size_bytes // 4)
-            driver.call("cuCtxSynchronize")
+            self._device.synchronize()
             self._zeros[size_bytes] = address.value
         return self._zeros[size_bytes]
 

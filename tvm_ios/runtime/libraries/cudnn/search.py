@@ -72,7 +72,7 @@ def find_algorithm(
             results = _timed(library, handle, descriptors, buffers, where)
             for number in _ranked(results, convolution):
                 if _runs(library, handle, convolution, descriptors, buffers, number):
-                    device.driver.call("cuCtxSynchronize", where=where)
+                    device.synchronize(where)
                     return number, True
             return None, True
     except CudaCallError as error:
@@ -198,5 +198,5 @@ def _allocated(device: CudaDevice, convolution: CudnnConvolution) -> Iterator[_B
             if name != "workspace":
                 pattern = PATTERNS[convolution.dtype]
                 driver.call("cuMemsetD32_v2", address.value, pattern, words)
-        driver.call("cuCtxSynchronize")  # the handle's stream does not wait for the default one
+        device.synchronize()  # the handle's stream does not wait for the default one
         yield _Buffers(**made)
