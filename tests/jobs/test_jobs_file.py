@@ -11,6 +11,7 @@ import pytest
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish
+from tvm_ios.jobs.device_tables import read_devices
 from tvm_ios.jobs.jobs_file import ExecutorName, read_jobs_file
 from tvm_ios.jobs.tune_work import TuneWork
 
@@ -138,6 +139,16 @@ def test_a_job_without_a_device_takes_any_that_fits_its_target(tmp_path, target,
     chosen = f"target = '{target}'\n" if target else ""
     (order,) = read(tmp_path, f"{DEVICES}\n{BOARDS}{JOB}{chosen}").orders
     assert (order.spec.device, order.spec.kind) == ("", kind)
+
+
+def test_two_gpus_of_one_machine_are_refused(tmp_path):
+    second = "[[device]]\nname = 'c'\nkind = 'gpu'\n"
+    with pytest.raises(JobError, match=r"'b' and 'c' are both GPUs of this machine.* cuda\(0\)"):
+        read(tmp_path, f"{DEVICES}\n{second}{BOARDS}{JOB}")
+    rows = [{"name": name, "kind": "gpu", "node": name} for name in "xy"]
+    assert len(read_devices(rows, on_nodes=True)) == 2
+    with pytest.raises(JobError, match="GPUs of node 'x'"):
+        read_devices([*rows, {"name": "z", "kind": "gpu", "node": "x"}], on_nodes=True)
 
 
 ALIKE = "".join(

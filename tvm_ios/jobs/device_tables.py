@@ -29,9 +29,11 @@ def read_devices(rows: Sequence[Mapping[str, Any]], *, on_nodes: bool) -> tuple[
     Raises
     ------
     JobError
-        If one is unfit.
+        If one is unfit, or a machine has two GPUs: all its jobs would measure on the first.
     """
-    return tuple(_device(row, on_nodes=on_nodes) for row in rows)
+    devices = tuple(_device(row, on_nodes=on_nodes) for row in rows)
+    _require_one_gpu(devices)
+    return devices
 
 
 def usual_device(cores: Sequence[int], node: str = "") -> Device:
@@ -100,6 +102,19 @@ def _only(device: Device) -> DeviceWish:
 
 def _is_gpu(device: Device) -> bool:
     return device.kind is DeviceKind.GPU
+
+
+def _require_one_gpu(devices: Sequence[Device]) -> None:
+    first: dict[str, str] = {}
+    for device in filter(_is_gpu, devices):
+        other = first.setdefault(device.node, device.name)
+        if other != device.name:
+            where = f"node {device.node!r}" if device.node else "this machine"
+            raise JobError(
+                f"devices {other!r} and {device.name!r} are both GPUs of {where}, and jobs measure "
+                "on cuda(0) only; keep one of them, or start an RPC server for each GPU, with its "
+                'CUDA_VISIBLE_DEVICES, and reach them as devices of kind "rpc"'
+            )
 
 
 def _device(table: Mapping[str, Any], *, on_nodes: bool) -> Device:
