@@ -50,6 +50,11 @@ class Branches(nn.Module):
         return {"logits": z, "features": y, "batch": x.shape[0], "positive": z > 0}
 
 
+class Noise(nn.Module):
+    def forward(self, x):
+        return F.relu(x * 2) + torch.randn(12)
+
+
 def compiled(model, **options):
     torch._dynamo.reset()
     return torch.compile(model.eval(), backend="tvm_ios", options=OPTIONS | options)
@@ -109,6 +114,18 @@ def test_what_tvm_does_not_know_runs_in_torch_and_is_named(parts, said):
     (line,) = said()
     assert re.fullmatch(r"tvm_ios leaves \d of 15 calls to torch: .*", line)
     assert "aten::special_bessel_j0 (1)" in line
+
+
+@torch.no_grad()
+def test_random_numbers_are_drawn_by_torch(said):
+    fast = compiled(Noise())
+    x = image()
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        got = fast(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(got, Noise()(x))
+    assert "aten::randn" in said()[0]
 
 
 @torch.no_grad()

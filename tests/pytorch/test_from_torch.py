@@ -102,6 +102,32 @@ def test_outputs_have_the_data_types_of_torch():
         np.testing.assert_allclose(got, wanted.numpy())
 
 
+class Used(nn.Module):
+    """One function of torch as a module."""
+
+    def __init__(self, function, **arguments):
+        super().__init__()
+        self.function, self.arguments = function, arguments
+
+    def forward(self, x):
+        return self.function(x, **self.arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (lambda x, alpha: torch.add(x, x * x, alpha=alpha), {"alpha": 2}),
+        (nn.functional.gelu, {"approximate": "tanh"}),
+    ],
+    ids=["add", "gelu"],
+)
+def test_arguments_that_tvm_overlooks_are_heeded(function, arguments):
+    x = torch.linspace(-3, 3, 24).reshape(4, 6)
+    model = Used(function, **arguments).eval()
+    (got,) = outputs(*tvm_ios.from_torch(model, x), x)
+    np.testing.assert_allclose(got, model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
 class Rare(nn.Module):
     def forward(self, x):
         return torch.special.bessel_j0(x).relu()
@@ -119,12 +145,29 @@ class Writes(nn.Module):
     [
         (nn.ReLU(), torch.ones(2), "training mode; call model.eval"),
         (Rare().eval(), torch.ones(2), "does not know aten::special_bessel_j0"),
+        (Used(lambda x: x + torch.randn(2)).eval(), torch.ones(2), "not know aten::randn"),
+        (Used(torch.round, decimals=2).eval(), torch.ones(2), "aten::round with decimals=2"),
+        (Used(torch.var, dim=0, correction=2).eval(), torch.ones(4), "aten::var with correction=2"),
+        (Used(torch.softmax, dim=0, dtype=torch.float64).eval(), torch.ones(2), "softmax with dty"),
+        (nn.AvgPool2d(2, divisor_override=3).eval(), torch.ones(1, 1, 4, 4), "divisor_override=3"),
         (Writes().eval(), torch.ones(2, 2), "changes a tensor in place that others read"),
         (nn.ReLU().eval(), [1, 2], "example_inputs is a list of int, int; give a tensor"),
         ("net.pt", torch.ones(2), "the model is a str; give a torch.nn.Module"),
         (nn.Linear(3, 4).eval(), torch.ones(2, 5), "cannot be traced: RuntimeError: "),
     ],
-    ids=["training", "rare", "writes", "inputs", "no-model", "shape"],
+    ids=[
+        "training",
+        "rare",
+        "random",
+        "round",
+        "var",
+        "softmax",
+        "pool",
+        "writes",
+        "inputs",
+        "no-model",
+        "shape",
+    ],
 )
 def test_what_cannot_be_taken_is_named(model, inputs, message):
     with pytest.raises(ModelError, match=message):

@@ -22,10 +22,10 @@ from tvm_ios.relay.frontends.torch import (
     change_in_place,
     from_trace,
     input_names,
-    missing_operators,
     traced,
     training_operator,
 )
+from tvm_ios.relay.frontends.torch_operators import missing_operators
 
 __all__ = ["GraphProgram"]
 

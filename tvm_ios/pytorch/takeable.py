@@ -14,10 +14,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.torch import (
     change_in_place,
-    missing_operators,
     traced,
     training_operator,
 )
+from tvm_ios.relay.frontends.torch_operators import missing_operators
 
 __all__ = ["obstacles_by_call", "takeable_parts"]
 

@@ -7,31 +7,33 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from types import ModuleType
 from typing import Any
 
 import tvm
 from tvm import relay
-from tvm.relay.frontend.pytorch import PyTorchOpConverter, get_all_op_names
-from tvm.relay.prelude import Prelude
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
+from tvm_ios.relay.frontends.torch_operators import converters, missing_operators
 
 __all__ = [
     "change_in_place",
     "from_torch",
     "from_trace",
     "input_names",
-    "missing_operators",
     "traced",
     "training_operator",
 ]
 
 _IN_PLACE = re.compile(r"(\w+::\w*[^_])_")
 # The last input of these says whether they draw, or update statistics, as in training.
-_TRAINING = {"aten::batch_norm": 5, "aten::dropout": 2, "aten::feature_dropout": 2}
+_TRAINING = {
+    "aten::alpha_dropout": 2,
+    "aten::batch_norm": 5,
+    "aten::dropout": 2,
+    "aten::feature_dropout": 2,
+}
 
 
 def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
@@ -136,7 +138,7 @@ def from_trace(
         with warnings.catch_warnings():
             # TVM's importer compares versions with what distutils had for that.
             warnings.simplefilter("ignore", DeprecationWarning)
-            mod, params = relay.frontend.from_pytorch(trace, infos)
+            mod, params = relay.frontend.from_pytorch(trace, infos, custom_convert_map=converters())
         # Types are inferred here, so that what does not fit is an error of the import.
         mod = _with_types_of_torch(relay.transform.InferType()(_with_inputs(mod, infos)), trace)
     # The importer asserts, looks up and converts, each with errors of its own kind.
@@ -201,13 +203,6 @@ def change_in_place(trace: Any) -> str | None:
     return None
 
 
-def missing_operators(trace: Any) -> tuple[str, ...]:
-    """Operators of a trace that TVM's importer does not know; by name, sorted."""
-    known = _known_operators()
-    names = set(get_all_op_names(trace.graph))
-    return tuple(sorted(name for name in names - known if not name.startswith("prim::")))
-
-
 def training_operator(trace: Any) -> str | None:
     """The first operator that draws numbers or updates statistics, and where it stands."""
     for node in trace.graph.nodes():
@@ -232,11 +227,6 @@ def _without_idle_dropouts(graph: Any) -> None:
         if place is not None and not list(node.inputs())[place].toIValue():
             node.output().replaceAllUsesWith(next(node.inputs()))
             node.destroy()
-
-
-@cache
-def _known_operators() -> frozenset[str]:
-    return frozenset(PyTorchOpConverter(Prelude(tvm.IRModule()), "float32").convert_map)
 
 
 def _torch() -> ModuleType:
