@@ -139,6 +139,16 @@ def test_weights_that_change_are_seen(said):
     assert said() == ["tvm_ios compiles a graph again, since weights have changed"]
 
 
+def test_weights_of_inference_mode_are_weights(said, parts):
+    with torch.inference_mode():
+        model = Branches()
+        run = compiled(model)
+        for _ in range(2):
+            assert_same(run(image()), model(image()))
+    assert len(parts) == 1
+    assert said() == []
+
+
 def test_training_stays_with_torch(said, parts):
     model = Branches()
     run = compiled(model)

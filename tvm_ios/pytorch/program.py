@@ -59,7 +59,7 @@ class GraphProgram:
         sizes = tuple(int(arguments[place]) for place in self._graph.sizes)
         # Weights are constants of what is compiled; training on, or loading others, shows here.
         weights = [arguments[place] for place in self._graph.weights]
-        state = [each._version for each in weights] + [each.data_ptr() for each in weights]  # noqa: SLF001
+        state = [_version(each) for each in weights] + [each.data_ptr() for each in weights]
         before, run = self._compiled.get(sizes, (None, None))
         if run is None or before != state:
             if run is not None:
@@ -67,6 +67,11 @@ class GraphProgram:
             run = _compiled(self._graph, arguments, self._options)
             self._compiled[sizes] = state, run
         return run
+
+
+def _version(weight: torch.Tensor) -> int:
+    """How often torch counted a change in place; it counts none of what inference mode made."""
+    return 0 if weight.is_inference() else weight._version  # noqa: SLF001
 
 
 def _compiled(
