@@ -177,6 +177,21 @@ def test_a_write_that_others_see_stays_with_torch(said, parts):
     assert parts == []
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_write_beside_numbers_stays_with_torch(said, parts, mode):
+    def written(x):
+        y = torch.relu(x)
+        y[0] = 1.0
+        return y * 2, x.shape[0]
+
+    torch._dynamo.reset()
+    run = torch.compile(written, backend="tvm_ios", dynamic=True, options=OPTIONS)
+    with mode():
+        torch.testing.assert_close(run(image()), written(image()))
+    assert "changes a tensor in place that others read" in said()[0]
+    assert parts == []
+
+
 @torch.no_grad()
 def test_batch_normalisation_in_training_stays_with_torch(said):
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))

@@ -78,7 +78,8 @@ def _compiled(
     graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
 ) -> Callable[..., Any]:
     """The graph for these sizes and weights, parts of it compiled."""
-    with torch.random.fork_rng(devices=[]):  # looking at it runs it, and it may draw numbers
+    # Looking at it runs it, and it may draw numbers, or write: inference mode would not count that.
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(mode=False), torch.no_grad():
         return _with_parts(graph, arguments, options)
 
 

@@ -68,10 +68,13 @@ class _Probe(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         _write_elsewhere(n, self._fresh)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        leaves, shape = torch.utils._pytree.tree_flatten((args, kwargs))  # noqa: SLF001 - as fx
+        before = _versions(leaves)
         result = super().run_node(n)
+        if before != _versions(leaves):
+            raise ModelError(f"{n.name} changes a tensor in place that others read")
         if n.op in ("call_function", "call_method", "call_module"):
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-            leaves, shape = torch.utils._pytree.tree_flatten((args, kwargs))  # noqa: SLF001 - as fx
             if obstacle := self._obstacle(n, leaves, shape, result):
                 self.obstacles[n] = obstacle
             if not any(_share_memory(result, leaf) for leaf in leaves):
@@ -109,6 +112,12 @@ def _write_elsewhere(node: fx.Node, fresh: Collection[fx.Node]) -> None:
         node.kwargs = {**node.kwargs, "inplace": False}
     if node.op == "call_function" and node.target in _FUNCTIONAL:
         node.target = _FUNCTIONAL[node.target]
+
+
+def _versions(leaves: list[Any]) -> list[int]:
+    """How often torch counted a change in place of each tensor."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [each._version for each in tensors if not each.is_inference()]  # noqa: SLF001
 
 
 def _share_memory(result: Any, given: Any) -> bool:
