@@ -200,6 +200,23 @@ def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets):
     np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
 
 
+def test_a_mask_of_one_channel_stays_behind(nets):
+    call, data = transposed()
+    mask = relay.nn.conv2d_transpose(
+        data,
+        relay.var("v", shape=(IN_CHANNELS, 1, 2, 2)),
+        strides=(2, 2),
+        channels=1,
+        kernel_size=(2, 2),
+    )
+    module, params = nets.finish(relay.multiply(call, relay.sigmoid(mask)), data)
+    written, count = convolve_transposed(module, params)
+    assert (count, operators(written)[-1]) == (2, "multiply")
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
 def test_a_bias_of_another_axis_stays_behind(nets):
     call, data = transposed()
     biased = relay.nn.bias_add(call, relay.var("bias", shape=(14,)), axis=3)

@@ -82,32 +82,34 @@ def convolve_transposed(
 class _Rewriter:
     def __init__(self) -> None:
         self.written = 0
-        self._blocks: dict[relay.Expr, int] = {}
-        """The ``nn.depth_to_space`` that were made, and their strides."""
+        self._blocks: dict[relay.Expr, tuple[int, int]] = {}
+        """The ``nn.depth_to_space`` that were made, their strides, and channels they give."""
 
     def rewritten(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         """The call on new arguments, or what takes its place."""
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
         if name == TRANSPOSED:
             return self._convolution(call, arguments) or copy_call(call, arguments)
-        stride = next((self._blocks[each] for each in arguments if each in self._blocks), 0)
+        stride = next((self._blocks[each][0] for each in arguments if each in self._blocks), 0)
         if stride and _moves(call, name):
             before = [self._before(each, call, stride) for each in arguments]
             if None not in before:
-                return self._spread(copy_call(call, before), stride)
+                return self._spread(copy_call(call, before), stride, call)
         return copy_call(call, arguments)
 
     def _before(self, argument: relay.Expr, call: relay.Call, stride: int) -> relay.Expr | None:
         """An operand in front of ``nn.depth_to_space``; None where it has to stay behind it."""
+        channels = int(call.checked_type.shape[1])
         if argument in self._blocks:
-            return argument.args[0] if self._blocks[argument] == stride else None
+            # One channel for all, as a mask has, cannot be told from those of other outputs there.
+            alike = self._blocks[argument] == (stride, channels)
+            return argument.args[0] if alike else None
         if not isinstance(argument, relay.Constant):
             return None
         values = argument.data.numpy()
         axis = 0 if call.op.name == BIAS else values.ndim - 3
         if call.op.name != BIAS and values.size == 1:
             return argument
-        channels = int(call.checked_type.shape[1])
         if axis < 0 or values.shape[axis] != channels or values.size != channels:
             return None
         # Each of the outputs that are put side by side has all channels.
@@ -126,12 +128,12 @@ class _Rewriter:
             kernel_size=weight.shape[2:],
             padding=form.padding,
         )
-        return self._spread(convolution, form.stride)
+        return self._spread(convolution, form.stride, call)
 
-    def _spread(self, value: relay.Expr, stride: int) -> relay.Expr:
+    def _spread(self, value: relay.Expr, stride: int, call: relay.Call) -> relay.Expr:
         """The channels of a value put side by side, those of one output after the other."""
         spread = relay.nn.depth_to_space(value, stride, mode="DCR")
-        self._blocks[spread] = stride
+        self._blocks[spread] = stride, int(call.checked_type.shape[1])
         return spread
 
 
