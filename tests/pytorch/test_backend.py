@@ -193,6 +193,19 @@ def test_a_write_beside_numbers_stays_with_torch(said, parts, mode):
 
 
 @torch.no_grad()
+def test_a_number_that_is_computed_is_no_constant(parts, monkeypatch):
+    def scaled(x):
+        return torch.sigmoid(torch.relu(x)) * x.max().item()
+
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
+    torch._dynamo.reset()
+    run = torch.compile(scaled, backend="tvm_ios", options=OPTIONS)
+    for x in (image(), 3 * image()):
+        torch.testing.assert_close(run(x), scaled(x))
+    assert len(parts) == 1
+
+
+@torch.no_grad()
 def test_batch_normalisation_in_training_stays_with_torch(said):
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))
     twin = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8))

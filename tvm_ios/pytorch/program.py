@@ -14,7 +14,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError
-from tvm_ios.pytorch.captured import CapturedGraph
+from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
 from tvm_ios.pytorch.takeable import obstacles_by_call, takeable_parts
@@ -120,6 +120,10 @@ def _with_parts(
 
 def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
     """What keeps TVM from each call; one by one only where it cannot take the whole."""
+    calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
+    if any(isinstance(node.meta.get("example_value"), NUMBERS) for node in calls):
+        # A trace of the whole would hold what they are with these inputs.
+        return obstacles_by_call(module, tensors)
     try:
         whole = traced(module, tensors)
     except ModelError:

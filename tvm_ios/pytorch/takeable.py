@@ -12,6 +12,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from tvm_ios.errors import ModelError
+from tvm_ios.pytorch.captured import NUMBERS
 from tvm_ios.relay.frontends.torch import (
     change_in_place,
     traced,
@@ -84,6 +85,8 @@ class _Probe(fx.Interpreter):
     def _obstacle(self, node: fx.Node, leaves: list[Any], shape: Any, result: Any) -> str | None:
         if isinstance(result, torch.Size) or not isinstance(result, torch.Tensor | tuple | list):
             return f"{node.name} gives a {type(result).__name__}, no tensor"
+        if any(isinstance(self.env[each], NUMBERS) for each in node.all_input_nodes):
+            return f"{node.name} takes a number that is computed"
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         call = _Call(self, node, (leaves, places, shape))
         try:
