@@ -310,6 +310,22 @@ def test_a_grouped_convolution_is_refused(nets):
         merge_stage_module(extraction, (0, 1))
 
 
+def test_biases_of_other_ranks_are_refused(nets):
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    output = relay.Tuple(
+        [
+            nets.conv(data, name, 16, (3, 3), (1, 1), bias=False, activation=None)
+            + relay.var(f"{name}_wide", shape=shape)
+            for name, shape in (("a", (16, 1, 1)), ("b", (1, 16, 1, 1)))
+        ]
+    )
+    module, params = nets.finish(output, data)
+    with tvm.transform.PassContext(opt_level=2):
+        extraction = extract(prepare(module, params, nets.target).module)
+    with pytest.raises(ScheduleError, match="epilogue"):
+        merge_stage_module(extraction, (0, 1))
+
+
 def test_what_is_no_convolution_is_refused(nets):
     with pytest.raises(ScheduleError, match="'max_pool2d_0' is no convolution"):
         merge_stage_module(nets.extraction(), (4, 1))

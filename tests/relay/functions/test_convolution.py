@@ -51,7 +51,7 @@ def test_bias_and_activation_in_either_form(nets):
     assert match_convolution(nets.fused(by_operator, data, weight, bias)).channelwise == (2,)
     match = match_convolution(nets.fused(by_addition, data, weight, wide))
     assert match.channelwise == (2,)
-    assert match.epilogue == "add(%, channels:float32) -> float32; nn.relu(%) -> float32"
+    assert match.epilogue == "add(%, channels[3]:float32) -> float32; nn.relu(%) -> float32"
 
 
 def test_channels_may_be_last(nets):

@@ -182,7 +182,9 @@ def _describe_step(
         elif isinstance(argument, relay.Constant) and not argument.data.shape:
             words.append(f"{argument.data.numpy().item()!r}:{argument.data.dtype}")
         elif argument in positions and _is_channelwise(step, argument, shape, channel_axes):
-            words.append(f"channels:{argument.checked_type.dtype}")
+            # Members of a merge have theirs joined, which needs as many axes of each.
+            axes = len(argument.checked_type.shape)
+            words.append(f"channels[{axes}]:{argument.checked_type.dtype}")
             extra.append(positions[argument])
         else:
             return None
