@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 
 from tvm_ios.core.conversion import Conversion
@@ -118,6 +119,16 @@ def test_what_no_library_takes_stays(nets):
         module, _ = nets.finish(call, data)
         laid_out = in_nhwc(module, None)
         assert keep_transposed_whole(laid_out) == (laid_out, 0)
+
+
+def test_operators_without_arguments_stay(nets):
+    data = relay.var("data", shape=(1, 6, 5, 7))
+    value = biased(transposed(data))
+    main = in_nhwc(*nets.finish(value, data))["main"]
+    body = relay.Tuple([main.body, relay.zeros((2, 3), "float32")])
+    module = tvm.IRModule.from_expr(relay.Function(main.params, body))
+    whole, kept = keep_transposed_whole(relay.transform.InferType()(module))
+    assert (kept, whole["main"].body.fields[1].op.name) == (1, "zeros")
 
 
 @pytest.mark.slow

@@ -62,10 +62,12 @@ def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     chains = {chain[-1]: chain for each in order if (chain := _chain(each, readers))}
     if not chains:
         return module, 0
+    heads = {chain[0] for chain in chains.values()}
     data: dict[relay.Call, relay.Expr] = {}
 
     def rewritten(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        data[call] = arguments[0]
+        if call in heads:
+            data[call] = arguments[0]
         chain = chains.get(call)
         return _fused(chain, data[chain[0]]) if chain else copy_call(call, arguments)
 
