@@ -193,11 +193,11 @@ def test_a_write_beside_numbers_stays_with_torch(said, parts, mode):
 
 
 @torch.no_grad()
-def test_a_number_that_is_computed_is_no_constant(parts, monkeypatch):
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_a_number_that_is_computed_is_no_constant(parts):
     def scaled(x):
         return torch.sigmoid(torch.relu(x)) * x.max().item()
 
-    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
     torch._dynamo.reset()
     run = torch.compile(scaled, backend="tvm_ios", options=OPTIONS)
     for x in (image(), 3 * image()):

@@ -118,8 +118,17 @@ class Used(nn.Module):
     [
         (lambda x, alpha: torch.add(x, x * x, alpha=alpha), {"alpha": 2}),
         (nn.functional.gelu, {"approximate": "tanh"}),
+        (
+            lambda x, rounding_mode: torch.div(x, 0.7, rounding_mode=rounding_mode),
+            {"rounding_mode": "floor"},
+        ),
+        (
+            lambda x, rounding_mode: torch.div(x, 0.7, rounding_mode=rounding_mode),
+            {"rounding_mode": "trunc"},
+        ),
+        (lambda x: torch.div(x.to(torch.int64), 2, rounding_mode="trunc") + x, {}),
     ],
-    ids=["add", "gelu"],
+    ids=["add", "gelu", "floor", "trunc", "whole"],
 )
 def test_arguments_that_tvm_overlooks_are_heeded(function, arguments):
     x = torch.linspace(-3, 3, 24).reshape(4, 6)

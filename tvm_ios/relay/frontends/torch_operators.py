@@ -22,7 +22,6 @@ _OVERLOOKED: dict[str, dict[str, tuple[Any, ...]]] = {
     "aten::avg_pool2d": {"divisor_override": (None,)},
     "aten::avg_pool3d": {"divisor_override": (None,)},
     "aten::cross_entropy_loss": {"label_smoothing": (0,)},
-    "aten::div": {"rounding_mode": (None,)},
     "aten::elu": {"scale": (1,), "input_scale": (1,)},
     "aten::linalg_vector_norm": {"dtype": (None, _AS_GIVEN)},
     "aten::log_softmax": {"dtype": (None, _AS_GIVEN)},
@@ -53,7 +52,7 @@ def missing_operators(trace: Any) -> tuple[str, ...]:
 
 def converters() -> dict[str, Callable[[list[Any], Sequence[str]], relay.Expr]]:
     """Converters that take the place of TVM's, which overlook an argument."""
-    return {"aten::add": _add, "aten::gelu": _gelu}
+    return {"aten::add": _add, "aten::div": _div, "aten::gelu": _gelu}
 
 
 def _overlooked(node: Any, arguments: dict[str, tuple[Any, ...]]) -> list[str]:
@@ -89,6 +88,17 @@ def _add(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
         return _converter().add(inputs, input_types)
     first, second, alpha = _converter().pytorch_promote_types(inputs, input_types)
     return relay.add(first, alpha * second)
+
+
+def _div(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
+    """A quotient, rounded as torch is asked for; that of whole numbers stays whole if it is."""
+    if len(inputs) < 3 or inputs[2] is None:
+        return _converter().convert_map["aten::div"](inputs, input_types)
+    first, second = _converter().pytorch_promote_types(inputs[:2], input_types[:2])
+    if inputs[2] == "floor":
+        return relay.floor_divide(first, second)
+    whole = all("int" in each for each in input_types[:2])
+    return relay.divide(first, second) if whole else relay.trunc(relay.divide(first, second))
 
 
 def _gelu(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
