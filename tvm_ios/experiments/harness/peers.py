@@ -37,7 +37,7 @@ ALL_PEERS = (*TORCH, "onnxruntime", "openvino")
 OURS = "tvm-ios"
 SEARCHED = ("ios", "ios + list")
 """Schedules that the search has found, as builds are named."""
-LEAST_LIMIT_S = 3600.0
+LEAST_LIMIT_S = 7200.0
 """Seconds that a program may take at least, however small the time budget."""
 TRIAL_S = 10.0
 """More than a candidate of a kernel search takes."""
