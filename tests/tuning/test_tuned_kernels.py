@@ -250,7 +250,7 @@ def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatc
     )
     raced = []
 
-    def choose_layout(builds, _call, *, prices_count):
+    def choose_layout(builds, _call, *, prices_count, **_options):
         assert prices_count
         raced.append((tuple(builds), bool(applied_records_digest())))
         return BuildChoice(kept=kept, notes=("raced",), certain=True)
