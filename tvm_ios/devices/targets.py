@@ -19,6 +19,7 @@ __all__ = [
     "local_device",
     "require_cudnn",
     "require_known_target",
+    "require_libraries",
     "require_onednn",
     "traits_for_target",
 ]
@@ -50,6 +51,27 @@ def require_known_target(target: tvm.target.Target) -> None:
 def traits_for_target(target: tvm.target.Target) -> DeviceTraits:
     """Traits of the devices that a target is for."""
     return GPU if is_gpu_target(target) else CPU
+
+
+def require_libraries(
+    target: tvm.target.Target | None,
+    *,
+    cudnn: bool,
+    tf32: bool,
+    onednn: bool,
+    remote: bool = False,
+) -> tuple[OperatorLibrary, ...]:
+    """All libraries that may compute operators, of those that are asked for.
+
+    Raises
+    ------
+    OptionError
+        As :func:`require_cudnn` and :func:`require_onednn` do.
+    """
+    return (
+        *require_cudnn(cudnn, tf32, target),
+        *require_onednn(onednn, target, remote=remote),
+    )
 
 
 def require_cudnn(

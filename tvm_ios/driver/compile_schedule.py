@@ -12,7 +12,7 @@ from tvm_ios.compile.lower import lower_partitioned, lower_schedule, widest_stag
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.devices.targets import lanes_for_target, require_cudnn, require_onednn
+from tvm_ios.devices.targets import lanes_for_target, require_libraries
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
@@ -67,10 +67,8 @@ def compile_schedule(
     """
     require_options(options)
     resolved = None if target is None else resolve_target(target)
-    libraries = (
-        *require_cudnn(options.build.cudnn, options.build.tf32, resolved),
-        *require_onednn(options.build.onednn, resolved),
-    )
+    build = options.build
+    libraries = require_libraries(resolved, cudnn=build.cudnn, tf32=build.tf32, onednn=build.onednn)
     chosen_lanes = lanes_for_target(lanes, resolved)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")

@@ -20,7 +20,7 @@ from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.devices.targets import local_device, require_cudnn, require_onednn
+from tvm_ios.devices.targets import local_device, require_libraries
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
@@ -195,9 +195,12 @@ def tune_race(given: TuneCall) -> TuneRace:
         pad_merged_kernels=options.search.pad_merged_kernels,
     )
     resolved = None if target is None else resolve_target(target)
-    libraries = (
-        *require_cudnn(build.cudnn, build.tf32, resolved),
-        *require_onednn(build.onednn, resolved, remote=options.device.is_remote),
+    libraries = require_libraries(
+        resolved,
+        cudnn=build.cudnn,
+        tf32=build.tf32,
+        onednn=build.onednn,
+        remote=options.device.is_remote,
     )
     device = _measuring_device(target, options.device, gate)
     if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.devices.targets import require_cudnn, require_onednn
+from tvm_ios.devices.targets import require_libraries
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
@@ -77,9 +77,12 @@ def what_is_known(
     """
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
-    libraries = (
-        *require_cudnn(build.cudnn, build.tf32, chosen),
-        *require_onednn(build.onednn, chosen, remote=options.device.is_remote),
+    libraries = require_libraries(
+        chosen,
+        cudnn=build.cudnn,
+        tf32=build.tf32,
+        onednn=build.onednn,
+        remote=options.device.is_remote,
     )
     changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
     mod, params = converted_model(source.mod, source.params, chosen, conversion)

@@ -70,7 +70,6 @@ class RaceTooLongError(CostError):
             f"the least rounds of the race take {needed_s:.3g} s, and {max(0.0, within_s):.3g} s "
             "are left"
         )
-        self.needed_s = needed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
