@@ -121,6 +121,22 @@ def test_the_same_options_are_not_built_again(tmp_path):
     assert not _is_done(recipe, tmp_path, 1)
 
 
+def test_kernels_that_cannot_be_made_anew_do_not_race(tmp_path, capsys):
+    from benchmarks.peers.build import kernels_of
+    from benchmarks.peers.ours import main
+
+    folder = tmp_path / "randwire_small_bs1"
+    kernels(folder)
+    other = kernels(folder, "untuned")
+    (folder / "network.json").touch()  # so that the build fails
+    recipe = tmp_path / "tuned.toml"
+    recipe.write_text(HASTY)
+    place = ("--folder", str(tmp_path), "--networks", "randwire_small")
+    assert main([*place, "--kernels", f"tuned={recipe}", "--lanes", "2"]) == 1
+    assert "randwire_small_bs1, tuned: " in capsys.readouterr().err
+    assert kernels_of(folder) == (other,)
+
+
 def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     import onnx
     from onnx.reference import ReferenceEvaluator

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from benchmarks.peers.errors import PeerError
 
-__all__ = ["Build", "Kernels", "builds_of", "exported_path", "kernels_of", "write_kernels"]
+__all__ = [
+    "Build",
+    "Kernels",
+    "builds_of",
+    "exported_path",
+    "forget_kernels",
+    "kernels_of",
+    "write_kernels",
+]
 
 _FOLDER = "ours"
 _AGAIN = "make it again: python -m benchmarks.peers.ours"
@@ -64,8 +72,15 @@ def exported_path(folder: Path, build: str) -> Path:
 
 def write_kernels(kernels: Kernels, folder: Path) -> None:
     """Write to the network's folder what was done; the exported files are there already."""
-    path = folder / _FOLDER / f"{kernels.name}.json"
-    path.write_text(json.dumps(asdict(kernels), indent=1) + "\n")
+    path = _record_path(folder, kernels.name)
+    part = path.with_suffix(".part")  # whoever is killed leaves nothing that is half a record
+    part.write_text(json.dumps(asdict(kernels), indent=1) + "\n")
+    part.replace(path)
+
+
+def forget_kernels(name: str, folder: Path) -> None:
+    """Delete what the network's folder says of kernels that are to be made anew."""
+    _record_path(folder, name).unlink(missing_ok=True)
 
 
 def kernels_of(folder: Path) -> tuple[Kernels, ...]:
@@ -104,3 +119,7 @@ def builds_of(folder: Path) -> tuple[Build, ...]:
     if not builds:
         raise PeerError(f"{folder} has no build of ours; make one: python -m benchmarks.peers.ours")
     return builds
+
+
+def _record_path(folder: Path, kernels: str) -> Path:
+    return folder / _FOLDER / f"{kernels}.json"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.peers.build import Build, Kernels, kernels_of, write_kernels
+from benchmarks.peers.build import Build, Kernels, forget_kernels, kernels_of, write_kernels
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.network import Network
 from benchmarks.peers.subject import Subject, add_subject_options
@@ -144,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if not options.again and _is_done(recipe, folder, lanes):
                     print(f"{subject.stem}, {recipe.name}: built before", flush=True)
                     continue
+                forget_kernels(recipe.name, folder)  # they raced, too, should the new ones fail
                 built = build_kernels(subject, recipe, folder, lanes=lanes, records=options.records)
             except (OSError, TvmIosError) as error:
                 print(f"error: {subject.stem}, {recipe.name}: {error}", file=sys.stderr)

@@ -130,18 +130,6 @@ def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
         race_of(tmp_path).run({"tvm": KernelRecipe(text="")})
 
 
-def test_builds_of_other_recipes_or_lanes_are_not_raced(tmp_path):
-    path = tmp_path / "tvm.json"
-    path.write_text('{"configuration": "time_budget = 9", "builds": [{"lanes": 1}]}')
-    race, recipe = race_of(tmp_path), KernelRecipe(text="time_budget = 9")
-    assert race._is_of({"tvm": recipe}, path)
-    assert not race._is_of({"tvm": KernelRecipe(text="time_budget = 8")}, path)
-    assert not race._is_of({"ansor": recipe}, path)
-    assert not race_of(tmp_path, lanes=2)._is_of({"tvm": recipe}, path)
-    path.write_text('{"configuration": "time_b')  # it was killed
-    assert not race._is_of({"tvm": recipe}, path)
-
-
 def test_we_and_the_peers_have_the_same_lanes(tmp_path, monkeypatch):
     said = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -135,10 +134,6 @@ class PeerRace:
         if not (networks / stem / "network.json").exists():
             self._run("export", sys.executable, where)
         kernels = [self._written(name, recipe) for name, recipe in recipes.items()]
-        builds = networks / stem / "ours"
-        for path in builds.glob("*.json"):
-            if not self._is_of(recipes, path):
-                path.unlink()
         lanes = ("--lanes", str(self.lanes))
         left_out = self._run(
             "ours",
@@ -146,7 +141,7 @@ class PeerRace:
             (*where, *lanes, *records, "--kernels", *kernels),
             may_fail=True,
         )
-        if not list(builds.glob("*.json")):
+        if not list((networks / stem / "ours").glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
         if self.against is None or self.peers_python is None:
@@ -174,17 +169,6 @@ class PeerRace:
         shutil.rmtree(networks / stem)  # gigabytes, and the next run is to build anew
         left_out += [note for note in record.notes if note.startswith("left out: ")]
         return Raced(record=record, left_out=tuple(left_out))
-
-    def _is_of(self, recipes: Mapping[str, KernelRecipe], path: Path) -> bool:
-        """Whether a set of kernels that an interrupted run has left is one of these."""
-        try:
-            made = json.loads(path.read_text(encoding="utf-8"))
-            lanes = {build["lanes"] for build in made["builds"]}
-            text = made["configuration"]
-        except (OSError, KeyError, TypeError, ValueError):
-            return False
-        recipe = recipes.get(path.stem)
-        return recipe is not None and text == recipe.text and lanes == {self.lanes}
 
     def _written(self, name: str, recipe: KernelRecipe) -> str:
         """``NAME=FILE`` or ``NAME=FILE+LOG``, as programs take it."""
