@@ -81,6 +81,8 @@ def test_a_damaged_answer_is_no_answer(database, text):
     choices = KnownChoices(database, CONTEXT)
     database.put_facts(f"build choices {CONTEXT.digest()}", {"which": text})
     assert choices.known("which") is None
+    choices.keep("which", CHOICE)
+    assert choices.known("which") is not None
 
 
 def test_without_a_database_nothing_is_remembered(tmp_path):

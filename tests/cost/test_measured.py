@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +32,7 @@ from tvm_ios.cost.measured import (
 )
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.cost.protocol import CostModel
-from tvm_ios.errors import CostError
+from tvm_ios.errors import CostError, LostSessionError
 
 CONTEXT = ProfileContext(device="fake", lanes=2, tvm_version="0.17.0", kernels="llvm")
 
@@ -534,6 +534,19 @@ def test_a_failing_runner_names_the_operators(verb: str) -> None:
     expected = r"graph 'net': cannot .* the concurrent stage \[left \| right\].*no kernel"
     with pytest.raises(CostError, match=expected):
         model_of(runner).price(graph, [Stage(((0,), (1,)))])
+
+
+@pytest.mark.parametrize("step", ["prepare", "time_ns", "ping_pong_ns"])
+def test_a_device_that_is_lost_is_told_as_such(step: str) -> None:
+    class Board(FakeStageRunner):
+        """A runner whose device went away."""
+
+    def lost(*_: object) -> NoReturn:
+        raise LostSessionError("board 7 was lost")
+
+    setattr(Board, step, lost)
+    with pytest.raises(LostSessionError, match=r"^board 7 was lost$"):
+        model_of(Board(cost_ns)).price(chain_graph(1), singles(chain_graph(1)))
 
 
 def test_a_clock_that_goes_back_is_an_error() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.fake_runner import FakeStageRunner
-from tvm_ios.errors import CostError, OptionError
+from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.compare import (
     CompareOptions,
     CompareRound,
@@ -177,6 +177,14 @@ def test_a_failing_contestant_is_named() -> None:
         compare({"ios": broken})
     with pytest.raises(CostError, match="contestant 'ios': 1 runs took 0 ns"):
         compare({"ios": lambda number: 0})
+
+
+def test_a_device_that_is_lost_is_told_as_such() -> None:
+    def lost(number: int) -> int:
+        raise LostSessionError("board 7 was lost")
+
+    with pytest.raises(LostSessionError, match=r"^board 7 was lost$"):
+        compare({"ios": lost})
 
 
 def test_unknown_and_missing_contestants_are_refused() -> None:

@@ -234,6 +234,7 @@ def test_for_a_list_alone_single_operators_are_priced_and_nothing_else():
     found = search_ios(graph, Answers(answer), SearchOptions(list_only=True, max_chain_size=3))
     assert found.schedule.stages == sequential_schedule(graph).stages
     assert sorted(stage.groups for stage in asked) == [((index,),) for index in range(5)]
+    assert found.notes == ()
 
 
 def test_numpy_prices_are_taken():

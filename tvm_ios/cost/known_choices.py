@@ -104,7 +104,8 @@ class KnownChoices:
             return
         text = json.dumps(asdict(choice) | {"raced": time.strftime("%Y-%m-%d")}, sort_keys=True)
         with suppress(DatabaseError):
-            self._database.put_facts(self._subject, {question: text})
+            # Only what cannot be read is ever replaced: nothing is chosen where a choice is known.
+            self._database.put_facts(self._subject, {question: text}, replace=True)
 
 
 def _whole(numbers: Iterable[Any]) -> tuple[int, ...]:

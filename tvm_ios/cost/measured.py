@@ -24,7 +24,7 @@ from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
 from tvm_ios.cost.rivals import Rivals
 from tvm_ios.cost.stage_runner import StageRunner
-from tvm_ios.errors import CostError, DatabaseError
+from tvm_ios.errors import CostError, DatabaseError, LostSessionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation
 from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
@@ -296,6 +296,8 @@ class MeasuredCostModel:
     def _ping_pong_ns(self) -> float:
         try:
             return self._runner.ping_pong_ns()
+        except LostSessionError:  # whoever waits for the device begins again
+            raise
         except Exception as error:
             raise CostError(
                 f"core-to-core ping-pong failed: {type(error).__name__}: {error}; "
@@ -375,6 +377,8 @@ def _explained(graph: OperatorGraph, stage: Stage, verb: str) -> Iterator[None]:
     """Turn what a runner throws into an error that names the stage."""
     try:
         yield
+    except LostSessionError:  # it names the device, and whoever waits for that begins again
+        raise
     except Exception as error:
         groups = " | ".join(
             " -> ".join(graph.operators[index].name for index in group) for group in stage.groups

@@ -9,13 +9,12 @@ full path, and only where no driver answers.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import STUB_FILE
 from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.support.whole_file import write_bytes
 
 __all__ = ["hook_is_installed", "write_hook"]
 
@@ -75,14 +74,9 @@ def _replace(path: Path, content: bytes) -> bool:
     if _content(path) == content:
         return False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        write_bytes(path, content)
     except OSError as error:
         raise HostError(
             f"cannot write {path}: {error}; use a virtual environment that you own"
         ) from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(temporary).chmod(0o644)
-    os.replace(temporary, path)
     return True

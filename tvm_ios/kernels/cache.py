@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.whole_file import write_bytes
 
 __all__ = ["KernelCache"]
 
@@ -63,14 +63,7 @@ class KernelCache:
     def put(self, key: str, archive: bytes) -> None:
         """Keep an archive; where it cannot be written a warning says so, and nothing is lost."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(archive)
-                os.replace(temporary, self._path(key))
-            finally:
-                Path(temporary).unlink(missing_ok=True)
+            write_bytes(self._path(key), archive)
             if zlib.crc32(key.encode()) % ENTRIES_A_LOOK == 0:
                 self.trim()
         except OSError as error:
@@ -110,5 +103,5 @@ def _is_sound(content: bytes) -> bool:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError):
+    except Exception:  # noqa: BLE001 - what zipfile throws depends on which byte is damaged
         return False

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tvm_ios.errors import CostError, OptionError
+from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.comparison import (
     LEAST_ROUNDS,
     CompareRound,
@@ -318,6 +318,8 @@ def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:
     def checked(number: int) -> int:
         try:
             elapsed_ns = time_ns(number)
+        except LostSessionError:  # it names the device, and whoever waits for that begins again
+            raise
         except Exception as error:
             raise CostError(
                 f"contestant {name!r} failed while it was timed: {type(error).__name__}: {error}"

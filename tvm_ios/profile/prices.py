@@ -202,6 +202,8 @@ class KernelPrices:
     def operator_times(self, schedule: InterOpSchedule) -> OperatorTimes:
         """What single operators, and the merges of a schedule, take: known since they were priced.
 
+        What needs no kernel takes nothing here; as a price of its own it has a nanosecond.
+
         Raises
         ------
         CostError
@@ -210,7 +212,10 @@ class KernelPrices:
         merges = [stage for stage in schedule.stages if stage.is_merge]
         singles = [Stage(((index,),)) for index in range(len(self.graph))]
         return OperatorTimes(
-            alone_ns=self.operator_ns,
+            alone_ns=tuple(
+                0 if self.runner.needs_no_kernel(index) else alone_ns
+                for index, alone_ns in enumerate(self.operator_ns)
+            ),
             helped_ns=self.price(self.graph, singles),
             merged_ns=dict(zip(merges, self.price(self.graph, merges), strict=True)),
         )

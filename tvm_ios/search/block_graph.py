@@ -31,11 +31,6 @@ class BlockGraph:
     def __len__(self) -> int:
         return len(self.operators)
 
-    @property
-    def everything(self) -> int:
-        """The state in which nothing has been scheduled."""
-        return (1 << len(self.operators)) - 1
-
 
 def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGraph:
     """The part of a graph that a block sees; edges from and to other blocks are dropped."""

@@ -123,7 +123,8 @@ def search_ios(
             for report in reports
         ),
         seconds=time.perf_counter() - begin,
-        notes=partition.notes + tuple(run.notes),
+        # A list has one block, whatever blocks are priced by.
+        notes=(() if options.list_only else partition.notes) + tuple(run.notes),
     )
 
 
