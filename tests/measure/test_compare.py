@@ -259,6 +259,26 @@ def test_the_fastest_is_one_of_those_timed_to_the_end() -> None:
     assert found.speedup("quick", over="lost").ratio == 1.2
 
 
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+@pytest.mark.parametrize("quarter_s", range(4, 24))
+def test_who_lost_in_slow_rounds_has_a_ratio_when_others_are_fast(
+    quarter_s: int, confidence: float
+) -> None:
+    """Patience is spent, so slow rounds count; then the machine turns fast, or never does."""
+    options = CompareOptions(
+        min_repeat_ms=100, longest_s=20, confidence=confidence, mode=ModeOptions(patience_s=0.1)
+    )
+    found, _ = race(
+        *("base", "same", "last"),
+        options=options,
+        until_decided=True,
+        slow_spans_s=[(0.0, quarter_s / 4)],
+    )
+    assert found.speedup("last", over="base").ratio == pytest.approx(1 / 1.5)
+    assert found.fastest() != "last"
+    assert found.speedup("same", over="base").ratio == pytest.approx(1)
+
+
 def test_a_race_of_slow_networks_ends_after_its_seconds() -> None:
     options = CompareOptions(longest_s=0.03, warmup=0, min_repeat_ms=0.0)
     short, _ = race("base", "same", options=options, until_decided=True, noise=0.1, seed=1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import chain, count, repeat
 from statistics import median
 from typing import Any
 
@@ -120,6 +121,16 @@ def test_fast_samples_push_out_slow_ones() -> None:
     cell = Cell(lambda number: number, 1, fast_ns=[1.0] * 5, slow_ns=[2.0] * 5)
     assert cell.used_ns(5) == [1.0] * 5
     assert sorted(cell.used_ns(6)) == [1.0] * 5 + [2.0] * 5
+
+
+def test_a_slow_mode_that_stays_ends_the_sampling_of_noisy_cells() -> None:
+    cell = Cell(lambda number: 2_000_000 * number, 1, fast_ns=[1.5e6, 2e6, 2.5e6, 3e6, 3.5e6])
+    ping_pongs = chain([50.0, 50.0], repeat(900.0))
+    watch = ModeWatch(
+        ping_pongs.__next__, ModeOptions(patience_s=0), clock_ns=count(0, 10**9).__next__
+    )
+    sample([cell], MeasureOptions(), watch)
+    assert len(cell.slow_ns) <= 15
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.report.chart import Bars, Lines, Matrix, Series, draw_panels
 
 BARS = Bars(
@@ -69,6 +69,13 @@ def test_a_matrix_writes_every_number():
 def test_panels_make_one_picture(tmp_path):
     draw_panels((BARS, LINES, MATRIX), tmp_path / "new" / "figure.png")
     assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_is_named(tmp_path):
+    place = tmp_path / "figure.png"
+    place.mkdir()
+    with pytest.raises(ArtifactError, match=r"cannot write .*figure\.png: .*; choose another"):
+        draw_panels((BARS,), place)
 
 
 def test_lengths_have_to_fit():

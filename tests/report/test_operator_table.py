@@ -5,16 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.operator_table import flops_of_launches, operator_table, operator_times
 
 
-def plan(*launches, groups=()):
+def plan(*launches):
     """The parts of a plan that are read."""
     return SimpleNamespace(
         launches=[SimpleNamespace(operator=name, call=call) for name, call in launches],
-        groups=[SimpleNamespace(stage=stage, launches=members) for stage, members in groups],
     )
 
 
@@ -39,7 +37,7 @@ def test_rows_are_medians_over_runs():
     ]  # fmt: skip
 
 
-def test_a_merged_launch_has_the_operations_of_its_stage():
+def test_a_merged_launch_has_the_operations_of_its_stage_and_copies_of_it_have_none():
     graph = OperatorGraph(
         "net",
         tuple(
@@ -47,10 +45,8 @@ def test_a_merged_launch_has_the_operations_of_its_stage():
             for name, flops in (("a", 5), ("b", 7), ("c", 1))
         ),
     )
-    stages = (
-        Stage(groups=((0,), (1,)), strategy=Strategy.MERGE),
-        Stage(groups=((2,),), strategy=Strategy.CONCURRENT),
-    )
-    launched = plan(("merged", None), ("c", None), groups=[(0, [0]), (1, [1])])
-    flops = flops_of_launches(launched, graph, SimpleNamespace(stages=stages))
-    assert flops == {"merged": 12, "c": 1}
+    launched = plan(*((name, None) for name in ("a+b", "a.slice", "b.slice", "c")))
+    flops = flops_of_launches(launched, graph)
+    assert flops == {"a+b": 12, "a.slice": 0, "b.slice": 0, "c": 1}
+    (copied,) = operator_times(plan(("a.slice", None)), [[event("a.slice", 1000)]], flops)
+    assert copied.gflops is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import tvm_ios
 from tvm_ios.support.c_compiler import (
     NativeSource,
+    compile_object,
     compile_shared,
     find_c_compiler,
     source_digest,
@@ -85,6 +87,17 @@ def test_a_native_source_is_a_library_and_an_object_of_one_digest(tmp_path):
     assert source.library is source.library
     assert source.as_object().suffix == ".o"
     assert source.digest == source_digest(path)
+
+
+def test_others_can_read_what_was_compiled_where_they_may(tmp_path):
+    source = tmp_path / "eight.c"
+    source.write_text("int eight(void) { return 8; }\n")
+    before = os.umask(0o022)
+    try:
+        modes = [made(source).stat().st_mode & 0o444 for made in (compile_shared, compile_object)]
+    finally:
+        os.umask(before)
+    assert modes == [0o444, 0o444]
 
 
 def test_compiling_says_where_it_keeps_what_and_only_once(tmp_path, monkeypatch, caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,25 @@ def test_folders_are_made_and_nothing_else_is_left(tmp_path):
     write_text(path, "kleiner\n")
     assert path.read_text(encoding="utf-8") == "kleiner\n"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_file_behind_a_link_is_replaced_and_a_pipe_is_written_to(tmp_path):
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "said")
+        assert os.read(reader, 100) == b"said"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(ArtifactError, match="cannot write"):
+        write_text(tmp_path, "a folder")
 
 
 def full_disk(*_):

@@ -144,7 +144,7 @@ def _profile(executor: PlanModule, file: Path) -> tuple[OperatorTime, ...]:
     story = read_story(file)
     flops = {}
     if story is not None:
-        flops = flops_of_launches(executor.plan, story.graph, story.schedule)
+        flops = flops_of_launches(executor.plan, story.graph)
     executor.trace()  # the first one finds cold caches
     return operator_times(executor.plan, [executor.trace() for _ in range(PROFILED_RUNS)], flops)
 

@@ -15,7 +15,7 @@ from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import LEAST_ROUNDS
+from tvm_ios.measure.comparison import least_rounds
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -197,7 +197,7 @@ class Steps:
         if self.call.budget.allows(whole_s):
             return compare
         share = max(0.0, self.call.budget.left_s) / whole_s
-        rounds = max(LEAST_ROUNDS, int(share * compare.rounds))
+        rounds = max(least_rounds(compare.confidence), int(share * compare.rounds))
         if rounds < compare.rounds:
             self.call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
         return replace(compare, rounds=min(rounds, compare.rounds))

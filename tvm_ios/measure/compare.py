@@ -21,10 +21,11 @@ from tvm_ios.measure.comparison import (
     Comparison,
     Speedup,
     Verdict,
+    least_rounds,
     used_rounds,
 )
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
-from tvm_ios.measure.robust import least_values, median_interval
+from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
 
@@ -168,25 +169,21 @@ def compare(
     )
     first, *others = cells
     run_ns = [_first_look_ns(first, options)]
-    needed_s = _least_rounds(options) * len(cells) * run_ns[0] / 1e9
+    needed_s = least_rounds(options.confidence) * len(cells) * run_ns[0] / 1e9
     if needed_s > within_s:
         raise RaceTooLongError(needed_s, within_s)
     run_ns += [_first_look_ns(cell, options) for cell in others]
     warmups = [options.warmup] * len(cells)
     if until_decided:
         warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
-    rivals = partial(_rivals, names) if until_decided else None
+    rivals = partial(_rivals, names, options.confidence) if until_decided else None
     rounds = _take_rounds(cells, warmups, options, watch, clock_ns, rivals)
     return Comparison(
         names=names,
         rounds=tuple(rounds),
         confidence=options.confidence,
-        notes=_notes(rounds, watch),
+        notes=_notes(rounds, options.confidence, watch),
     )
-
-
-def _least_rounds(options: CompareOptions) -> int:
-    return max(LEAST_ROUNDS, least_values(options.confidence))
 
 
 def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
@@ -202,9 +199,13 @@ def _is_warm(run_ns: float, shortest_ns: float) -> bool:
     return run_ns >= max(LONG_RUN_NS, FAR_OFF * shortest_ns)
 
 
-def _rivals(names: tuple[str, ...], rounds: Sequence[CompareRound]) -> frozenset[int]:
+def _rivals(
+    names: tuple[str, ...], confidence: float, rounds: Sequence[CompareRound]
+) -> frozenset[int]:
     """Places of the contestants that are to be timed further; none when the race is decided."""
-    so_far = Comparison(names=names, rounds=tuple(rounds), confidence=EARLY_CONFIDENCE, notes=())
+    # As many have to be fast as at the end, not as many as the early confidence needs.
+    used = used_rounds(rounds, confidence)
+    so_far = Comparison(names=names, rounds=used, confidence=EARLY_CONFIDENCE, notes=())
     best = so_far.fastest()
     # Rounds taken when patience had run out are counted, and out of use once enough are fast.
     looked = len(so_far.used_rounds)
@@ -252,7 +253,7 @@ def _take_rounds(
     timed = frozenset(range(len(cells)))
     longest_ns = options.longest_s * 1e9
     end_ns = clock_ns() + longest_ns
-    least = _least_rounds(options)
+    least = least_rounds(options.confidence)
     looks = {least, *(count for count in EARLY_LOOKS if count > least)}
     watch.look()
     while counted < options.rounds:
@@ -273,7 +274,7 @@ def _take_rounds(
         is_long = sum(ns for ns in round_.value if ns is not None) >= longest_ns
         enough = max(least, 0 if is_long else EARLY_LOOKS[0])
         # Until six are fast, rounds that were dropped are among those in use.
-        taken = min(counted, len(used_rounds(rounds)))
+        taken = min(counted, len(used_rounds(rounds, options.confidence)))
         if not timed or (clock_ns() >= end_ns and taken >= enough):
             break
     return rounds
@@ -297,16 +298,15 @@ def _order(count: int, round_number: int) -> list[int]:
     return order[::-1] if round_number % 2 else order
 
 
-def _notes(rounds: Sequence[CompareRound], watch: ModeWatch) -> tuple[str, ...]:
+def _notes(rounds: Sequence[CompareRound], confidence: float, watch: ModeWatch) -> tuple[str, ...]:
     slow = sum(round_.slow for round_ in rounds)
     if not slow:
         return ()
-    fast = len(rounds) - slow
     what = (
         f"{slow} of {len(rounds)} rounds fell into the machine's slow mode (core-to-core ping-pong "
         f"usually {watch.fast_ns:.0f} ns, last {watch.last_ns:.0f} ns)"
     )
-    if fast >= LEAST_ROUNDS:
+    if not any(round_.slow for round_ in used_rounds(rounds, confidence)):
         return (f"{what} and do not count",)
     advice = "gains from several cores look smaller than they are: measure again when it is quiet"
     return (f"{what}; too few others were left, so all count, and {advice}",)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.measure.robust import median_interval
+from tvm_ios.measure.robust import least_values, median_interval
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Comparison",
     "Speedup",
     "Verdict",
+    "least_rounds",
     "speedup_of",
     "used_rounds",
 ]
@@ -82,7 +83,7 @@ class Comparison:
     @property
     def used_rounds(self) -> tuple[CompareRound, ...]:
         """Rounds that count: those outside the slow mode, or all if these are too few."""
-        return used_rounds(self.rounds)
+        return used_rounds(self.rounds, self.confidence)
 
     @property
     def is_quiet(self) -> bool:
@@ -232,10 +233,21 @@ class Comparison:
         return {number: ns for number, ns in times if ns is not None}
 
 
-def used_rounds(rounds: Sequence[CompareRound]) -> tuple[CompareRound, ...]:
-    """Rounds that count: those outside the slow mode, or all if these are too few."""
+def least_rounds(confidence: float) -> int:
+    """How many rounds a contestant has to be timed in for an interval of this confidence."""
+    return max(LEAST_ROUNDS, least_values(confidence))
+
+
+def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[CompareRound, ...]:
+    """Rounds that count: those outside the slow mode, or all if these are too few.
+
+    They are too few for somebody, too, who had lost in slow rounds and was not timed any more.
+    """
     fast = tuple(round_ for round_ in rounds if not round_.slow)
-    return fast if len(fast) >= LEAST_ROUNDS else tuple(rounds)
+    by_contestant = zip(*(round_.run_ns for round_ in fast), strict=True)
+    timed = (sum(ns is not None for ns in run_ns) for run_ns in by_contestant)
+    enough = min(timed, default=0) >= least_rounds(confidence)
+    return fast if enough else tuple(rounds)
 
 
 def speedup_of(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_ios.errors import HostError, OptionError
+from tvm_ios.errors import ArtifactError, HostError, OptionError
 from tvm_ios.report.palette import INK, SERIES, WIRE
 
 if TYPE_CHECKING:
@@ -269,8 +269,11 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
         for number, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(rows, min(columns, len(panels)), number)
             panel.draw_on(axes)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=_DOTS_PER_INCH)
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=_DOTS_PER_INCH)
+        except OSError as error:
+            raise ArtifactError(f"cannot write {path}: {error}; choose another place") from error
 
 
 def _name_groups(axes: Axes, names: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.table import Table
@@ -78,23 +77,11 @@ def operator_times(
     )
 
 
-def flops_of_launches(
-    plan: ExecutionPlan, graph: OperatorGraph, schedule: InterOpSchedule
-) -> dict[str, int]:
+def flops_of_launches(plan: ExecutionPlan, graph: OperatorGraph) -> dict[str, int]:
     """Operations of launches by name; a merged convolution has those of all that it computes."""
     single = {operator.name: operator.flops for operator in graph.operators}
-    launched = {launch.operator for launch in plan.launches}
-    flops = {name: count for name, count in single.items() if name in launched}
-    for group in plan.groups:
-        stage = schedule.stages[group.stage]
-        fresh = [
-            name
-            for name in (plan.launches[each].operator for each in group.launches)
-            if name not in single
-        ]
-        if stage.is_merge and fresh:
-            flops[fresh[0]] = sum(graph.operators[each].flops for each in stage.operators)
-    return flops
+    names = {launch.operator for launch in plan.launches}
+    return {name: sum(single.get(member, 0) for member in name.split("+")) for name in names}
 
 
 def operator_table(times: Sequence[OperatorTime]) -> Table:

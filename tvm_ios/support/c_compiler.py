@@ -10,11 +10,11 @@ import ctypes
 import hashlib
 import logging
 import os
+import platform
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +23,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from tvm_ios.errors import HostError
+from tvm_ios.support.whole_file import whole_file
 
 __all__ = [
     "NativeSource",
@@ -154,7 +155,9 @@ def compile_ahead(*sources: Path) -> threading.Thread:
 def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | None = None) -> Path:
     compiler = find_c_compiler() if other is None else _require_compiler(other)
     options = ("-std=gnu11", "-O2", "-fPIC", "-Wall", *flags)
-    recipe = repr((compiler, options, source_digest(source)))
+    # Nodes of a cluster share the folder, and need not be alike.
+    machine = (platform.machine(), platform.libc_ver())
+    recipe = repr((compiler, options, source_digest(source), machine))
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     directory = cache_directory() / "native"
     product = directory / f"{source.stem}-{key}{suffix}"
@@ -164,30 +167,23 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
 
 
 def _make(product: Path, command: tuple[str, ...]) -> None:
-    directory, suffix = product.parent, product.suffix
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # Beside the product and moved over it: no other process ever loads half a library.
-        handle, temporary = tempfile.mkstemp(dir=directory, suffix=suffix)
+        # No other process ever loads half a library.
+        with whole_file(product) as partial:
+            _say_once(command[0], product.parent)
+            whole = [*command, "-o", str(partial), "-lpthread"]
+            _LOG.debug("runs %s", shlex.join(whole))
+            done = subprocess.run(whole, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise HostError(
+                    f"C compiler failed on {command[-1]} (exit {done.returncode}): "
+                    f"{shlex.join(whole)}\n{done.stderr.strip()}"
+                )
     except OSError as error:
         raise HostError(
-            f"cannot write compiled code to {directory}: {error}; "
+            f"cannot write compiled code to {product.parent}: {error}; "
             "set TVM_IOS_CACHE_DIR to a folder you can write"
         ) from error
-    os.close(handle)
-    _say_once(command[0], directory)
-    try:
-        whole = [*command, "-o", temporary, "-lpthread"]
-        _LOG.debug("runs %s", shlex.join(whole))
-        done = subprocess.run(whole, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise HostError(
-                f"C compiler failed on {command[-1]} (exit {done.returncode}): "
-                f"{shlex.join(whole)}\n{done.stderr.strip()}"
-            )
-        os.replace(temporary, product)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 @cache

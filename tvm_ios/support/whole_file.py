@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["whole_file", "write_bytes", "write_text"]
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing; its folders are made, and others may write it, too.
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes the place of another when the block ends without an error.
+
+    Its folders are made, and other processes may write the same file. Of a link the file behind it
+    is replaced; a pipe or a terminal is written to directly.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
-        partial.write_bytes(content)
+        yield partial
         partial.replace(path)
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write all of a file or nothing, as :func:`whole_file` does.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write all of a text file or nothing, as :func:`write_bytes` does.
+    """Write all of a text file or nothing, as :func:`whole_file` does.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import HostError, TvmIosError
+from tvm_ios.errors import ArtifactError, HostError, TvmIosError
 from tvm_ios.experiments.harness.cell_record import (
     CellRecord,
     outcome_of,
@@ -196,7 +196,7 @@ def _with_files(run: ExperimentRun, folder: Path) -> ExperimentRun:
         try:
             draw_panels(panels, folder / "figure.png")
             files.append(folder / "figure.png")
-        except HostError as error:
+        except (ArtifactError, HostError) as error:
             remarks.append(f"There is no figure: {error}")
     if run.failed:
         remarks.append(

@@ -59,7 +59,7 @@ class RaceTable:
         low = min([1.0, *(each.low for each in speedups.values())])
         high = max([1.0, *(each.high for each in speedups.values())])
         room = _ROOM * (high - low) or 0.05
-        axis = Axis(low=low - room, high=high + room, begin=_MARGIN, end=100 - _MARGIN)
+        axis = Axis(low=max(0.0, low - room), high=high + room, begin=_MARGIN, end=100 - _MARGIN)
         return cls(
             base=base,
             confidence=race.confidence,
