@@ -9,6 +9,7 @@ import tvm
 from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument
 
+from tvm_ios import compile_schedule, load
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.plan.placement import SliceView
@@ -164,3 +165,26 @@ def test_an_empty_model_builds(nets):
     values = np.ones((2, 3), "float32")
     assert staged.placements == ()
     np.testing.assert_array_equal(nets.run(staged.factory, values)[0], values)
+
+
+@pytest.mark.slow
+def test_inputs_may_be_called_as_tvm_calls_constants(nets, tmp_path):
+    """Two constants are ``p0`` and ``p1``; levels of a feature pyramid are ``p3`` to ``p5``."""
+    inputs = [relay.var(name, shape=(1, 3)) for name in ("p1", "x", "p0")]
+    one, other, third = inputs
+    scaled = relay.nn.softmax(one) * relay.const(np.arange(3, dtype="float32")) + other
+    body = relay.nn.softmax(scaled) - third * relay.const(np.array([3, 0, 1], "float32"))
+    module = tvm.IRModule.from_expr(relay.Function(inputs, body))
+    rows = np.array([[[0, 1, 2]], [[1, 1, 0]], [[0.5, 0, 0]]], "float32")
+    values = dict(zip(("p1", "x", "p0"), rows, strict=True))
+    expected = nets.reference(module, None, *rows)[0]
+    model = compile_schedule(module, None, target=nets.target)
+    model.export_library(tmp_path / "model.so")
+    for executor in (model.executor(), load(tmp_path / "model.so")):
+        with executor:
+            assert executor.input_names == tuple(values)
+            executor.run(**values)
+            np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5)
+    staged = model.kernels.staged
+    assert set(staged.params) == {"p2", "p3"}
+    np.testing.assert_allclose(nets.run(staged.factory, *rows)[0], expected, rtol=1e-5)

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
+
+from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import named_as_arrays
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 
-__all__ = ["read_graph_json"]
+__all__ = ["read_graph_json", "with_names_of_its_own"]
+
+
+def with_names_of_its_own(factory: GraphExecutorFactoryModule) -> GraphExecutorFactoryModule:
+    """The factory whose inputs and constants have a name each; inputs keep theirs.
+
+    TVM calls constants ``p0``, ``p1`` and so on, whatever inputs are called.
+    """
+    graph = json.loads(factory.get_graph_json())
+    nodes = [graph["nodes"][number] for number in graph["arg_nodes"]]
+    names = {node["name"] for node in nodes}
+    if len(names) == len(nodes):
+        return factory
+    params = dict(factory.get_params())
+    free = (name for number in itertools.count() if (name := f"p{number}") not in names)
+    seen: set[str] = set()
+    for node in nodes:  # inputs come first
+        if node["name"] in seen:
+            name = next(free)
+            params[name] = params.pop(node["name"])
+            node["name"] = name
+        seen.add(node["name"])
+    return GraphExecutorFactoryModule(
+        factory.ir_mod,
+        factory.target,
+        factory.executor,
+        json.dumps(graph),
+        factory.get_lib(),
+        factory.libmod_name,
+        params,
+        factory.function_metadata,
+    )
 
 
 def read_graph_json(text: str) -> KernelGraph:
