@@ -1,4 +1,4 @@
-"""Walks the top level of a fused ``main``: calls of kernels, tuples, their fields, and leaves.
+"""Walks and rebuilds the top level of ``main``: calls of kernels, tuples, their fields, and leaves.
 
 The order is TVM's own post-order (operator, then arguments from left to right), so the i-th kernel
 call met here is the i-th ``tvm_op`` node of the graph JSON. Everything is iterative: a network of
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
@@ -18,6 +19,7 @@ from tvm_ios.errors import ModelError
 __all__ = [
     "callee",
     "children",
+    "constant",
     "copy_call",
     "fusion_pattern",
     "graph_order",
@@ -26,6 +28,7 @@ __all__ = [
     "local_function",
     "rebuild",
     "resolve_field",
+    "with_body",
 ]
 
 
@@ -119,6 +122,20 @@ def resolve_field(expression: relay.Expr) -> relay.Expr:
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
     """A call of the same kernel on other arguments."""
     return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
+
+
+def constant(array: np.ndarray) -> relay.Constant:
+    """A constant of the array's own type: ``relay.const`` makes 32 bits of 64."""
+    return relay.Constant(tvm.nd.array(array))
+
+
+def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
+    """The module with another body of ``main``, types inferred."""
+    main = module["main"]
+    new = tvm.IRModule(module.functions, module.type_definitions)
+    function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
+    new[module.get_global_var("main")] = function
+    return relay.transform.InferType()(new)
 
 
 def rebuild(

@@ -12,7 +12,14 @@ from tvm import relay
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView, SliceView
-from tvm_ios.relay.dataflow import callee, copy_call, kernel_calls, rebuild, resolve_field
+from tvm_ios.relay.dataflow import (
+    callee,
+    copy_call,
+    kernel_calls,
+    rebuild,
+    resolve_field,
+    with_body,
+)
 from tvm_ios.relay.functions.convolution import (
     ConvolutionPattern,
     describe_convolution,
@@ -132,13 +139,7 @@ def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
     functions = {call.op for call in kernel_calls(main.body) if isinstance(call.op, relay.Function)}
     if all(unlabelled(function).same_as(function) for function in functions):
         return module
-
-    new = tvm.IRModule(module.functions, module.type_definitions)
-    body = rebuild(main.body, {}, unlabelled_calls())
-    new[module.get_global_var("main")] = relay.Function(
-        main.params, body, main.ret_type, main.type_params, main.attrs
-    )
-    return relay.transform.InferType()(new)
+    return with_body(module, rebuild(main.body, {}, unlabelled_calls()))
 
 
 def unlabelled_calls() -> Callable[[relay.Call, list[relay.Expr]], relay.Call]:

@@ -19,6 +19,7 @@ from tvm import relay
 from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.errors import ScheduleError
+from tvm_ios.relay.dataflow import constant
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.convolution import ConvolutionPattern
 from tvm_ios.relay.functions.primitive import call_attribute
@@ -133,7 +134,7 @@ def _merged_call(
     arguments[pattern.data] = operand
 
     def replace(position: int, array: np.ndarray) -> None:
-        arguments[position] = relay.const(tvm.nd.array(array))
+        arguments[position] = constant(array)
         type_ = relay.TensorType(array.shape, str(array.dtype))
         parameters[position] = relay.Var(function.params[position].name_hint, type_)
 

@@ -310,3 +310,17 @@ def test_networks_compute_the_same(nets, network, convolutions):
         for mod, weights in ((module, params), (padded, None))
     )
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
+
+
+def test_double_precision_stays(nets):
+    data = relay.var("data", shape=SHAPE, dtype="float64")
+    random = np.random.default_rng(0)
+    weight, bias = (tvm.nd.array(random.random(shape)) for shape in ((12, 16, 1, 1), (12,)))
+    value = relay.nn.conv2d(data, relay.Constant(weight), channels=12, kernel_size=(1, 1))
+    body = relay.nn.bias_add(value, relay.Constant(bias))
+    module = tvm.IRModule.from_expr(relay.Function([data], body))
+    padded, count = pad_channels(module, None, nets.target)
+    image = random.random(SHAPE)
+    actual, expected = (nets.reference(each, None, image)[0] for each in (padded, module))
+    assert count == 1
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)

@@ -233,3 +233,18 @@ def test_all_four_of_a_unet_are_written():
     assert "nn.conv2d_transpose" not in operators(written)
     old, new = (relay.transform.InferType()(each)["main"] for each in (module, written))
     tvm.ir.assert_structural_equal(old.body.checked_type, new.body.checked_type)
+
+
+def test_double_precision_stays(nets):
+    weight, bias = (tvm.nd.array(np.full(shape, 0.1)) for shape in ((6, 5, 2, 2), (5, 1, 1)))
+    data = relay.var("data", shape=(1, IN_CHANNELS, 5, 7), dtype="float64")
+    call = relay.nn.conv2d_transpose(
+        data, relay.Constant(weight), strides=(2, 2), channels=OUT_CHANNELS, kernel_size=(2, 2)
+    )
+    body = call + relay.Constant(bias)
+    module = tvm.IRModule.from_expr(relay.Function([data], body))
+    changed, written = convolve_transposed(module, None)
+    assert written == 1
+    image = np.random.default_rng(0).random((1, IN_CHANNELS, 5, 7))
+    actual, expected = (nets.reference(each, None, image)[0] for each in (changed, module))
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)

@@ -164,3 +164,23 @@ def test_weights_of_a_model_in_nhwc_may_lie_in_any_order(nets, layout):
     expected = nets.reference(module, params, image)[0]
     seen = nets.reference(whole, None, image)[0]
     np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_double_precision_stays(nets):
+    weight, bias = (tvm.nd.array(np.full(shape, 0.1)) for shape in ((6, 5, 2, 2), (5,)))
+    data = relay.var("data", shape=(1, 4, 3, 6), dtype="float64")
+    call = relay.nn.conv2d_transpose(
+        data,
+        relay.Constant(weight),
+        strides=(2, 2),
+        channels=5,
+        kernel_size=(2, 2),
+        data_layout="NHWC",
+    )
+    body = call + relay.Constant(bias)
+    module = bound_model(tvm.IRModule.from_expr(relay.Function([data], body)), None)
+    whole, kept = keep_transposed_whole(module)
+    assert kept == 1
+    image = np.random.default_rng(0).random((1, 4, 3, 6))
+    actual, expected = (nets.reference(each, None, image)[0] for each in (whole, module))
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)

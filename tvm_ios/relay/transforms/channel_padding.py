@@ -24,7 +24,15 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, kernel_calls, resolve_field
+from tvm_ios.relay.dataflow import (
+    constant,
+    copy_call,
+    graph_order,
+    is_call_of,
+    kernel_calls,
+    resolve_field,
+    with_body,
+)
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
@@ -69,9 +77,8 @@ def pad_channels(
     dense = fold_moved_constants(multiply_rows_at_once(bound))
     if not any(rewriter.pads(call) for call in kernel_calls(dense["main"].body)):
         return bound, 0
-    main = in_parts(dense)["main"]
-    function = relay.Function(main.params, rewriter.rewrite(main.body))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), rewriter.padded
+    parts = in_parts(dense)
+    return with_body(parts, rewriter.rewrite(parts["main"].body)), rewriter.padded
 
 
 def may_pad(typed: tvm.IRModule, target: Any) -> bool:
@@ -182,7 +189,7 @@ class _Rewriter:
         }
         made = relay.nn.conv2d(
             data.expression,
-            relay.const(weight),
+            constant(weight),
             groups=groups,
             channels=weight.shape[0],
             kernel_size=weight.shape[2:],
@@ -194,7 +201,7 @@ class _Rewriter:
         weight, channels = self._weights(call)
         made = relay.nn.dense(
             self._values[call.args[0]].expression,
-            relay.const(weight),
+            constant(weight),
             units=weight.shape[0],
             out_dtype=call_attribute(call, "out_dtype"),
         )

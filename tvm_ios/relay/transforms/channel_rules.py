@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call
+from tvm_ios.relay.dataflow import constant, copy_call
 from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
@@ -93,12 +93,12 @@ def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
     return Value(copy_call(call, arguments), channels)
 
 
-def _constant(constant: relay.Constant, channels: np.ndarray, axis: int) -> relay.Expr:
+def _constant(operand: relay.Constant, channels: np.ndarray, axis: int) -> relay.Expr:
     """A constant operand with a value for each channel, zero for those that were added."""
-    values = constant.data.numpy()
+    values = operand.data.numpy()
     if axis < 0 or values.shape[axis] == 1:
-        return constant
-    return relay.const(gathered(values, channels, axis=axis))
+        return operand
+    return constant(gathered(values, channels, axis=axis))
 
 
 def _pad(call: relay.Call, operands: Sequence[Value]) -> Value | None:

@@ -25,6 +25,7 @@ from tvm_ios.relay.dataflow import (
     graph_order,
     is_call_of,
     rebuild,
+    with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
@@ -33,7 +34,6 @@ __all__ = [
     "count_readers",
     "fuses_with_what_follows",
     "sink_into_concatenations",
-    "with_body",
 ]
 
 
@@ -67,15 +67,6 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
         sunk += len(found)
         # Once more, with types: what follows may now read the concatenation alone.
         module = with_body(module, rebuild(main.body, {}, _Rewriter(found).call))
-
-
-def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
-    """The module with another body of ``main``, types inferred."""
-    main = module["main"]
-    new = tvm.IRModule(module.functions, module.type_definitions)
-    function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-    new[module.get_global_var("main")] = function
-    return relay.transform.InferType()(new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild
+from tvm_ios.relay.dataflow import constant, copy_call, graph_order, rebuild, with_body
 
 __all__ = ["fold_empty_tensors"]
 
@@ -28,22 +28,12 @@ def fold_empty_tensors(module: tvm.IRModule) -> tvm.IRModule:
     """
     main = module["main"]
     known: dict[relay.Expr, relay.Expr] = {
-        expression: relay.Constant(tvm.nd.array(_nothing(expression.checked_type)))
+        expression: constant(_nothing(expression.checked_type))
         for expression in graph_order(main.body)
         if isinstance(expression, (relay.Call, relay.TupleGetItem))
         and _is_empty(expression.checked_type)
     }
-    if not known:
-        return module
-    new = tvm.IRModule(module.functions, module.type_definitions)
-    new[module.get_global_var("main")] = relay.Function(
-        main.params,
-        rebuild(main.body, known, copy_call),
-        main.ret_type,
-        main.type_params,
-        main.attrs,
-    )
-    return relay.transform.InferType()(new)
+    return with_body(module, rebuild(main.body, known, copy_call)) if known else module
 
 
 def _is_empty(type_: tvm.ir.Type) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, rebuild
+from tvm_ios.relay.dataflow import constant, copy_call, rebuild, with_body
 
 __all__ = ["fold_moved_constants", "transform_layout"]
 
@@ -52,17 +52,12 @@ def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
         if value is None:
             return copy_call(call, arguments)
         folded += 1
-        constant = relay.Constant(tvm.nd.array(np.ascontiguousarray(value)))
-        constants[constant] = value
-        return constant
+        made = constant(value)
+        constants[made] = value
+        return made
 
     body = rebuild(main.body, {}, fold)
-    if not folded:
-        return module
-    new = tvm.IRModule(module.functions, module.type_definitions)
-    function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-    new[module.get_global_var("main")] = function
-    return relay.transform.InferType()(new)
+    return with_body(module, body) if folded else module
 
 
 def transform_layout(value: Array, source: str, destination: str) -> Array | None:

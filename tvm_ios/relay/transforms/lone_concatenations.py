@@ -15,13 +15,19 @@ import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
 
-from tvm_ios.relay.dataflow import copy_call, fusion_pattern, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import (
+    copy_call,
+    fusion_pattern,
+    graph_order,
+    is_call_of,
+    rebuild,
+    with_body,
+)
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.concatenation import (
     are_views,
     count_readers,
     fuses_with_what_follows,
-    with_body,
 )
 
 __all__ = ["keep_concatenations_alone"]

@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild
+from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild, with_body
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
@@ -51,13 +51,10 @@ def pad_rows(
         If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
-    main = multiply_rows_at_once(bound)["main"]
-    padded = sum(map(_is_slow, kernel_calls(main.body)))
-    if not padded:
-        return bound, 0
-    body = rebuild(main.body, {}, _padded)
-    function = relay.Function(main.params, body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), padded
+    dense = multiply_rows_at_once(bound)
+    body = dense["main"].body
+    padded = sum(map(_is_slow, kernel_calls(body)))
+    return (with_body(dense, rebuild(body, {}, _padded)) if padded else bound), padded
 
 
 def may_pad_rows(typed: tvm.IRModule) -> bool:

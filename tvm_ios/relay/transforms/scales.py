@@ -16,7 +16,7 @@ from math import prod
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild, with_body
 
 __all__ = ["free_scales", "hold_scales"]
 
@@ -62,11 +62,7 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
         return _marked(product) if SCALING * weights[call] > _size(call) else product
 
     body = rebuild(main.body, {}, mark)
-    if not held:
-        return module, 0
-    marked = tvm.IRModule(module.functions, module.type_definitions)
-    marked["main"] = relay.Function(main.params, body)
-    return relay.transform.InferType()(marked), held
+    return (with_body(module, body) if held else module), held
 
 
 def free_scales(module: tvm.IRModule) -> tvm.IRModule:
@@ -75,10 +71,7 @@ def free_scales(module: tvm.IRModule) -> tvm.IRModule:
     def unmark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         return arguments[0] if is_call_of(call, MARKER) else copy_call(call, arguments)
 
-    main = module["main"]
-    freed = tvm.IRModule(module.functions, module.type_definitions)
-    freed["main"] = relay.Function(main.params, rebuild(main.body, {}, unmark))
-    return relay.transform.InferType()(freed)
+    return with_body(module, rebuild(module["main"].body, {}, unmark))
 
 
 def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Expr]:

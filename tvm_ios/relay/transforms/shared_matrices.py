@@ -12,7 +12,7 @@ from math import prod
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild, with_body
 
 __all__ = ["multiply_rows_at_once"]
 
@@ -52,9 +52,7 @@ def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
         product = relay.nn.dense(rows, weights, out_dtype=call.attrs.out_dtype or None)
         return relay.reshape(product, _shape(call))
 
-    changed = tvm.IRModule(module.functions, module.type_definitions)
-    changed["main"] = relay.Function(main.params, rebuild(main.body, known, multiply))
-    return relay.transform.InferType()(changed)
+    return with_body(module, rebuild(main.body, known, multiply))
 
 
 def _only_matrix(product: relay.Call) -> relay.Expr | None:

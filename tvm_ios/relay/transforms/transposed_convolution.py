@@ -22,7 +22,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild
+from tvm_ios.relay.dataflow import constant, copy_call, is_call_of, kernel_calls, rebuild, with_body
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
@@ -74,9 +74,7 @@ def convolve_transposed(
     bound = in_parts(bound)
     rewriter = _Rewriter()
     body = rebuild(bound["main"].body, {}, rewriter.rewritten)
-    function = relay.Function(bound["main"].params, body)
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
-    return module, rewriter.written
+    return with_body(bound, body), rewriter.written
 
 
 class _Rewriter:
@@ -113,7 +111,7 @@ class _Rewriter:
         if axis < 0 or values.shape[axis] != channels or values.size != channels:
             return None
         # Each of the outputs that are put side by side has all channels.
-        return relay.const(np.concatenate([values] * stride**2, axis))
+        return constant(np.concatenate([values] * stride**2, axis))
 
     def _convolution(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr | None:
         form = _form_of(call)
@@ -123,7 +121,7 @@ class _Rewriter:
         weight = form.weight(arguments[1].data.numpy())
         convolution = relay.nn.conv2d(
             arguments[0],
-            relay.const(weight),
+            constant(weight),
             channels=weight.shape[0],
             kernel_size=weight.shape[2:],
             padding=form.padding,
@@ -201,7 +199,7 @@ class _Form:
         there = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
         # Input, output, turn down, turn across, height, width.
         turned = np.where(there, picked, np.zeros((), weight.dtype)).transpose(2, 3, 1, 0, 4, 5)
-        return np.ascontiguousarray(turned.reshape(-1, *turned.shape[3:]))
+        return turned.reshape(-1, *turned.shape[3:])
 
 
 def _form_of(call: relay.Call) -> _Form | None:

@@ -12,11 +12,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import children, copy_call, graph_order, is_call_of, rebuild
+from tvm_ios.relay.dataflow import (
+    children,
+    constant,
+    copy_call,
+    graph_order,
+    is_call_of,
+    rebuild,
+    with_body,
+)
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.bound_model import in_parts
 from tvm_ios.relay.transforms.transposed_convolution import (
@@ -53,8 +60,9 @@ def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     """
     if not has_transposed(module):
         return module, 0
-    main = in_parts(module)["main"]
-    order = graph_order(main.body)
+    parts = in_parts(module)
+    body = parts["main"].body
+    order = graph_order(body)
     readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
     for expression in order:
         for child in children(expression):
@@ -71,8 +79,7 @@ def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
         chain = chains.get(call)
         return _fused(chain, data[chain[0]]) if chain else copy_call(call, arguments)
 
-    function = relay.Function(main.params, rebuild(main.body, {}, rewritten))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function)), len(chains)
+    return with_body(parts, rebuild(body, {}, rewritten)), len(chains)
 
 
 def _chain(
@@ -103,8 +110,8 @@ def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
     first = chain[0]
     layout = str(call_attribute(first, "kernel_layout"))
     axes = [layout.index(axis) for axis in KERNEL]
-    weight = np.ascontiguousarray(first.args[1].data.numpy().transpose(axes))
-    arguments: list[relay.Expr] = [data, relay.const(weight)]
+    weight = first.args[1].data.numpy().transpose(axes)
+    arguments: list[relay.Expr] = [data, constant(weight)]
     image = relay.var("data", first.args[0].checked_type)
     parameters = [image, relay.var("weight", shape=weight.shape, dtype=str(weight.dtype))]
     names = ("strides", "padding", "dilation", "output_padding", "out_dtype", "channels")
@@ -125,7 +132,7 @@ def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
             # Of all axes: TVM would add the missing ones in the function, in every run.
             values = argument.data.numpy()
             values = values.reshape((1,) * (4 - values.ndim) + values.shape)
-            arguments.append(relay.const(values))
+            arguments.append(constant(values))
             shape, dtype = values.shape, str(values.dtype)
             parameters.append(relay.var(f"p{len(parameters)}", shape=shape, dtype=dtype))
             own.append(parameters[-1])
