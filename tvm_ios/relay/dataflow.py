@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
 import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
@@ -19,7 +18,6 @@ from tvm_ios.errors import ModelError
 __all__ = [
     "callee",
     "children",
-    "constant",
     "copy_call",
     "fusion_pattern",
     "graph_order",
@@ -122,11 +120,6 @@ def resolve_field(expression: relay.Expr) -> relay.Expr:
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
     """A call of the same kernel on other arguments."""
     return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
-
-
-def constant(array: np.ndarray) -> relay.Constant:
-    """A constant of the array's own type: ``relay.const`` makes 32 bits of 64."""
-    return relay.Constant(tvm.nd.array(array))
 
 
 def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:

@@ -19,7 +19,7 @@ from tvm import relay
 from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.errors import ScheduleError
-from tvm_ios.relay.dataflow import constant
+from tvm_ios.relay.constants import constant
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.convolution import ConvolutionPattern
 from tvm_ios.relay.functions.primitive import call_attribute

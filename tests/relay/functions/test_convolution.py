@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 
 from tvm_ios.relay.functions.convolution import describe_convolution, match_convolution
@@ -157,3 +158,11 @@ def test_only_constant_weights_can_be_merged(nets, fixed):
 def test_what_is_no_convolution(nets):
     data = relay.var("data", shape=DATA)
     assert match_convolution(nets.fused(relay.tanh(data), data)) is None
+
+
+def test_weights_that_numpy_has_no_type_for_are_not_merged(nets):
+    kind = {"dtype": "bfloat16"}
+    data, weight = relay.var("data", shape=DATA, **kind), relay.var("w", shape=(8, 4, 3, 3), **kind)
+    function = nets.fused(conv(data, weight), data, weight)
+    values = relay.Constant(tvm.nd.empty((8, 4, 3, 3), "bfloat16"))
+    assert described(nets, function, relay.var("x", shape=DATA, **kind), values) is None

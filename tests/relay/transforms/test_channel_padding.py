@@ -324,3 +324,12 @@ def test_double_precision_stays(nets):
     actual, expected = (nets.reference(each, None, image)[0] for each in (padded, module))
     assert count == 1
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("operator", [relay.nn.dense, relay.nn.conv2d])
+def test_weights_that_numpy_has_no_type_for_are_left_alone(nets, operator):
+    pixel = () if operator is relay.nn.dense else (1, 1)
+    weight = relay.Constant(tvm.nd.empty((100, 20, *pixel), "bfloat16"))
+    data = relay.var("data", shape=(4, 20, *pixel), dtype="bfloat16")
+    module = tvm.IRModule.from_expr(relay.Function([data], operator(data, weight)))
+    assert pad_channels(module, None, nets.target)[1] == 0

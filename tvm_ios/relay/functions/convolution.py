@@ -13,6 +13,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.graph import Convolution
+from tvm_ios.relay.constants import is_array
 from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["ConvolutionPattern", "describe_convolution", "match_convolution"]
@@ -93,7 +94,7 @@ def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
 def describe_convolution(
     pattern: ConvolutionPattern, call: relay.Call, operand: str
 ) -> Convolution | None:
-    """What the merge rule has to know; None where weights or biases are no constants.
+    """What the merge rule has to know; None where weights or biases are no constants of numpy.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def describe_convolution(
         Identity of the tensor the convolution reads.
     """
     fixed = [call.args[index] for index in (pattern.weight, *pattern.channelwise)]
-    if not all(isinstance(argument, relay.Constant) for argument in fixed):
+    if not all(map(is_array, fixed)):
         return None
     convolution = pattern.convolution
     data, weight = (argument.checked_type for argument in convolution.args)

@@ -24,8 +24,8 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
+from tvm_ios.relay.constants import constant, is_array
 from tvm_ios.relay.dataflow import (
-    constant,
     copy_call,
     graph_order,
     is_call_of,
@@ -242,7 +242,7 @@ def _is_convolution(call: relay.Call, *, unbound: bool = False) -> bool:
     """Whether a call convolves NCHW data with constant weights, or ``unbound`` with any."""
     return (
         is_call_of(call, "nn.conv2d")
-        and (unbound or isinstance(call.args[1], relay.Constant))
+        and (unbound or is_array(call.args[1]))
         and str(call_attribute(call, "data_layout")) == "NCHW"
         and str(call_attribute(call, "kernel_layout")) == "OIHW"
         and str(call_attribute(call, "out_layout")) in ("", "NCHW")
@@ -253,7 +253,7 @@ def _is_dense(call: relay.Call, *, unbound: bool = False) -> bool:
     """Whether a call multiplies a matrix with constant weights, or ``unbound`` with any."""
     return (
         is_call_of(call, "nn.dense")
-        and (unbound or isinstance(call.args[1], relay.Constant))
+        and (unbound or is_array(call.args[1]))
         and len(call.args[0].checked_type.shape) == 2
     )
 

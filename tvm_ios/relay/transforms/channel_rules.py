@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relay
 
-from tvm_ios.relay.dataflow import constant, copy_call
+from tvm_ios.relay.constants import constant, is_array
+from tvm_ios.relay.dataflow import copy_call
 from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
@@ -85,7 +86,7 @@ def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
             if not same or len(argument.checked_type.shape) != rank:
                 return None
             arguments.append(value.expression)
-        elif isinstance(argument, relay.Constant):
+        elif is_array(argument):
             axis = 0 if call.op.name == "nn.bias_add" else argument.data.numpy().ndim - rank + 1
             arguments.append(_constant(argument, channels, axis))
         else:

@@ -7,11 +7,10 @@ models of detection on an image with no box; TVM divides by it in the kernels of
 
 from __future__ import annotations
 
-import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import constant, copy_call, graph_order, rebuild, with_body
+from tvm_ios.relay.dataflow import copy_call, graph_order, rebuild, with_body
 
 __all__ = ["fold_empty_tensors"]
 
@@ -28,7 +27,7 @@ def fold_empty_tensors(module: tvm.IRModule) -> tvm.IRModule:
     """
     main = module["main"]
     known: dict[relay.Expr, relay.Expr] = {
-        expression: constant(_nothing(expression.checked_type))
+        expression: _nothing(expression.checked_type)
         for expression in graph_order(main.body)
         if isinstance(expression, (relay.Call, relay.TupleGetItem))
         and _is_empty(expression.checked_type)
@@ -42,5 +41,5 @@ def _is_empty(type_: tvm.ir.Type) -> bool:
     )
 
 
-def _nothing(type_: tvm.ir.TensorType) -> np.ndarray:
-    return np.empty([int(extent) for extent in type_.shape], str(type_.dtype))
+def _nothing(type_: tvm.ir.TensorType) -> relay.Constant:
+    return relay.Constant(tvm.nd.empty([int(extent) for extent in type_.shape], str(type_.dtype)))

@@ -17,17 +17,13 @@ import numpy.typing as npt
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import constant, copy_call, rebuild, with_body
+from tvm_ios.relay.constants import DATA_TYPES, constant
+from tvm_ios.relay.dataflow import copy_call, rebuild, with_body
 
 __all__ = ["fold_moved_constants", "transform_layout"]
 
 Array = npt.NDArray[np.generic]
 
-DATA_TYPES = frozenset(
-    {"bool", "float16", "float32", "float64"}
-    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
-"""Types whose bytes numpy holds as TVM does."""
 EXACT_CASTS = frozenset({("float32", "float16"), ("float16", "float32")})
 
 

@@ -22,7 +22,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import constant, copy_call, is_call_of, kernel_calls, rebuild, with_body
+from tvm_ios.relay.constants import constant, is_array
+from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild, with_body
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
@@ -102,7 +103,7 @@ class _Rewriter:
             # One channel for all, as a mask has, cannot be told from those of other outputs there.
             alike = self._blocks[argument] == (stride, channels)
             return argument.args[0] if alike else None
-        if not isinstance(argument, relay.Constant):
+        if not is_array(argument):
             return None
         values = argument.data.numpy()
         axis = 0 if call.op.name == BIAS else values.ndim - 3
@@ -209,7 +210,7 @@ def _form_of(call: relay.Call) -> _Form | None:
     data, weight = (argument.checked_type for argument in call.args)
     if layouts[:2] != ["NCHW", "IOHW"] or layouts[2] not in ("", "NCHW"):
         return None
-    if not isinstance(call.args[1], relay.Constant) or call.checked_type.dtype != data.dtype:
+    if not is_array(call.args[1]) or call.checked_type.dtype != data.dtype:
         return None
     strides, dilation, padding = (
         tuple(int(each) for each in call_attribute(call, name))

@@ -15,9 +15,9 @@ from itertools import pairwise
 import tvm
 from tvm import relay
 
+from tvm_ios.relay.constants import constant, is_array
 from tvm_ios.relay.dataflow import (
     children,
-    constant,
     copy_call,
     graph_order,
     is_call_of,
@@ -86,7 +86,7 @@ def _chain(
     head: relay.Expr, readers: Mapping[relay.Expr, Sequence[relay.Expr]]
 ) -> list[relay.Call]:
     """A transposed convolution of NHWC data, and what is done to each of its values; or nothing."""
-    if not is_call_of(head, TRANSPOSED) or not isinstance(head.args[1], relay.Constant):
+    if not is_call_of(head, TRANSPOSED) or not is_array(head.args[1]):
         return []
     if str(call_attribute(head, "data_layout")) != "NHWC" or call_attribute(head, "groups") != 1:
         return []
@@ -102,7 +102,7 @@ def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
         return False
     if is_call_of(reader, *CURVED) and int(reader.checked_type.shape[-1]) < FEWEST_CHANNELS:
         return False
-    return all(isinstance(each, relay.Constant) for each in reader.args if each != value)
+    return all(is_array(each) for each in reader.args if each != value)
 
 
 def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:

@@ -1,0 +1,25 @@
+"""Constants of a model as numpy arrays, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relay
+
+__all__ = ["DATA_TYPES", "constant", "is_array"]
+
+DATA_TYPES = frozenset(
+    {"bool", "float16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""Types whose bytes numpy holds as TVM does."""
+
+
+def constant(array: np.ndarray) -> relay.Constant:
+    """A constant of the array's own type; ``relay.const`` makes 32 bits of 64."""
+    return relay.Constant(tvm.nd.array(array))
+
+
+def is_array(expression: relay.Expr) -> bool:
+    """Whether an expression is a constant whose values numpy has; bfloat16 comes as integers."""
+    return isinstance(expression, relay.Constant) and str(expression.data.dtype) in DATA_TYPES
