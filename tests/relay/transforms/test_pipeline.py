@@ -100,6 +100,17 @@ def test_nothing_is_folded_where_the_caller_disables_folding(nets):
     assert [value.tobytes() for value in kept] == [value.tobytes() for value in given]
 
 
+@pytest.mark.parametrize(
+    "context", [{"opt_level": 3, "disabled_pass": ["AlterOpLayout"]}, {"opt_level": 2}]
+)
+def test_no_marker_of_a_gate_stays_where_the_caller_has_no_choice_of_layouts(nets, context):
+    data, gate = (relay.var(name, shape=(1, 16, 3, 3)) for name in ("data", "gate"))
+    product = relay.multiply(relay.nn.relu(data), relay.sigmoid(gate))
+    module, params = nets.finish(nets.conv(product, "a", 16, (1, 1), (0, 0)), data, gate)
+    with PassContext(**context):
+        check_same(module, params, nets.target)
+
+
 @pytest.mark.slow
 def test_passes_that_the_caller_requires_run_once_and_in_order(nets):
     with PassContext(opt_level=1, required_pass=["FoldConstant", "AlterOpLayout", "FuseOps"]):

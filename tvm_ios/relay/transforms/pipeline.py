@@ -97,10 +97,10 @@ def _optimize(
         return Optimized(module=fused, params=rest, unshares=False)
     sunk = 0
     held = 0
-    if opt_level >= LAYOUTS_LEVEL and LAYOUTS not in disabled:  # else nobody takes markers away
-        module, held = hold_scales(module, params)
     first = _UpToLayouts()
     with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[first]):
+        if _chooses_layouts():  # else nobody takes markers away
+            module, held = hold_scales(module, params)
         fused, rest = relay.optimize(module, target=target, params=dict(params))
     if first.done:
         laid_out = relay.transform.InferType()(fused)
@@ -133,6 +133,13 @@ def _layout_text() -> AbstractContextManager[None]:
 def _may_be_held_back() -> bool:
     current = PassContext.current()
     return not len(current.instruments) and not len(current.required_pass)
+
+
+def _chooses_layouts() -> bool:
+    """Whether the PassContext in force, which may be the caller's, has that pass."""
+    current = PassContext.current()
+    disabled = [str(name) for name in current.disabled_pass]
+    return current.opt_level >= LAYOUTS_LEVEL and LAYOUTS not in disabled
 
 
 @pass_instrument
