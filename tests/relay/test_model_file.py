@@ -86,7 +86,7 @@ def test_json_of_something_else_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["net.params", "net.npz"])
-@pytest.mark.parametrize("content", [b"", b"hello" * 20])
+@pytest.mark.parametrize("content", [b"", b"hello" * 20, b"PK\x03\x04"])
 def test_malformed_parameters_are_named(name, content, branching, tmp_path):
     (tmp_path / "net.json").write_text(tvm.ir.save_json(branching[0]))
     (tmp_path / name).write_bytes(content)

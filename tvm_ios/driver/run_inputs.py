@@ -13,6 +13,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, Tensor
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.support.named_arrays import named_arrays
 
 __all__ = ["FillMode", "read_arrays", "run_inputs", "write_arrays"]
 
@@ -90,9 +91,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         If the file cannot be read, or is none of ``numpy.savez``.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
+        return named_arrays(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise OptionError(
             f"cannot read the inputs {path}: {error}; give a file that numpy.savez wrote"
         ) from error

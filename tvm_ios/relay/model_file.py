@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import tvm
 from tvm import relay
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.diagnostics import collected_diagnostics
+from tvm_ios.support.named_arrays import named_arrays
 
 __all__ = ["MODEL_SUFFIXES", "read_model"]
 
@@ -93,10 +93,11 @@ def _read_params(path: Path) -> dict[str, tvm.nd.NDArray]:
     content = _content(path)
     if path.suffix.lower() == ".npz":
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return {name: tvm.nd.array(array) for name, array in arrays.items()}
-        except (ValueError, OSError, EOFError) as error:
-            raise ModelError(f"{path} holds no arrays: {error}") from error
+            return {name: tvm.nd.array(array) for name, array in named_arrays(content).items()}
+        except ValueError as error:
+            raise ModelError(
+                f"{path} holds no arrays by name: {error}; numpy.savez writes such a file"
+            ) from error
     try:
         return dict(tvm.runtime.load_param_dict(content))
     except tvm.TVMError as error:

@@ -1,0 +1,38 @@
+"""Arrays by name, as ``numpy.savez`` writes them into a file."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+import zipfile
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["named_arrays"]
+
+DAMAGES = (
+    *(EOFError, OSError, RuntimeError, TypeError, ValueError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy raises of a damaged file."""
+
+
+def named_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The arrays in the content of a file; none that would have to be unpickled.
+
+    Raises
+    ------
+    ValueError
+        If numpy cannot read it; readers pass that on as an error of their room.
+    """
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise TypeError("it is one array, without a name")
+        with found as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except DAMAGES as error:
+        raise ValueError(str(error)) from error
