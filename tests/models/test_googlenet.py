@@ -26,9 +26,9 @@ def test_batch_size_reaches_the_output():
 
 
 def test_a_smaller_image_is_refused():
-    googlenet(image_size=17)
+    googlenet(image_size=15)
     with pytest.raises(OptionError, match="larger image"):
-        googlenet(image_size=8)
+        googlenet(image_size=14)
 
 
 @pytest.mark.slow

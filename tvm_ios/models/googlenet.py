@@ -55,7 +55,7 @@ def googlenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> N
     batch_size
         Images in the input.
     image_size
-        Height and width of the float32 NCHW input, at least 17 pixels; published is 224.
+        Height and width of the float32 NCHW input, at least 15 pixels; published is 224.
     seed
         Seeds the weights.
 

@@ -1,8 +1,9 @@
 """The pass ``tvm_ios.PadChannels``: goes before ``PrepareModule``; plain Relay in, plain Relay out.
 
-Convolutions of NCHW data whose output channels fill no whole number of vectors get more of them
-(:mod:`tvm_ios.relay.transforms.channel_padding`). A module that is prepared or partitioned, has
-control flow or dynamic shapes, is returned as it is.
+Convolutions of NCHW data, and dense layers of four rows or more, get output channels more where
+theirs fill no whole number of vectors (:mod:`tvm_ios.relay.transforms.channel_padding`). If any do,
+batched products with one matrix for the whole batch become dense layers, too. A module that is
+prepared or partitioned, has control flow or dynamic shapes, is returned as it is.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ __all__ = ["PadChannels"]
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PadChannels")
 @dataclass(frozen=True, kw_only=True)
 class PadChannels:
-    """Bind parameters, and pad output channels of convolutions to whole vectors."""
+    """Bind parameters, and pad output channels to whole vectors."""
 
     target: Any
     """Anything :class:`tvm.target.Target` takes; says how wide a vector is."""
     params: Mapping[str, Any] | None = None
-    """Parameters by name; only convolutions with constant weights are padded."""
+    """Parameters by name; only operators with constant weights are padded."""
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""
