@@ -24,7 +24,7 @@ from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.functions.primitive import kernel_digest
-from tvm_ios.relay.graph_json import read_graph_json, with_names_of_its_own
+from tvm_ios.relay.graph_json import read_graph_json, with_own_constant_names
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import declare_kernels, lower_kernels
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
@@ -254,7 +254,7 @@ def _compile(
         _explained(target),
     ):
         factory = relay.build(module, target=target, params=dict(params or {}))
-    return with_names_of_its_own(factory)
+    return with_own_constant_names(factory)
 
 
 @contextmanager

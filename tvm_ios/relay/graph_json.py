@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from typing import Any
 
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
@@ -12,28 +13,26 @@ from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import named_as_arrays
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 
-__all__ = ["read_graph_json", "with_names_of_its_own"]
+__all__ = ["read_graph_json", "with_own_constant_names"]
 
 
-def with_names_of_its_own(factory: GraphExecutorFactoryModule) -> GraphExecutorFactoryModule:
-    """The factory whose inputs and constants have a name each; inputs keep theirs.
+def with_own_constant_names(factory: GraphExecutorFactoryModule) -> GraphExecutorFactoryModule:
+    """The factory with names of their own for constants; inputs keep theirs.
 
     TVM calls constants ``p0``, ``p1`` and so on, whatever inputs are called.
     """
     graph = json.loads(factory.get_graph_json())
     nodes = [graph["nodes"][number] for number in graph["arg_nodes"]]
-    names = {node["name"] for node in nodes}
-    if len(names) == len(nodes):
-        return factory
+    names = Counter(node["name"] for node in nodes)
     params = dict(factory.get_params())
-    free = (name for number in itertools.count() if (name := f"p{number}") not in names)
-    seen: set[str] = set()
-    for node in nodes:  # inputs come first
-        if node["name"] in seen:
-            name = next(free)
-            params[name] = params.pop(node["name"])
-            node["name"] = name
-        seen.add(node["name"])
+    shared = [name for name in params if names[name] > 1]
+    if not shared:
+        return factory
+    constants = {node["name"]: node for node in nodes}  # they come after inputs
+    free = (own for own in map("p{}".format, itertools.count()) if own not in names)
+    for name, own in zip(shared, free, strict=False):
+        constants[name]["name"] = own
+        params[own] = params.pop(name)
     return GraphExecutorFactoryModule(
         factory.ir_mod,
         factory.target,
