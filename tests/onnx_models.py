@@ -34,8 +34,8 @@ def two_ways(*, batch: str | int = "batch") -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def write_two_ways(folder: Path) -> Path:
+def write_two_ways(folder: Path, *, batch: str | int = "batch") -> Path:
     """The file of :func:`two_ways`."""
     path = folder / "two.ways.onnx"
-    path.write_bytes(two_ways().SerializeToString())
+    path.write_bytes(two_ways(batch=batch).SerializeToString())
     return path

@@ -164,9 +164,8 @@ def test_a_saved_run_is_a_compiled_model(fork_library, tmp_path, monkeypatch, ca
 @pytest.mark.slow(10)
 def test_a_model_in_onnx_is_measured_against_stock_tvm(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    path = write_two_ways(tmp_path)
-    words = ["--database", tmp_path / "p.sqlite", "--lanes", 1, "--rounds", 8, "--batch-size", 2]
-    words += ["--time-budget", 1]
+    path = write_two_ways(tmp_path, batch=2)  # there is no batch size to give
+    words = ["--database", tmp_path / "p.sqlite", "--lanes", 1, "--rounds", 8, "--time-budget", 1]
     assert bench(path, *words, "--json", "--output", "out") == 0
     found = json.loads(capsys.readouterr().out)
     (model,) = found["models"]
@@ -191,12 +190,19 @@ def test_a_model_in_onnx_is_measured_against_stock_tvm(tmp_path, monkeypatch, ca
         (["unet", "--networks", "squeezenet"], "there are MODELs and --networks"),
         (["unet", "--json", "--tuning", "autotvm"], "leave out --tuning and --only-table"),
         (["unet", "--rounds", "0"], "rounds is 0"),
+        (["two.ways.onnx"], "two.ways.onnx leaves open dimension 0 of 'x'"),
+        (["two.ways.onnx", "--batch-size", "2", "--time-budget", "0"], "time_budget is 0"),
+        (
+            ["a/net.onnx", "b/net.onnx", "--output", "out"],
+            "b/net.onnx would be one file in out",
+        ),
     ],
 )
 def test_what_no_model_can_be_is_one_line(
     words, message, fork_library, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
+    write_two_ways(tmp_path)
     for name in ("bad.so", "bad.onnx", "notes.md"):
         (tmp_path / name).write_text("nothing of the kind")
     shutil.copy(fork_library, tmp_path / "same.so")

@@ -54,8 +54,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--batch-size",
         type=int,
-        default=1,
-        help="images, and first dimensions that ONNX leaves open (default: 1)",
+        metavar="N",
+        help="extent of first dimensions that an ONNX file leaves open; of our networks, images "
+        "(default: 1)",
     )
     parser.add_argument(
         "--output",

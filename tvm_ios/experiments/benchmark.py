@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.model_source import ModelSource
-from tvm_ios.driver.onnx_file import is_onnx_path
-from tvm_ios.errors import ArtifactError
+from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.experiments.evaluation import (
     GREEDY,
     IOS,
@@ -51,7 +50,8 @@ MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
 class BenchmarkSettings:
     """How a benchmark is run."""
 
-    batch_size: int
+    batch_size: int | None
+    """None: one image for networks of :mod:`tvm_ios.models`, and for files what they say."""
     lanes: int
     rounds: int
     time_budget: float
@@ -85,13 +85,16 @@ def measure_models(
     Raises
     ------
     ModelError, OptionError
-        If there is no such network or file; before any work.
+        If there is no such network or file, it cannot have the batch size, or two would have one
+        record; before any work.
     ArtifactError
         If the folder cannot be written.
     """
+    folder = settings.folder
+    if folder is not None:
+        _require_own_records(models, folder)
     sources = [(name, _source(name, settings.batch_size)) for name in models]
     settings.call()  # what cannot be honoured is refused before any work
-    folder = settings.folder
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,18 +110,29 @@ def measure_models(
         say(f"\n== {name} ==\n{found.as_text()}")
         records.append(_record(name, found, settings))
         if folder is not None:
-            path = folder / f"{name}_bs{settings.batch_size}.json"
+            path = folder / f"{name}_bs{records[-1].batch_size}.json"
             write_text(path, records[-1].to_json() + "\n")
             say(f"wrote {path}")
     return records
 
 
-def _source(name: str, batch_size: int) -> Callable[[], tuple[Any, Any]]:
+def _require_own_records(models: Sequence[str], folder: Path) -> None:
+    first: dict[str, str] = {}
+    for model in models:
+        stem = Path(model).stem
+        if stem in first:
+            raise OptionError(
+                f"the records of {first[stem]} and {model} would be one file in {folder}; leave "
+                "out one of them, or rename its file"
+            )
+        first[stem] = model
+
+
+def _source(name: str, batch_size: int | None) -> Callable[[], tuple[Any, Any]]:
     """What gives a model: a file is read now, so that a bad one is told before any work."""
     if not (Path(name).suffix or Path(name).exists()):
-        return partial(by_name(name), batch_size=batch_size)
-    shapes = InputShapes(batch_size=batch_size) if is_onnx_path(name) else AS_IN_FILE
-    model = ModelSource.of(name, None, shapes)
+        return partial(by_name(name), batch_size=1 if batch_size is None else batch_size)
+    model = ModelSource.of(name, None, InputShapes(batch_size=batch_size))
     return lambda: (model.mod, model.params)
 
 
@@ -243,9 +257,10 @@ def benchmark_record(
     settings: BenchmarkSettings,
 ) -> BenchmarkRecord:
     """The record of a network that this command has measured on this machine, just now."""
+    batch_size = settings.batch_size
     return BenchmarkRecord(
         network=name,
-        batch_size=settings.batch_size,
+        batch_size=_first_extent(built) if batch_size is None else batch_size,
         target=str(built.prepared.target),
         lanes=settings.lanes,
         command=shlex.join(["tvm-ios", *sys.argv[1:]]),
@@ -256,3 +271,9 @@ def benchmark_record(
         facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
         notes=notes,
     )
+
+
+def _first_extent(built: BuiltModel) -> int:
+    """Extent of the first dimension of the first input that has one."""
+    shapes = (value.checked_type.shape for value in built.prepared.module["main"].params)
+    return next((int(shape[0]) for shape in shapes if len(shape)), 1)

@@ -166,7 +166,8 @@ def measure_tuned(
         The folder of the logs: ``NETWORK.BACKEND.log``.
     """
     for name in networks:
-        mod, params = by_name(name)(batch_size=settings.batch_size)
+        batch_size = 1 if settings.batch_size is None else settings.batch_size
+        mod, params = by_name(name)(batch_size=batch_size)
         log = records / f"{name}.{request.backend}.log"
         with StderrProgress() as progress:
             found = evaluate_tuned(
@@ -177,9 +178,7 @@ def measure_tuned(
                 name=name,
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
-        path = (
-            settings.folder or Path()
-        ) / f"{name}_bs{settings.batch_size}.{request.backend}.json"
+        path = (settings.folder or Path()) / f"{name}_bs{batch_size}.{request.backend}.json"
         write_text(path, record_of(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 
