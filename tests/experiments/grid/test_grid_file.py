@@ -156,6 +156,10 @@ def test_model_files_lie_beside_the_grid(tmp_path):
         ("[grid]\nmodel = 'a'\ntuner = ['ansor']", "backend is 'ansor'; choose from none"),
         ("[grid]\nmodel = 'a'\n'tuning.trails' = [1]", "'trails', did you mean 'trials'"),
         ("[grid]\nmodel = 'a'\n'tunning.trials' = [1]", "'tunning', did you mean 'tuning'"),
+        (
+            "[grid]\nmodel = 'a'\ntrials = [1]\n'tuning.trials' = [2]",
+            "has 'trials' and 'tuning.trials', which are one key",
+        ),
         ("[grid]\nmodel = 'a'\ntrials = [0]", r"\[tuning\] trials is 0"),
         ("[grid]\nmodel = 'a'\nbatch_size = [0]", "batch_size is 0; give a whole number"),
         ("[grid]\nmodel = 'a'\ninput_shapes = ['x']", "--input-shapes has 'x'; give such as"),

@@ -49,7 +49,7 @@ def test_a_row_has_parameters_times_latency_and_where_it_comes_from():
     (row,) = rows(DONE)
     assert row == {
         "model": "net",
-        "trials": "8",
+        "trials": "4",
         "build.onednn": "False",
         "repeat": "2",
         "status": "done",
@@ -62,6 +62,7 @@ def test_a_row_has_parameters_times_latency_and_where_it_comes_from():
         "latency_low_ms": "1.500000",
         "latency_high_ms": "2.500000",
         "sla_met": "True",
+        "candidates": "8",
         "failures": "1",
         "commit": "abc",
         "machine": "Mite 3, cores: 2",

@@ -70,7 +70,7 @@ def test_cells_run_fail_and_are_known_afterwards(grid_of, capsys, monkeypatch, t
     assert float(done["latency_low_ms"]) <= float(done["latency_ms"])
     assert float(done["mean_search_s"]) > 0
     assert float(done["seconds"]) > float(done["mean_search_s"])
-    assert (done["trials"], done["failures"], done["mean_waiting_s"]) == ("0", "0", "0.000")
+    assert (done["candidates"], done["failures"], done["mean_waiting_s"]) == ("0", "0", "0.000")
     assert 0 < float(done["utilisation"]) < 1
     assert done["machine"].endswith(f"cores: {len(os.sched_getaffinity(0))}")
     assert failed["mean_waiting_s"] == failed["utilisation"] == ""
@@ -138,7 +138,7 @@ def test_a_cell_is_tuned_on_servers_that_the_grid_starts(grid_of, capsys, tmp_pa
     )
     assert main(["grid", "run", str(path)]) == 0, capsys.readouterr().out
     (row,) = table_of(path, capsys)
-    assert (row["status"], row["trials"]) == ("done", "3")
+    assert (row["status"], row["candidates"]) == ("done", "3")
     assert float(row["mean_tune_s"]) > 0
     (cell,) = GridFile.load(path).cells()
     log = tmp_path / "small.results" / f"{cell.cell_id}.log"

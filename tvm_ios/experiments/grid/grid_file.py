@@ -194,7 +194,9 @@ class GridFile:
         lists = data.pop("grid", None)
         if not isinstance(lists, dict) or "model" not in lists:
             raise OptionError('has no models; add [grid] with model = ["squeezenet"]')
-        grid = {name: _values(name, values) for name, values in _flat(lists)}
+        named = tuple(_flat(lists))
+        _require_once([name for name, _ in named])
+        grid = {name: _values(name, values) for name, values in named}
         base = _base(path, data.pop("base", {}))
         devices = read_devices(rows_of(data.pop("device", []), "device"), on_nodes=False)
         if "scheduler" in data:
@@ -229,6 +231,17 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _require_once(names: Sequence[str]) -> None:
+    first: dict[str, str] = {}
+    for name in names:
+        key = SHORT.get(name, name)
+        if key in first:
+            raise OptionError(
+                f"[grid] has {first[key]!r} and {name!r}, which are one key; leave out one of them"
+            )
+        first[key] = name
 
 
 def _values(name: str, values: Any) -> tuple[Value, ...]:

@@ -19,7 +19,8 @@ def grid_csv(results: Sequence[CellResult]) -> str:
     Columns are the parameters; repeat, status, seconds; for each phase of ``tune`` the mean over
     the cell's calls, in seconds; mean seconds that its stages waited for others, and the share of
     its time in which it measured, both empty where it failed; the latency with its interval and
-    whether a service level was met; trials, failures, commit, machine, and why a cell failed.
+    whether a service level was met; how many candidates were measured, and how many of them failed;
+    commit, machine, and why a cell failed.
     """
     rows = [_row(result) for result in results]
     phases = [_phases(result) for result in results]
@@ -36,7 +37,7 @@ def grid_csv(results: Sequence[CellResult]) -> str:
         "latency_low_ms",
         "latency_high_ms",
         "sla_met",
-        "trials",
+        "candidates",
         "failures",
         "commit",
         "machine",
@@ -56,7 +57,7 @@ def _row(result: CellResult) -> dict[str, object]:
         "repeat": result.repeat,
         "status": result.status.value,
         "seconds": f"{result.seconds:.3f}",
-        "trials": result.trials,
+        "candidates": result.trials,
         "failures": result.failures,
         "commit": result.commit,
         "machine": result.machine,
