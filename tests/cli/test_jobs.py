@@ -14,6 +14,7 @@ import pytest
 
 from tests.jobs.local.runs import LONG_S, mock_order, processes_of
 from tvm_ios.cli.main import main
+from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.mock_work import measured_batches
 from tvm_ios.jobs.service import SubmitJobs, Submitted
@@ -144,3 +145,15 @@ def test_without_any_jobs_there_is_a_next_step(folder, capsys, tmp_path):
     path.write_text('[[job]]\nmodel = "squeezenet"\n')
     assert main(["jobs", "submit", str(path)]) == 2
     assert f"start one: tvm-ios jobs serve {path}" in capsys.readouterr().err
+
+
+def test_who_reads_a_log_may_go_away(folder, project_root):
+    log = log_path(folder.jobs / "a")
+    log.parent.mkdir(parents=True)
+    log.write_text("what a worker said\n" * 10_000)  # more than a pipe holds
+    command = [sys.executable, "-m", "tvm_ios", "jobs", "logs", "a"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=project_root, stdout=pipe, stderr=pipe) as reading:
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
+        assert reading.wait() == 128 + signal.SIGPIPE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish
 from tvm_ios.jobs.device_tables import read_devices
-from tvm_ios.jobs.jobs_file import ExecutorName, read_jobs_file
+from tvm_ios.jobs.jobs_file import read_jobs_file
+from tvm_ios.jobs.scheduler_table import ExecutorName
 from tvm_ios.jobs.tune_work import TuneWork
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -42,7 +44,8 @@ def test_a_model_is_enough(tmp_path):
 
 
 def test_all_that_a_file_may_say(tmp_path):
-    (tmp_path / "net.json").write_text("{}")
+    for name in ("net.json", "net.params"):
+        (tmp_path / name).write_text("{}")
     (tmp_path / "quick.toml").write_text('time_budget = 9\n[tuning]\nbackend = "autotvm"\n')
     file = read(
         tmp_path,
@@ -171,7 +174,8 @@ def test_boards_under_one_key_are_alike(tmp_path, devices, chosen, wish):
     file = read(tmp_path, f"{devices}\n{JOB}{chosen}\n")
     assert file.orders[0].spec.wish == wish
     takes = [device.name for device in file.machine.devices if wish.takes(device)]
-    assert takes == {"pi": ["v", "w"], "x": ["x"], "": ["a"]}[wish.key] if not wish.name else ["v"]
+    of_key = {"pi": ["v", "w"], "x": ["x"], "": ["a"]}
+    assert takes == ([wish.name] if wish.name else of_key[wish.key])
 
 
 def test_devices_of_nodes_are_kept_for_these(tmp_path):
@@ -200,6 +204,7 @@ def test_devices_of_nodes_are_kept_for_these(tmp_path):
         ),
         (JOB + "[scheduler]\nmax_actve = 2", "no key 'max_actve', did you mean 'max_active'"),
         (JOB + "[scheduler]\nmax_active = 0", "max_active is 0"),
+        (JOB + "[scheduler]\nmax_wait_s = nan", "max_wait_s is nan; give seconds of 0 or more"),
         (JOB + "[scheduler]\nmax_active = '2'", "max_active is '2'; give a whole number"),
         (JOB + "colour = 3", "job 'squeezenet': has no key 'colour'"),
         (JOB + "[job.tuning]\ntrails = 3", r"job 'squeezenet': \[tuning\] has no key 'trails'"),
@@ -211,11 +216,16 @@ def test_devices_of_nodes_are_kept_for_these(tmp_path):
         (JOB + "config = 'a.toml'\n[job.search]\n", "config is 'a.toml', and search stand beside"),
         (JOB + "name = '../up'", r"job name '../up': give at most 100 letters"),
         (JOB + JOB, "job 'squeezenet' is there 2 times; give each a name of its own"),
-        ("[[job]]\nmodel = 'net.json'", "there is no model .*net.json; name a network, or a file"),
+        ("[[job]]\nmodel = 'net.json'", "there is no model .*net.json; name a file"),
+        (JOB + "params = 'net.params'", "there is no file of parameters .*net.params; name a file"),
         (JOB + "[[device]]\nkind = 'core'", r"a \[\[device\]\] has the name None"),
         (JOB + "[[device]]\nname = 'x'\nkind = 'tpu'", "device 'x': kind is 'tpu'; choose from"),
         (JOB + "[[device]]\nname = 'x'\nkind = 'core'", "device 'x' is a core: say which"),
         (JOB + "[[device]]\nname = 'x'\ncore = 4096", "device 'x' lies on core 4096"),
+        (
+            JOB + "[[device]]\nname = 'x'\ncore = 0\nescorted = false",
+            "x': escorted is false",
+        ),
         (JOB + "[[device]]\nname = 'x'\nkind = 'rpc'", 'a device of kind "rpc" has both'),
         (JOB + "rpc_key = 'pi'", "job 'squeezenet': no device has the rpc_key 'pi'; there are"),
         (JOB + "rpc_key = 'pi'\ndevice = 'cpu0'", "device is 'cpu0' and rpc_key 'pi'; keep one"),
@@ -242,6 +252,13 @@ def test_what_it_cannot_say_is_told_in_one_line(tmp_path, text, told):
     message = str(caught.value)
     assert str(tmp_path / "jobs.toml") in message
     assert "\n" not in message
+
+
+def test_paths_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.params").write_text("")
+    (order,) = read(Path(), JOB + 'params = "net.params"').orders
+    assert order.work.params == str(tmp_path / "net.params")
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.errors import HostError, JobError, OptionError, UnknownJobError
 from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.http.access_token import read_token
 from tvm_ios.jobs.http.client import DaemonUrl
-from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file
+from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file, read_orders_file
 from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.local.serve import Door, run_daemon
 from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.service import (
     Answer,
+    AskMachine,
     AskStatus,
     AskTrace,
     CancelJob,
@@ -178,7 +180,9 @@ def _daemon(
 
 
 def _submit(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = _ask(arguments, folder, SubmitJobs(read_jobs_file(arguments.file).orders))
+    answer = _ask(arguments, folder, AskMachine())
+    if isinstance(answer, Machine):
+        answer = _ask(arguments, folder, SubmitJobs(read_orders_file(arguments.file, answer)))
     if not isinstance(answer, Submitted):
         raise JobError(
             f"no daemon serves {folder.path}; start one: tvm-ios jobs serve {arguments.file}"
@@ -205,13 +209,14 @@ def _logs(arguments: argparse.Namespace, folder: StateFolder) -> int:
         return 0
     path = log_path(folder.jobs / arguments.name)
     try:
-        with path.open(encoding="utf-8", errors="replace") as log:
-            shutil.copyfileobj(log, sys.stdout)
+        log = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
         names = ", ".join(job.name for job in _stored_status(folder))
         raise JobError(
             f"job {arguments.name!r} has no log, {path} ({error.strerror}); jobs are {names}"
         ) from error
+    with log:
+        shutil.copyfileobj(log, sys.stdout)
     return 0
 
 

@@ -133,6 +133,11 @@ def _device(table: Mapping[str, Any], *, on_nodes: bool) -> Device:
     address = f"{tracker}:{key}" if tracker else ""
     if address:
         TrackerAddress.of(address)
+    if kind is not DeviceKind.RPC and not known.get("escorted", True):
+        raise JobError(
+            f'{where}escorted is false, which is for kind "rpc": profiles of kind {kind.value!r} '
+            "take a core of this machine; leave it out"
+        )
     node = known.get("node", "")
     if on_nodes is not bool(node):
         raise JobError(

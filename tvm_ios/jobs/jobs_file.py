@@ -10,9 +10,9 @@ import os
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +20,21 @@ from tvm_ios.driver.config import TuneConfig, require_known
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.core.limits import Limits
-from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.device_tables import read_devices, usual_device, wished_device
 from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.table_values import checked, member, rows_of, table_of
+from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
+from tvm_ios.jobs.table_values import checked, rows_of
 from tvm_ios.jobs.tune_work import TuneWork
 
 __all__ = [
-    "ExecutorName",
     "JobsFile",
-    "SchedulerTable",
     "read_jobs_file",
     "read_orders",
-    "read_scheduler",
+    "read_orders_file",
 ]
 
 _CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
-_SCHEDULER_KEYS: Mapping[str, Any] = {
-    "policy": str,
-    "executor": str,
-    "ray_address": str,
-    "max_active": int,
-    "max_wait_s": float,
-    "max_start_wait_s": float,
-}
 _JOB_KEYS: Mapping[str, Any] = {
     "name": str,
     "model": str,
@@ -59,27 +48,6 @@ _JOB_KEYS: Mapping[str, Any] = {
     "lanes": int,
     "target": str,
 }
-
-
-class ExecutorName(Enum):
-    """Where workers run."""
-
-    LOCAL = "local"
-    """On the machine of the daemon."""
-    RAY = "ray"
-    """On the nodes of a Ray cluster."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerTable:
-    """``[scheduler]``."""
-
-    policy: PolicyName = PolicyName.SLACK
-    executor: ExecutorName = ExecutorName.LOCAL
-    limits: Limits = field(default_factory=Limits)
-    """With Ray, those of each node."""
-    ray_address: str = ""
-    """``HOST:PORT`` of a Ray cluster; empty: that of ``RAY_ADDRESS``, or of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +70,7 @@ def read_jobs_file(path: Path) -> JobsFile:
     JobError
         If it cannot be read, or a key or a value is unfit; the message names file, thing and value.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
-    try:
+    with _tables_of(path) as tables:
         scheduler = read_scheduler(tables.get("scheduler", {}))
         remote = scheduler.executor is ExecutorName.RAY
         given = rows_of(tables.get("device", []), "device")
@@ -118,11 +82,34 @@ def read_jobs_file(path: Path) -> JobsFile:
             orders = _orders(tables, devices, path.parent, sys.maxsize, on_nodes=True)
         else:
             orders = read_orders(tables, machine, path.parent)
-    except (JobError, OptionError) as error:
-        raise JobError(f"{path}: {error}") from error
     return JobsFile(
         scheduler=scheduler, machine=machine, orders=orders, devices=devices if remote else ()
     )
+
+
+def read_orders_file(path: Path, machine: Machine) -> tuple[JobOrder, ...]:
+    """The jobs of a file, as `read_orders` reads its tables.
+
+    Raises
+    ------
+    JobError
+        As that of `read_jobs_file`.
+    """
+    with _tables_of(path) as tables:
+        return read_orders(tables, machine, path.parent)
+
+
+@contextmanager
+def _tables_of(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The tables of a file; inside, errors name it."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
+    try:
+        yield tables
+    except (JobError, OptionError) as error:
+        raise JobError(f"{path}: {error}") from error
 
 
 def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tuple[JobOrder, ...]:
@@ -158,30 +145,6 @@ def _orders(
     orders = [_order(row, devices, folder, cores, on_nodes=on_nodes) for row in rows]
     _require_jobs([order.spec.name for order in orders])
     return tuple(orders)
-
-
-def read_scheduler(table: Any) -> SchedulerTable:
-    """How jobs share what there is.
-
-    Parameters
-    ----------
-    table
-        ``[scheduler]``, as ``tomllib`` reads it.
-
-    Raises
-    ------
-    JobError
-        If it is no table, or a key or a value is unfit.
-    """
-    known = checked(table_of(table, "scheduler"), _SCHEDULER_KEYS, "[scheduler] ")
-    policy = member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")
-    executor = member(ExecutorName, known.pop("executor", "local"), "[scheduler] executor")
-    address = known.pop("ray_address", "")
-    if address and executor is not ExecutorName.RAY:
-        raise JobError(f'[scheduler] ray_address is {address!r}; say executor = "ray" as well')
-    return SchedulerTable(
-        policy=policy, executor=executor, limits=Limits(**known), ray_address=address
-    )
 
 
 def _order(
@@ -235,7 +198,7 @@ def _order(
         ),
         work=TuneWork(
             config=config,
-            params=str(folder / params) if params else "",
+            params=_file(params, folder, "file of parameters") if params else "",
             input_shapes=shapes,
             batch_size=batch_size,
             target=target or ("cuda" if wish.kind is DeviceKind.GPU else ""),
@@ -275,9 +238,13 @@ def _model(name: str, folder: Path) -> str:
     """A network's name, or the path of a file."""
     if not Path(name).suffix:
         return name
+    return _file(name, folder, "model")
+
+
+def _file(name: str, folder: Path, what: str) -> str:
     found = _found(name, folder)
-    if not found.exists():
-        raise JobError(f"there is no model {found}; name a network, or a file that is there")
+    if not found.is_file():
+        raise JobError(f"there is no {what} {found}; name a file that is there")
     return str(found)
 
 

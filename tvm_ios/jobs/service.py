@@ -6,7 +6,7 @@ answer is one likewise; :class:`Refused` says why there is no better one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from tvm_ios.support.stored_value import UnreadableValueError
 
 __all__ = [
     "Answer",
+    "AskMachine",
     "AskStatus",
     "AskTrace",
     "CancelJob",
@@ -41,6 +42,11 @@ class SubmitJobs:
     """The wish that these are run, too."""
 
     orders: tuple[JobOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskMachine:
+    """The question what jobs would share; the answer is a `Machine`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,8 @@ class Refused:
     reason: str
 
 
-Request = SubmitJobs | AskStatus | CancelJob | AskTrace
-Answer = Submitted | JobStatuses | Cancelled | TracedStages | Refused
+Request = SubmitJobs | AskMachine | AskStatus | CancelJob | AskTrace
+Answer = Submitted | Machine | JobStatuses | Cancelled | TracedStages | Refused
 
 
 class JobHost(Protocol):
@@ -107,7 +113,7 @@ class JobHost(Protocol):
     def machine(self) -> Machine:
         """What the jobs share."""
 
-    def submit(self, orders: Iterable[JobOrder]) -> tuple[str, ...]:
+    def submit(self, orders: Sequence[JobOrder]) -> tuple[str, ...]:
         """Take jobs; the names of those that are new."""
 
     def cancel(self, name: str) -> None:
@@ -147,6 +153,7 @@ def _cancel(host: JobHost, request: CancelJob) -> Answer:
 
 _ANSWERS: Mapping[type, Callable[[JobHost, Any], Answer]] = {
     SubmitJobs: lambda host, request: Submitted(host.submit(request.orders)),
+    AskMachine: lambda host, _: host.machine,
     AskStatus: lambda host, _: JobStatuses(host.status()),
     CancelJob: _cancel,
     AskTrace: lambda host, _: TracedStages(host.machine, host.spans()),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tvm_ios.errors import JobError
+from tvm_ios.errors import JobError, UnknownJobError
 from tvm_ios.jobs.core.cluster import Cluster
 from tvm_ios.jobs.core.commands import GrantLease, JobChanged, StartWorker, StopWorker
 from tvm_ios.jobs.core.events import (
@@ -76,6 +76,8 @@ def test_jobs_are_dealt_where_their_device_is_and_where_fewest_are():
         submit(cluster, "fourth", "on d")
     with pytest.raises(JobError, match="node 'c' joins twice"):
         cluster.handle(NodeJoined("c", NODES["c"]), 1.0)
+    with pytest.raises(UnknownJobError, match="no job 'nobody'"):
+        cluster.handle(JobCancelled("nobody"), 1.0)
 
 
 def test_jobs_of_a_lost_node_go_on_elsewhere_and_what_comes_late_changes_nothing():

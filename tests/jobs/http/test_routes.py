@@ -139,6 +139,7 @@ def test_a_job_is_shown_and_cancelled(client, tmp_path):
     (tmp_path / "squeezenet").mkdir()
     (tmp_path / "squeezenet/log.txt").write_bytes(b"said \xff\n")
     assert client.get("/jobs/squeezenet/logs").content == b"said \xff\n"
+    assert client.get("/machine").json()["devices"][0]["name"] == "cpu0"
     trace = client.get("/trace").json()
     assert trace["spans"] == []
     assert trace["machine"]["devices"][0]["name"] == "cpu0"

@@ -99,7 +99,9 @@ def test_the_verbs_reach_a_daemon_elsewhere(server, capsys, tmp_path):
 
 def test_a_file_is_submitted(server, capsys, tmp_path):
     path = tmp_path / "jobs.toml"
-    path.write_text('[[job]]\nmodel = "squeezenet"\nname = "filed"\n')
+    # Devices are those that the daemon has, whatever the file says.
+    elsewhere = '[[device]]\nname = "elsewhere"\ncore = 0\n'
+    path.write_text(elsewhere + '[[job]]\nmodel = "squeezenet"\nname = "filed"\n')
     assert server.verb("submit", path) == 0
     assert capsys.readouterr().out == "submitted: filed\n"
     assert server.verb("cancel", "filed") == 0

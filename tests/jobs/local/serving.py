@@ -13,8 +13,9 @@ from functools import partial
 from tests.jobs.local.runs import MACHINE, mock_order
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.http.server import http_door
-from tvm_ios.jobs.jobs_file import JobsFile, SchedulerTable
+from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.local.serve import run_daemon
+from tvm_ios.jobs.scheduler_table import SchedulerTable
 from tvm_ios.jobs.state_folder import StateFolder
 
 if __name__ == "__main__":

@@ -189,6 +189,15 @@ def test_a_lost_device_moves_its_batch(run_daemon, folder):
     assert measured_batches(folder.jobs / "job") == PROFILES
 
 
+def test_of_two_jobs_with_one_name_none_is_taken(run_daemon):
+    async def act(run):
+        with pytest.raises(JobError, match="job 'a' is there 2 times"):
+            run.daemon.submit([mock_order("b"), mock_order("a"), mock_order("a", 3)])
+        assert run.daemon.status() == ()
+
+    run_daemon(act)
+
+
 def test_what_a_daemon_leaves_its_successor_takes_up(run_daemon, folder):
     async def leave(run):
         run.daemon.submit([mock_order("first", 3), mock_order("late")])

@@ -23,7 +23,7 @@ from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import Device
 from tvm_ios.jobs.device_tables import read_devices
-from tvm_ios.jobs.jobs_file import ExecutorName, SchedulerTable, read_scheduler
+from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
 from tvm_ios.jobs.table_values import rows_of
 from tvm_ios.support.whole_number import require_whole
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm_ios.errors import JobError
+from tvm_ios.errors import JobError, UnknownJobError
 from tvm_ios.jobs.core import events
 from tvm_ios.jobs.core.commands import Command, JobChanged, StartWorker
 from tvm_ios.jobs.core.job_state import JobSpec, JobState
@@ -169,7 +169,7 @@ class Cluster:
     def _job(self, name: str) -> _Job:
         job = self._jobs.get(name)
         if job is None:
-            raise JobError(f"there is no job {name!r}; submit it first")
+            raise UnknownJobError(f"there is no job {name!r}; submit it first")
         return job
 
     def _status(self, job: _Job, present: JobStatus | None) -> JobStatus:

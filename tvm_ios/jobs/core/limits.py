@@ -25,5 +25,5 @@ class Limits:
         if self.max_active < 1:
             raise JobError(f"max_active is {self.max_active}: at least 1 worker must be alive")
         for name in ("max_wait_s", "max_start_wait_s"):
-            if getattr(self, name) < 0:
-                raise JobError(f"{name} is {getattr(self, name)} and must not be negative")
+            if not getattr(self, name) >= 0:  # nor is it no number
+                raise JobError(f"{name} is {getattr(self, name)}; give seconds of 0 or more")

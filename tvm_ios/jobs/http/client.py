@@ -10,8 +10,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tvm_ios.errors import JobError
+from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.service import (
     Answer,
+    AskMachine,
     AskStatus,
     AskTrace,
     CancelJob,
@@ -46,6 +48,7 @@ class _Call:
 
 
 _CALLS: Mapping[type, Callable[[Any], _Call]] = {
+    AskMachine: lambda _: _Call(method="GET", path="/machine", answer=Machine),
     AskStatus: lambda _: _Call(method="GET", path="/jobs", answer=JobStatuses),
     AskTrace: lambda _: _Call(method="GET", path="/trace", answer=TracedStages),
     SubmitJobs: lambda request: _Call(

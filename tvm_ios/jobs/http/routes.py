@@ -28,6 +28,7 @@ from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.jobs_file import read_orders
 from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.service import (
+    AskMachine,
     AskStatus,
     AskTrace,
     CancelJob,
@@ -79,6 +80,7 @@ def job_routes(host: JobHost, token: str, folder: Path) -> Starlette:
             Route("/jobs/{name}", routes.job),
             Route("/jobs/{name}", routes.cancel, methods=["DELETE"]),
             Route("/jobs/{name}/logs", routes.logs),
+            Route("/machine", routes.machine),
             Route("/trace", routes.trace),
         ],
         middleware=[Middleware(_TokenGate, token=token)],
@@ -117,6 +119,9 @@ class _Routes:
         # A name that is a job's is that of a folder; no other leads to a file.
         path = log_path(self.folder / self._job(request).name)
         return StreamingResponse(_chunks(path), media_type="text/plain")
+
+    async def machine(self, _: HttpRequest) -> Response:
+        return _told(answer_request(self.host, AskMachine()))
 
     async def trace(self, _: HttpRequest) -> Response:
         return _told(answer_request(self.host, AskTrace()))

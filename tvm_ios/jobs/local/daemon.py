@@ -11,7 +11,8 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -98,7 +99,7 @@ class Daemon:
         names = (job.order.spec.name for job in left)
         return tuple(name for name in names if name not in self._earlier)
 
-    def submit(self, orders: Iterable[JobOrder]) -> tuple[str, ...]:
+    def submit(self, orders: Sequence[JobOrder]) -> tuple[str, ...]:
         """Take jobs; the names of those that are new.
 
         The same job as before, done or on its way, is not done again. One that failed or was
@@ -107,10 +108,14 @@ class Daemon:
         Raises
         ------
         JobError
-            A job of the same name is on its way and differs, or a device does not exist. None of
-            the jobs is taken then.
+            Two of them have one name, a job of the same name is on its way and differs, or a device
+            does not exist. None of the jobs is taken then.
         """
-        fresh = [order for order in orders if self._is_new(order)]
+        for name, count in Counter(order.spec.name for order in orders).items():
+            if count > 1:
+                raise JobError(f"job {name!r} is there {count} times; give each a name of its own")
+        known = {job.order.spec.name: job for job in self._store.jobs()}
+        fresh = [order for order in orders if self._is_new(order, known.get(order.spec.name))]
         devices = self.machine.devices
         names = ", ".join(f"{each.name} ({each.kind.value})" for each in devices) or "no device"
         for order in fresh:
@@ -238,11 +243,11 @@ class Daemon:
         self._store.change(name, JobState.FAILED, reason, now_s)
         self._earlier[name] = replace(job, state=JobState.FAILED, reason=reason, ended_s=now_s)
 
-    def _is_new(self, order: JobOrder) -> bool:
-        name = order.spec.name
-        before = {job.order.spec.name: job for job in self._store.jobs()}.get(name)
+    def _is_new(self, order: JobOrder, before: StoredJob | None) -> bool:
+        """Whether a job is to be run that is stored like this so far; None: not at all."""
         if before is None:
             return True
+        name = order.spec.name
         if before.order == order and (not before.state.ended or before.state is JobState.DONE):
             return False
         if not before.state.ended:
