@@ -46,3 +46,7 @@ class DeviceOptions:
     def is_remote(self) -> bool:
         """Whether a device of a tracker is asked for."""
         return self.rpc_tracker is not None
+
+    def cores_for(self, threads: int | None, *, gpu: bool) -> int:
+        """Cores of this machine that a candidate on so many threads keeps busy; None: on one."""
+        return 1 if gpu or self.is_remote else threads or 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.jobs.local.runs import CORES, LONG_S, processes_of
-from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
+from tests.jobs.local.tuned import CONFIG, assert_all_measured_once, tuned_order
 from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
 from tvm_ios.jobs.core.job_state import JobState
@@ -126,6 +126,9 @@ def test_what_a_lost_board_leaves_goes_to_another_that_is_alike(
 
 def test_two_jobs_share_a_board(run_daemon, fork, order, tmp_path, start_rpc_server):
     other = tuned_order(fork, tmp_path, name="other", key="board")
+    # Threads are the board's, and a profile takes one core here all the same.
+    tuning = CONFIG["tuning"] | {"threads": len(CORES) + 1}
+    other = replace(other, work=replace(other.work, config=CONFIG | {"tuning": tuning}))
 
     async def act(run):
         run.daemon.submit([order, other])

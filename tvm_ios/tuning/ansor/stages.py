@@ -135,7 +135,8 @@ class AnsorStages:
                 lost=self._lost,
                 keep=lambda places, results: self.keep([inputs[at] for at in places], results),
             )
-            need = StageNeed.to_profile(self.options.threads or 1, self._task)
+            cores = self.device.cores_for(self.options.threads, gpu=self.gpu)
+            need = StageNeed.to_profile(cores, self._task)
             return measure_batch(self.gate, need, len(inputs), device)
 
     def _measured(

@@ -127,7 +127,8 @@ class TuningRun:
             lost=measuring.lost,
             keep=lambda places, results: self._keep(place, [inputs[at] for at in places], results),
         )
-        need = StageNeed.to_profile(self.options.threads or 1, name)
+        cores = measuring.device.cores_for(self.options.threads, gpu=measuring.gpu)
+        need = StageNeed.to_profile(cores, name)
         return measure_batch(self.gate, need, len(inputs), device, failed)
 
     def _keep(self, place: int, inputs: Sequence[Any], results: Sequence[Any]) -> None:
