@@ -21,7 +21,6 @@ from hypothesis.stateful import (
 )
 
 from tvm_ios.jobs.core.commands import (
-    BlameCandidate,
     GrantLease,
     JobChanged,
     RePinLease,
@@ -152,7 +151,6 @@ class Jobs(RuleBasedStateMachine):
         self.epochs = [0]
         self.newest = 0  # epoch of what was taken, be it granted or not
         self.grown = set()  # cores that stages were given back
-        self.blamed = []
         for _ in range(4):
             self.submit(data, 640)
 
@@ -191,8 +189,6 @@ class Jobs(RuleBasedStateMachine):
             assert worker.lease.epoch == command.epoch
             assert worker.lease.device in self.lost
             worker.revoked = True
-        elif isinstance(command, BlameCandidate):
-            self.blamed.append((command.job, command.candidate))
 
     def granted(self, lease):
         worker = self.workers[lease.job]
@@ -378,13 +374,13 @@ class Jobs(RuleBasedStateMachine):
         self.say(RePinned(job=command.job, epoch=command.epoch, serial=command.serial))
 
     @precondition(lambda self: any(w.live for w in self.workers.values()))
-    @rule(data=st.data(), candidate=st.sampled_from(["", "tile 7", "tile 8"]))
-    def die(self, data, candidate):
-        self.kill(self.some(data, lambda w: w.live), candidate)
+    @rule(data=st.data())
+    def die(self, data):
+        self.kill(self.some(data, lambda w: w.live))
 
-    def kill(self, worker, candidate=""):
+    def kill(self, worker):
         self.forget(worker)
-        self.say(WorkerDied(worker.spec.name, candidate))
+        self.say(WorkerDied(worker.spec.name))
 
     @precondition(lambda self: any(w.idle for w in self.workers.values()))
     @rule(data=st.data(), reason=st.sampled_from(["", "no such operator"]))

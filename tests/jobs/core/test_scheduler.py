@@ -8,7 +8,6 @@ import pytest
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.commands import (
-    BlameCandidate,
     GrantLease,
     JobChanged,
     RePinLease,
@@ -323,19 +322,6 @@ def test_a_stage_that_ended_well_in_between_has_not_killed_twice():
     driver.say(StageReleased(job="a", epoch=2))
     driver.ask("a", BUILD)
     assert driver.say(WorkerDied("a")) == (StartWorker("a", 3),)
-
-
-def test_a_candidate_that_kills_its_worker_twice_is_blamed_in_place_of_the_job():
-    driver = Driver(jobs=1)
-    driver.ask("a", PROFILE)
-    assert driver.say(WorkerDied("a", "tile 7")) == (StartWorker("a", 2),)
-    driver.ask("a", PROFILE)
-    assert driver.say(WorkerDied("a", "tile 8")) == (StartWorker("a", 3),)
-    driver.ask("a", PROFILE)
-    assert driver.say(WorkerDied("a", "tile 7")) == (
-        BlameCandidate("a", "tile 7"),
-        StartWorker("a", 4),
-    )
 
 
 def test_a_worker_that_dies_before_it_asks_for_anything_is_started_once_more():

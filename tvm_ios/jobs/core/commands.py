@@ -8,7 +8,6 @@ from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Lease
 
 __all__ = [
-    "BlameCandidate",
     "Command",
     "GrantLease",
     "JobChanged",
@@ -69,14 +68,6 @@ class RevokeLease:
 
 
 @dataclass(frozen=True, slots=True)
-class BlameCandidate:
-    """Record a candidate as failed: it killed its worker twice."""
-
-    job: str
-    candidate: str
-
-
-@dataclass(frozen=True, slots=True)
 class JobChanged:
     """Say that a job is in another state; with a reason where it failed."""
 
@@ -93,12 +84,5 @@ class ReportPolicy:
 
 
 Command = (
-    StartWorker
-    | StopWorker
-    | GrantLease
-    | RePinLease
-    | RevokeLease
-    | BlameCandidate
-    | JobChanged
-    | ReportPolicy
+    StartWorker | StopWorker | GrantLease | RePinLease | RevokeLease | JobChanged | ReportPolicy
 )

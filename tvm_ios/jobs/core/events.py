@@ -85,8 +85,6 @@ class WorkerDied:
     """A job's worker and all its processes are gone, killed or stopped on command."""
 
     job: str
-    candidate: str = ""
-    """What it was measuring or compiling, if known: blamed in place of the job."""
 
 
 @dataclass(frozen=True, slots=True)

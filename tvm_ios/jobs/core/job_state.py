@@ -94,5 +94,5 @@ class Job:
     verdict: JobState | None = None
     """What it becomes when its worker is gone; None: nobody has told the worker to stop."""
     progress: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
-    deaths: Counter[tuple[StageKind | None, str, str]] = field(default_factory=Counter)
-    """Workers that died, by stage, task and candidate. A stage that ends well forgets its own."""
+    deaths: Counter[tuple[StageKind | None, str]] = field(default_factory=Counter)
+    """Workers that died, by stage and task. A stage that ends well forgets its own."""

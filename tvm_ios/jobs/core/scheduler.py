@@ -14,7 +14,6 @@ from typing import Any
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core import events
 from tvm_ios.jobs.core.commands import (
-    BlameCandidate,
     Command,
     ReportPolicy,
     RevokeLease,
@@ -33,7 +32,7 @@ from tvm_ios.jobs.core.view import Policy, Proposal, View
 __all__ = ["Scheduler"]
 
 _DEATHS = 2
-"""Workers that the same stage, or the same candidate, may kill."""
+"""Workers that the same stage may kill."""
 
 
 class Scheduler:
@@ -184,8 +183,8 @@ class Scheduler:
         if event.seconds is not None and elapsed > 0:
             work *= event.seconds / elapsed
         self._jobs.end_stage(job, work)
-        job.deaths.pop((need.kind, need.task, ""), None)
-        job.deaths.pop((None, "", ""), None)
+        job.deaths.pop((need.kind, need.task), None)
+        job.deaths.pop((None, ""), None)
 
     def _told(self, event: events.ProgressTold) -> None:
         self._jobs.tell(self._jobs[event.job], event.progress)
@@ -206,7 +205,7 @@ class Scheduler:
             self._finish(job, job.verdict, job.reason)
             return
         # A worker whose device was lost is not to blame for anything.
-        reason = "" if holding and holding.revoked else self._blame(job, holding, event.candidate)
+        reason = "" if holding and holding.revoked else self._blame(job, holding)
         if reason:
             self._finish(job, JobState.FAILED, reason)
         else:
@@ -273,17 +272,13 @@ class Scheduler:
             self._jobs.end_stage(job, None)
         return holding
 
-    def _blame(self, job: Job, holding: Holding | None, candidate: str) -> str:
+    def _blame(self, job: Job, holding: Holding | None) -> str:
         """Count a death; return why the job fails, if it does."""
         granted = holding is not None and holding.granted_s is not None
         need = holding.lease.need if holding is not None and granted else None
-        key = (need.kind if need else None, need.task if need else "", candidate)
+        key = (need.kind if need else None, need.task if need else "")
         job.deaths[key] += 1
         if job.deaths[key] < _DEATHS:
-            return ""
-        if candidate:
-            del job.deaths[key]
-            self._commands.append(BlameCandidate(job.spec.name, candidate))
             return ""
         where = f"in stage {need.kind.value} {need.task}" if need else "between stages"
         return f"its worker died {_DEATHS} times {where}".rstrip()
