@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.json_places import places
 from tvm_ios.cli.main import main
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -191,13 +192,6 @@ def test_errors_are_one_line_and_exit_2(capsys, tmp_path):
 
 def _every_change(data):
     """The problem with each place in turn removed or replaced by something wrong."""
-
-    def places(node, path=()):
-        entries = node.items() if isinstance(node, dict) else ()
-        for key, value in enumerate(node) if isinstance(node, list) else entries:
-            yield (*path, key)
-            yield from places(value, (*path, key))
-
     for path in places(data):
         for wrong in (None, True, -1, 1.5, "x", [], {}, [[-1]], 10**30):
             changed = copy.deepcopy(data)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.json_places import places
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import (
     SCHEDULE_VERSION,
@@ -164,14 +165,6 @@ def test_unknown_fields_are_refused_by_name(change, message):
         InterOpSchedule.from_json(json.dumps(data))
 
 
-def _places(data, path=()):
-    entries = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in entries:
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from _places(value, (*path, key))
-
-
 STORED = json.loads(
     replace(
         SCHEDULE, priced_by="a model", libraries=_by((1,), (2,)), home_lanes=(0, 1, 1)
@@ -184,7 +177,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@given(st.sampled_from(list(_places(STORED))), JSON_VALUES, st.booleans())
+@given(st.sampled_from(list(places(STORED))), JSON_VALUES, st.booleans())
 def test_any_one_change_is_read_back_equal_or_refused_in_one_line(path, value, remove):
     data = copy.deepcopy(STORED)
     target = data

@@ -15,6 +15,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.tuning.autotvm.test_backend import measured
 from tests.driver.test_tune import COMPARE, MEASURE
 from tvm_ios import TuneOptions
 from tvm_ios.support.stage_gate import StageKind, gated_by
@@ -66,12 +67,6 @@ def tuned(folder):
     )
 
 
-def candidates(log):
-    """Task and candidate of every record, in order; none is torn."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return [(json.dumps(line["input"][1:3]), line["config"]["index"]) for line in lines]
-
-
 @pytest.mark.slow
 def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate, tmp_path):
     log = tmp_path / "autotvm.log"
@@ -86,12 +81,12 @@ def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate
     finally:
         job.kill()
         job.wait()
-    before = candidates(log)
+    before = measured(log)
 
     gate = recording_gate()
     with gated_by(gate):
         model = tuned(tmp_path)
-    after = candidates(log)
+    after = measured(log)
     assert len(after) == len(set(after))
     assert after[: len(before)] == before
     tasks = {task for task, _ in after}
@@ -114,7 +109,7 @@ def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate
     with gated_by(again):
         assert tuned(tmp_path).schedule == model.schedule
     assert "search" not in again.kinds
-    assert candidates(log) == after
+    assert measured(log) == after
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.json_places import places
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.lower import lower_plan
@@ -45,18 +46,10 @@ def test_garbage_is_refused(text):
         read_plan(text)
 
 
-def _places(data, path=()):
-    entries = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in entries:
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from _places(value, (*path, key))
-
-
 @given(data=st.data())
 def test_any_one_change_is_read_back_equal_or_refused_in_one_line(random_graph, data):
     stored = json.loads(lower_plan(*random_graph(random.Random(5)), lanes=2).to_json())
-    path = data.draw(st.sampled_from(list(_places(stored))))
+    path = data.draw(st.sampled_from(list(places(stored))))
     target = stored
     for key in path[:-1]:
         target = target[key]

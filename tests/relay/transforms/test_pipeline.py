@@ -7,23 +7,13 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument
 from tvm.ir.transform import PassContext
 
+from tests.relay.transforms.test_fold import constants
 from tvm_ios.models.nasnet import nasnet_small
 from tvm_ios.models.randwire import randwire_small
 from tvm_ios.models.squeezenet import squeezenet
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.pipeline import optimize
-
-
-def constants(module):
-    found = []
-
-    def visit(expression):
-        if isinstance(expression, relay.Constant):
-            found.append(expression.data.numpy())
-
-    relay.analysis.post_order_visit(module["main"], visit)
-    return found
 
 
 def check_same(module, params, target, *, disabled=(), level=3):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.json_places import places
 from tvm_ios.errors import RecordError
 from tvm_ios.tuning.records.record_line import (
     RecordFormat,
@@ -165,13 +166,6 @@ def changes(data):
 
     Targets and the insides of transform steps, which only TVM itself can judge, stay.
     """
-
-    def places(node, path=()):
-        entries = node.items() if isinstance(node, dict) else ()
-        for key, value in enumerate(node) if isinstance(node, list) else entries:
-            yield (*path, key)
-            yield from places(value, (*path, key))
-
     for *front, last in places(data):
         path = (*front, last)
         if path in {("input", 0), ("i", 0, 1), ("i", 0, 3)} or path[:3] == ("i", 1, 1):
