@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,8 +14,8 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tests.tuning.autotvm.test_backend import measured
 from tests.driver.test_tune import COMPARE, MEASURE
+from tests.tuning.autotvm.test_backend import measured
 from tvm_ios import TuneOptions
 from tvm_ios.support.stage_gate import StageKind, gated_by
 from tvm_ios.tuning.options import TuningOptions

@@ -90,32 +90,26 @@ def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
     check_schedule(load_built, place_built, seed, 12, level, schedule)
 
 
-_ANY_GRAPH = given(
-    seed=st.integers(0, 10**6),
-    size=st.integers(2, 12),
-    level=st.sampled_from(_LEVELS),
-    schedule=st.integers(0, 10**6),
+@pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(35, marks=pytest.mark.slow(10)),
+        pytest.param(100, marks=[pytest.mark.full, pytest.mark.slow(25)]),
+    ],
 )
+def test_bit_equal_to_stock_on_more_graphs(load_built, place_built, examples):
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @given(
+        seed=st.integers(0, 10**6),
+        size=st.integers(2, 12),
+        level=st.sampled_from(_LEVELS),
+        schedule=st.integers(0, 10**6),
+    )
+    def check(seed, size, level, schedule):
+        for offset in range(6):  # building a graph is most of the work
+            check_schedule(load_built, place_built, seed, size, level, schedule + offset)
 
-
-def check_schedules(load_built, place_built, seed, size, level, schedule):
-    for offset in range(6):  # building a graph is most of the work
-        check_schedule(load_built, place_built, seed, size, level, schedule + offset)
-
-
-@pytest.mark.slow(10)
-@settings(max_examples=35, suppress_health_check=list(HealthCheck))
-@_ANY_GRAPH
-def test_bit_equal_to_stock_on_more_graphs(load_built, place_built, seed, size, level, schedule):
-    check_schedules(load_built, place_built, seed, size, level, schedule)
-
-
-@pytest.mark.full
-@pytest.mark.slow(25)
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@_ANY_GRAPH
-def test_bit_equal_to_stock_on_many_graphs(load_built, place_built, seed, size, level, schedule):
-    check_schedules(load_built, place_built, seed, size, level, schedule)
+    check()
 
 
 @pytest.fixture
