@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -434,6 +435,28 @@ def test_profile_finds_the_convolution_that_was_fused_with_what_follows(tmp_path
     }
     (kernel,) = kernels_of_trace([event] * 50, case)
     assert (kernel.kind, kernel.node, kernel.run_us) == ("Conv 1x1", one_by_one, 7.0)
+
+
+def test_a_network_is_written_as_onnx_where_that_is_missing_or_old(tmp_path):
+    from benchmarks.peers.onnx_file import current_onnx
+
+    case = small_case(tmp_path)
+    path = current_onnx(case, tmp_path)
+    written = path.stat().st_mtime_ns
+    assert current_onnx(case, tmp_path).stat().st_mtime_ns == written
+    os.utime(path, (0, 0))
+    assert current_onnx(case, tmp_path).stat().st_mtime_ns >= written
+
+
+def test_a_network_that_was_imported_has_no_profile_by_convolution(tmp_path, capsys):
+    from benchmarks.peers.network import write_case
+    from benchmarks.peers.profile_onnxruntime import main
+
+    folder = tmp_path / "small_bs1"
+    case = small_case(folder)
+    write_case(replace(case, network=replace(case.network, nodes=()), weights={}), folder)
+    assert main(["small", "--folder", str(tmp_path)]) == 1
+    assert "was imported, and nobody has described its convolutions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], [".venv"]])

@@ -241,15 +241,13 @@ def _replace_text(path: Path, text: str) -> None:
 
 def _write_onnx_file(case: Case, folder: Path) -> None:
     try:
-        from benchmarks.peers.onnx_file import write_onnx  # noqa: PLC0415 - names what is missing
+        from benchmarks.peers.onnx_file import current_onnx  # noqa: PLC0415 - names what is missing
     except ModuleNotFoundError as error:
         raise PeerError(
             f"the module {error.name} is not installed; run `benchmarks/peers/setup.sh FOLDER` "
             "and use FOLDER/bin/python"
         ) from error
-    path = folder / "network.onnx"
-    if not path.exists() or path.stat().st_mtime < (folder / "network.json").stat().st_mtime:
-        write_onnx(case, path)
+    current_onnx(case, folder)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.peers.network import Case, Floats, Network, Node, Operator
 
-__all__ = ["onnx_model", "write_onnx"]
+__all__ = ["current_onnx", "onnx_model", "write_onnx"]
 
 # What every release of either peer of the last years reads.
 _OPSET, _IR_VERSION = 17, 8
@@ -42,6 +42,15 @@ _KINDS: Mapping[Operator, str] = {
     Operator.GLOBAL_AVERAGE_POOL: "GlobalAveragePool",
 }
 """Those that are one node whose inputs are the same as ours."""
+
+
+def current_onnx(case: Case, folder: Path) -> Path:
+    """The ONNX file in a network's folder: that which was imported, or one as it is described."""
+    path = folder / "network.onnx"
+    described_s = (folder / "network.json").stat().st_mtime
+    if case.network.is_described and not (path.exists() and path.stat().st_mtime >= described_s):
+        write_onnx(case, path)
+    return path
 
 
 def write_onnx(case: Case, path: Path) -> None:

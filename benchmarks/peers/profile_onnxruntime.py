@@ -145,15 +145,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--threads", type=int, default=default_lanes(), help="of onnxruntime")
     options = parser.parse_args(arguments)
     try:
+        cases = [_described_case(options.folder / each.stem) for each in options.networks]
         peak = measure_peak()
         gflops = peak.of_all_cores if options.threads > 1 else max(peak.of_each_core)
         print(
             f"{processor_name()}, {options.threads} threads, peak {gflops:.1f} GFLOP/s, "
             f"onnxruntime {metadata.version('onnxruntime')}"
         )
-        for subject in options.networks:
+        for subject, case in zip(options.networks, cases, strict=True):
             folder = options.folder / subject.stem
-            case = read_case(folder)
             kernels = kernels_of_trace(_trace(case, folder, options.threads), case)
             total_us = sum(kernel.run_us for kernel in kernels)
             print(f"\n{subject.stem}: {len(kernels)} nodes, {total_us / 1e3:.3f} ms in them\n")
@@ -165,10 +165,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _described_case(folder: Path) -> Case:
+    case = read_case(folder)
+    if not case.network.is_described:
+        raise PeerError(
+            f"{folder} was imported, and nobody has described its convolutions; see its operators "
+            "by `python -m benchmarks.profiles.measure`"
+        )
+    return case
+
+
 def _trace(case: Case, folder: Path, threads: int) -> list[dict[str, Any]]:
     # The tables above need no peer.
     import onnxruntime as ort  # noqa: PLC0415
 
+    from benchmarks.peers.onnx_file import current_onnx  # noqa: PLC0415
     from benchmarks.peers.onnxruntime_peer import (  # noqa: PLC0415
         OnnxruntimeRunner,
         session_options,
@@ -180,7 +191,7 @@ def _trace(case: Case, folder: Path, threads: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as scratch:
         session_settings.profile_file_prefix = f"{scratch}/profile"
         session = ort.InferenceSession(
-            folder / "network.onnx", session_settings, providers=["CPUExecutionProvider"]
+            current_onnx(case, folder), session_settings, providers=["CPUExecutionProvider"]
         )
         runner = OnnxruntimeRunner(session, case)
         for _ in range(_WARMUP_RUNS + _RUNS):

@@ -62,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _profile(subject: Subject, who: str, options: argparse.Namespace) -> Profile:
     folder = options.folder / subject.stem
     case = read_case(folder)
-    if who != "ours" and not (folder / "network.onnx").exists():
-        from benchmarks.peers.onnx_file import write_onnx  # noqa: PLC0415 - needs onnx
+    if who != "ours":
+        from benchmarks.peers.onnx_file import current_onnx  # noqa: PLC0415 - needs onnx
 
-        write_onnx(case, folder / "network.onnx")
+        current_onnx(case, folder)
     asked = Asked(
         subject=subject,
         case=case,
