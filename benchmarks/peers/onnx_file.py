@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.peers.network import Case, Floats, Network, Node, Operator
 
-__all__ = ["current_onnx", "onnx_model", "write_onnx"]
+__all__ = ["current_onnx", "onnx_model"]
 
 # What every release of either peer of the last years reads.
 _OPSET, _IR_VERSION = 17, 8
@@ -45,17 +45,15 @@ _KINDS: Mapping[Operator, str] = {
 
 
 def current_onnx(case: Case, folder: Path) -> Path:
-    """The ONNX file in a network's folder: that which was imported, or one as it is described."""
+    """The ONNX file in a network's folder: that which was imported, or one as it is described.
+
+    Tensors keep the names of the description. It is written where it is missing, or older.
+    """
     path = folder / "network.onnx"
     described_s = (folder / "network.json").stat().st_mtime
     if case.network.is_described and not (path.exists() and path.stat().st_mtime >= described_s):
-        write_onnx(case, path)
+        onnx.save_model(onnx_model(case.network, case.weights), path)
     return path
-
-
-def write_onnx(case: Case, path: Path) -> None:
-    """Write the network with its weights; tensors keep the names of the description."""
-    onnx.save_model(onnx_model(case.network, case.weights), path)
 
 
 def onnx_model(network: Network, weights: Mapping[str, Floats]) -> onnx.ModelProto:
