@@ -131,6 +131,19 @@ def test_records_of_another_target_are_neither_known_nor_preferred(tmp_path):
                 assert context.query(target, task.task.workload).index == index
 
 
+def test_records_of_a_template_that_is_unknown_here_are_applied_as_they_are(tmp_path):
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    known, foreign = line_of(task, TARGET, 0, 1e-3), json.loads(line_of(task, TARGET, 1, 1e-3))
+    foreign["input"][1] = "somebody/template.x86"
+    log = tmp_path / "mixed.log"
+    log.write_text(known + json.dumps(foreign) + "\n")
+    fastest = AutoTvmBackend().variants([log], TARGET)["the fastest of each task"]
+    workload = ("somebody/template.x86", *task.task.workload[1:])
+    with fastest() as context, TARGET:
+        assert context.query(TARGET, task.task.workload).index == 0
+        assert context.query(TARGET, workload).index == 1
+
+
 @pytest.mark.slow
 def test_a_finished_log_means_no_tuning(tuned):
     log, first, _ = tuned

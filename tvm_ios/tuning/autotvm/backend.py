@@ -111,14 +111,13 @@ class AutoTvmBackend:
 
         """
         pairs = _load(records, target)
-        # A task that comes out of a log has no space of candidates.
-        tasks = {
-            workload: autotvm.task.create(one.task.name, one.task.args, target=one.target)
+        layouts = {
+            workload: _blocks_by_layout(one)
             for workload, one in {m.task.workload: m for m, _ in pairs}.items()
         }
         choices: dict[str, list[Any]] = {"the fastest of each task": _best(pairs)}
         for layout in Layout:
-            blocks = {workload: blocks_of(task, layout) for workload, task in tasks.items()}
+            blocks = {workload: by_layout.get(layout) for workload, by_layout in layouts.items()}
             if not any(blocks.values()):
                 continue  # templates for a GPU keep one layout
             fitting = [
@@ -138,6 +137,21 @@ class AutoTvmBackend:
             name: partial(_itself, autotvm.apply_history_best(best))
             for name, best in distinct.values()
         }
+
+
+def _blocks_by_layout(measured: Any) -> dict[Layout, dict[str, int]]:
+    """The channel blocks that each layout prescribes to a record's task, by knob.
+
+    Empty where the template has no blocks, or is not known in this process: a log may have records
+    of templates that users registered.
+    """
+    if not config_blocks(measured.config):
+        return {}
+    with suppress(Exception):  # a template is anybody's code
+        # A task that comes out of a log has no space of candidates.
+        task = autotvm.task.create(measured.task.name, measured.task.args, target=measured.target)
+        return {layout: blocks_of(task, layout) for layout in Layout}
+    return {}
 
 
 def _itself(context: Any) -> AbstractContextManager[None]:
