@@ -51,9 +51,8 @@ def verdict(case: Any) -> tuple[str, str]:
     import tvm_ios  # noqa: PLC0415 - the workers load TVM
 
     try:
-        mod, _ = tvm_ios.from_onnx(case.model)
-        # Without parameters, since tests have their weights as inputs.
-        model = tvm_ios.compile_schedule(mod, None, TARGET, lanes=1)
+        mod, params = tvm_ios.from_onnx(case.model)
+        model = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1)
     except TvmIosError as error:
         return REFUSED, str(error)
     names = [value.name for value in case.model.graph.input]

@@ -16,7 +16,7 @@ from tvm_ios.errors import ModelError, OptionError
 def test_modules_pairs_and_files_are_models(fork, tmp_path):
     mod, params = fork
     bare = ModelSource.of(mod)
-    assert (bare.name, bare.mod, bare.params) == ("model", mod, {})
+    assert (bare.name, bare.mod, bare.params) == ("model", mod, None)
     assert ModelSource.of(mod, params).params is params
     assert ModelSource.of((mod, params)).params is params
     path = tmp_path / "my.net.json"
@@ -63,6 +63,21 @@ def test_onnx_is_a_model_as_a_file_and_in_memory(tmp_path):
     assert tvm.ir.structural_equal(mod, read.mod)
     with pytest.raises(OptionError, match=r"two\.ways\.onnx leaves open dimension 0 of 'x'"):
         tvm_ios.from_onnx(path)
+
+
+def test_weights_may_be_inputs_on_purpose(tmp_path):
+    from onnx import TensorProto, helper
+
+    x, w, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 8, 6, 6)), ("w", (8, 8, 1, 1)), ("y", (1, 8, 6, 6)))
+    )
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"])], "one", [x, w], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    mod, params = tvm_ios.from_onnx(model)
+    assert params is ModelSource.of(model).params is ModelSource.of(mod).params is None
+    compiled = tvm_ios.compile_schedule(mod, params, "llvm -opt-level=0")
+    assert {entry.name for entry in compiled.plan.inputs} == {"x", "w"}
 
 
 @pytest.mark.slow(1)

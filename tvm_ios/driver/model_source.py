@@ -13,6 +13,7 @@ from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
+from tvm_ios.relay.inputs import weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 
 __all__ = ["ModelSource", "from_onnx"]
@@ -24,7 +25,8 @@ class ModelSource:
 
     name: str
     mod: tvm.IRModule
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] | None
+    """By name; None where weights are inputs on purpose."""
 
     @classmethod
     def of(cls, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
@@ -55,12 +57,12 @@ class ModelSource:
                 return cls(name=Path(model).stem, mod=mod, params=found)
             case tvm.IRModule():
                 shapes.require_none("a Relay module")
-                return cls(name="model", mod=model, params=params or {})
+                return cls(name="model", mod=model, params=params)
             case (tvm.IRModule() as mod, found):
                 if params is not None:
                     raise OptionError("the model is a pair with parameters; leave out params")
                 shapes.require_none("a Relay module")
-                return cls(name="model", mod=mod, params=found or {})
+                return cls(name="model", mod=mod, params=found)
         if is_onnx_model(model):
             mod, found = _imported(OnnxFile.open(model, shapes, params=params))
             return cls(name=model.graph.name or "model", mod=mod, params=found)
@@ -81,7 +83,7 @@ def from_onnx(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
     batch_size: int | None = None,
-) -> tuple[tvm.IRModule, dict[str, Any]]:
+) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     """A model in ONNX as a Relay module and its parameters, for :func:`tvm_ios.tune`.
 
     Parameters
@@ -95,7 +97,8 @@ def from_onnx(
 
     Returns
     -------
-    The module, whose constants are the weights, and its parameters, of which there are none.
+    The module, whose constants are the weights, and its parameters, of which there are none: an
+    empty dictionary, or None where the file has weights as inputs.
 
     Raises
     ------
@@ -114,15 +117,16 @@ def from_onnx(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         batch_size=batch_size,
     )
-    source = ModelSource.of_onnx(OnnxFile.open(model, given))
-    return source.mod, dict(source.params)
+    return _imported(OnnxFile.open(model, given))
 
 
-def _imported(file: OnnxFile) -> Any:
+def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     # The package onnx, which this needs, is there: the file was read by it.
     from tvm_ios.relay.frontends.onnx.importer import import_onnx  # noqa: PLC0415
 
-    return import_onnx(file.name, file.model, file.shapes)
+    mod, params = import_onnx(file.name, file.model, file.shapes)
+    # What the file has as an input is one on purpose, and no parameter that somebody forgot.
+    return mod, None if weight_inputs(mod["main"]) else params
 
 
 def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:

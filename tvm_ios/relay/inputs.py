@@ -14,7 +14,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.obstacles import is_primitive, obstacles_of
 
-__all__ = ["CheckedModule", "check_module", "check_parameters", "resolve_target"]
+__all__ = ["CheckedModule", "check_module", "check_parameters", "resolve_target", "weight_inputs"]
 
 WEIGHT_ARGUMENTS = {
     "nn.conv1d": (1,),
@@ -150,7 +150,7 @@ def check_parameters(
         )
     arrays = {name: _as_array(name, value, types[name]) for name, value in given.items()}
     if params is not None:
-        missing = [name for name in _weights(main) if name not in given]
+        missing = [name for name in weight_inputs(main) if name not in given]
         if missing:
             raise ModelError(
                 f"{len(missing)} parameters are missing, first {missing[:5]}; pass the params the "
@@ -176,7 +176,7 @@ def _as_array(name: str, value: Any, type_: tvm.ir.TensorType) -> tvm.nd.NDArray
     return array
 
 
-def _weights(main: relay.Function) -> list[str]:
+def weight_inputs(main: relay.Function) -> list[str]:
     """Names of inputs that are used as weights, in the order they are met."""
     own = set(main.params)
     found: dict[str, None] = {}
