@@ -82,6 +82,16 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(
 
 
 @pytest.mark.slow
+def test_the_curve_is_that_of_records_for_the_target(fork, log, tmp_path):
+    own = log.read_text()
+    shared = tmp_path / "shared.log"
+    shared.write_text(own.replace("core-avx2", "core2") + own)
+    model = tune(fork, tmp_path, QUICK, tuning="autotvm", tuning_records=shared)
+    measured = shared.read_text().count("core-avx2")  # those of a merge are new
+    assert model.evidence.curve[-1].candidates == measured
+
+
+@pytest.mark.slow
 def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
     fork, log, tmp_path, monkeypatch, reference_build
 ):

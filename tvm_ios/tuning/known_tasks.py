@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tvm_ios.tuning.ansor.tasks import extract_tasks as ansor_tasks
 from tvm_ios.tuning.autotvm.tasks import extract_tasks as autotvm_tasks
 from tvm_ios.tuning.records.record_index import KnownWorkload, RecordIndex
 from tvm_ios.tuning.records.record_line import RecordFormat
+from tvm_ios.tuning.records.target_records import is_target
 
 __all__ = ["KnownTask", "KnownTasks", "known_tasks"]
 
@@ -140,10 +140,4 @@ def _tasks(
 def _for_target(
     rows: Sequence[KnownWorkload], target: tvm.target.Target
 ) -> tuple[KnownWorkload, ...]:
-    return tuple(row for row in rows if _is_target(row.target, target))
-
-
-def _is_target(text: str, target: tvm.target.Target) -> bool:
-    with suppress(tvm.TVMError, ValueError):  # a target of another TVM
-        return str(tvm.target.Target(text)) == str(target)
-    return False
+    return tuple(row for row in rows if is_target(row.target, target))

@@ -41,6 +41,7 @@ from tvm_ios.tuning.records.curve import tuning_curve
 from tvm_ios.tuning.records.record_lookup import contexts_around, records_in_force
 from tvm_ios.tuning.records.records import RecordFormat, mend_records, read_records
 from tvm_ios.tuning.records.records_in_force import RecordsInForce
+from tvm_ios.tuning.records.target_records import records_for
 
 __all__ = [
     "BACKENDS",
@@ -254,7 +255,7 @@ def tuned_kernels(
             outcome=outcome,
             notes=tuple(notes),
             records=records if told == best else records.not_used(),
-            curve=() if outcome is None else _curve_of(outcome, logs),
+            curve=() if outcome is None else _curve_of(outcome, logs, target),
         )
 
 
@@ -274,10 +275,12 @@ def _judged(
         )
 
 
-def _curve_of(outcome: TuningOutcome, logs: Sequence[Path]) -> tuple[CurvePoint, ...]:
-    """The curve of all candidates that the logs hold of the outcome's tasks."""
+def _curve_of(
+    outcome: TuningOutcome, logs: Sequence[Path], target: tvm.target.Target
+) -> tuple[CurvePoint, ...]:
+    """The curve of all candidates that the logs hold of the outcome's tasks, for this target."""
     weights = {task.workload: task.weight for task in outcome.tasks}
-    return tuning_curve(read_records(*logs).records, weights)
+    return tuning_curve(records_for(read_records(*logs).records, target), weights)
 
 
 def _mended_logs(request: TuningRequest) -> tuple[list[Path], list[str]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import tvm
 
 from tvm_ios.tuning.records.records import TuningRecord
 
-__all__ = ["is_target", "preferred_records"]
+__all__ = ["is_target", "preferred_records", "records_for"]
 
 
 def preferred_records(
@@ -28,6 +28,12 @@ def preferred_records(
         for record in ran
         if same[record.target] or (record.format, record.workload) not in own
     ]
+
+
+def records_for(records: Sequence[TuningRecord], target: tvm.target.Target) -> list[TuningRecord]:
+    """Records of a target, failures too, in their order."""
+    texts = {text for text in {each.target for each in records} if is_target(text, target)}
+    return [each for each in records if each.target in texts]
 
 
 def is_target(text: str, target: tvm.target.Target) -> bool:
