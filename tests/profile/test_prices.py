@@ -37,6 +37,7 @@ from tvm_ios.profile.race import race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_prices import LONG_NS
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 LANES = min(2, default_lanes())
@@ -231,7 +232,8 @@ def test_of_a_few_lists_the_fastest_is_kept(
     prices = KernelPrices(runner, options=MEASURE, database=database)
     prices.price_operators()
     start = sequential_schedule(prices.graph)
-    raced = {}
+    raced, completed = {}, []
+    monkeypatch.setattr(OpenLibraries, "complete", lambda _, plan: completed.append(plan) or plan)
 
     def race(models, **_options):
         raced.update(models)
@@ -250,6 +252,7 @@ def test_of_a_few_lists_the_fastest_is_kept(
     monkeypatch.setattr(list_choice, "list_from", list_from)
     kept = list_choice.fastest_list(prices, start, lanes=2, seeds=range(4))
     assert len(raced) == 2
+    assert [model.plan for model in raced.values()] == completed  # with what the session found
     assert kept == raced["2"].schedule
     assert kept.home_lanes[0] == 1
     raced.clear()

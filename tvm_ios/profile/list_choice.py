@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_ios.compile.lower import hand_over_of, lower_schedule
+from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.race import VARIANT_RACE, race
+from tvm_ios.profile.race import VARIANT_RACE, compiled_for, race
 from tvm_ios.search.list_schedule import list_schedule
 from tvm_ios.search.list_search import ListOptions
 
@@ -39,13 +39,12 @@ def fastest_list(
     if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
         kept, certain = min(lists, key=lambda seed: lists[seed].latency_ns or 0), True
     else:
+        runner = prices.runner
         models = {
-            str(seed): lower_schedule(prices.runner.built, lists[seed], lanes=prices.runner.lanes)
+            str(seed): compiled_for(runner.session, runner.built, lists[seed], lanes=runner.lanes)
             for seed in sorted(distinct.values())
         }
-        comparison = race(
-            models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
-        )
+        comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
         kept, certain = int(comparison.fastest()), comparison.is_quiet
     if len(numbers) > 1:
         prices.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))

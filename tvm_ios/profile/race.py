@@ -36,9 +36,15 @@ def compiled_for(
     schedule: InterOpSchedule,
     *,
     lanes: int,
-    database: ProfileDatabase | None,
+    database: ProfileDatabase | None = None,
 ) -> CompiledModel:
-    """A schedule, compiled, with all that libraries find out of their calls on a device."""
+    """A schedule, compiled, with all that libraries find out of their calls on a device.
+
+    Parameters
+    ----------
+    database
+        Where they keep it, if no one of the session has said so before.
+    """
     model = lower_schedule(built, schedule, lanes=lanes)
     return replace(model, plan=session.libraries(database).complete(model.plan))
 

@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.devices.protocol import TimedExecutor
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.race import executors_of
+from tvm_ios.profile.race import compiled_for, executors_of
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["OperatorWays", "ways_by_price", "ways_in_network", "with_ways"]
@@ -67,9 +66,9 @@ def with_ways(prices: KernelPrices, ways: OperatorWays) -> CompiledModel:
         unsplit=ways.unsplit,
         libraries=ways.rows(names) if names else None,
     )
-    model = lower_schedule(prices.runner.built, schedule, lanes=prices.runner.lanes)
-    # Here, and not in each executor: cuts that were found for the prices are known to the session.
-    return replace(model, plan=prices.runner.session.libraries().complete(model.plan))
+    runner = prices.runner
+    # Not in each executor: cuts that were found for the prices are known to the session.
+    return compiled_for(runner.session, runner.built, schedule, lanes=runner.lanes)
 
 
 def ways_in_network(
