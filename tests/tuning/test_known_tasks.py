@@ -52,7 +52,7 @@ def test_a_record_of_every_task_is_everything(known, tasks, tmp_path):
     found = known(*map(line, tasks), line(tasks[0]))
     assert found.is_complete
     assert found.logs == (tmp_path / "net.log",)
-    assert [task.candidates for task in found.tasks] == [2, 1]
+    assert [task.candidates_in(tmp_path / "net.log") for task in found.tasks] == [2, 1]
     assert found.as_text() == "records known for 2 of 2 tasks of autotvm (logs: 1)"
 
 

@@ -85,7 +85,9 @@ class ChainSetup:
         """Reach a service level for the model behind a door; and what was known of it before."""
         device = self.device()
         with self._gate.stage(StageNeed.to_prepare(1, "look up records")):
-            known = what_is_known(door.source, self.target, device, request.tuner, self.options)
+            known = what_is_known(
+                door.source, self.target, device, request.tuner, self.options, request.log
+            )
         return tune_to_level(request, known, door, self.evaluate, budget=budget), known
 
     @property

@@ -63,8 +63,7 @@ def what_is_known(
     device: MeasuringDevice,
     tuner: RecordFormat,
     options: TuneOptions,
-    *,
-    index: RecordIndex | None = None,
+    log: Path,
 ) -> KnownTasks:
     """What logs hold of a model's tasks, in the form of it that most is known of.
 
@@ -72,8 +71,8 @@ def what_is_known(
     ----------
     target
         As for :func:`tvm_ios.tune`; that of the device where omitted.
-    index
-        Logs to look in; all of the cache folder where omitted.
+    log
+        Looked in with all logs of the cache folder, if it is there.
     """
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
@@ -85,13 +84,14 @@ def what_is_known(
         remote=options.device.is_remote,
     )
     changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
+    logs = dict.fromkeys((*logs_in(), *([log] if log.exists() else ())))
     mod, params = converted_model(source.mod, source.params, chosen, conversion)
     return known_tasks(
         mod,
         params,
         chosen,
         tuner,
-        RecordIndex.of(logs_in()) if index is None else index,
+        RecordIndex.of(logs),
         changes=() if conversion.changes else changes,
     )
 
@@ -116,8 +116,9 @@ def tune_to_level(
     budget
         Of everything together.
     """
+    # Others are applied, but the tuner goes on from this log alone.
     in_all = request.tuner is RecordFormat.AUTO_SCHEDULER
-    counts = [task.candidates for task in known.tasks]
+    counts = [task.candidates_in(request.log) for task in known.tasks]
     slices = trial_slices(
         request.kernels.trials,
         known=sum(counts) if in_all else min(counts, default=0),

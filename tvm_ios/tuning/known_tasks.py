@@ -38,10 +38,9 @@ class KnownTask:
     records: tuple[KnownWorkload, ...]
     """Empty where nothing is known."""
 
-    @property
-    def candidates(self) -> int:
-        """Candidates in the logs that ran."""
-        return sum(row.candidates for row in self.records)
+    def candidates_in(self, log: Path) -> int:
+        """Candidates in a log that ran."""
+        return sum(row.candidates.get(log, 0) for row in self.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ class KnownTasks:
     @property
     def logs(self) -> tuple[Path, ...]:
         """Logs that hold any of the records, each once."""
-        found = (log for task in self.tasks for row in task.records for log in row.logs)
+        found = (log for task in self.tasks for row in task.records for log in row.candidates)
         return tuple(dict.fromkeys(found))
 
     def as_text(self) -> str:

@@ -55,9 +55,9 @@ def test_candidates_of_all_logs_are_one_row_a_target(tmp_path):
     second = write(tmp_path / "b.log", line(1e-3, index=2), line(5e-3, target="cuda"))
     index = RecordIndex.of([first, second])
     here, there = index.find(AUTOTVM, workload())
-    assert (here.target, here.best_s, here.candidates) == ("llvm", 1e-3, 3)
-    assert here.logs == (first, second)
-    assert (there.target, there.logs) == ("cuda", (second,))
+    assert (here.target, here.best_s) == ("llvm", 1e-3)
+    assert here.candidates == {first: 2, second: 1}
+    assert (there.target, there.candidates) == ("cuda", {second: 1})
 
 
 def test_failed_candidates_are_no_knowledge(tmp_path):

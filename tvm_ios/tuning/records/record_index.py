@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,8 @@ class KnownWorkload:
     """The target as the tuner printed it."""
     best_s: float
     """Mean seconds of the fastest candidate."""
-    candidates: int
-    """Lines of candidates that ran."""
-    logs: tuple[Path, ...]
-    """Files that hold them, each once, in the order of the index."""
+    candidates: Mapping[Path, int]
+    """Lines of candidates that ran, by the file that holds them, in the order of the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +62,14 @@ class RecordIndex:
                 continue
             key = (record.format, record.workload, record.target)
             row = rows.get(key)
+            counts = Counter({} if row is None else row.candidates)
+            counts[record.path] += 1
             rows[key] = KnownWorkload(
                 format=record.format,
                 workload=record.workload,
                 target=record.target,
                 best_s=min(record.mean_s, math.inf if row is None else row.best_s),
-                candidates=1 + (0 if row is None else row.candidates),
-                logs=tuple(dict.fromkeys([*(() if row is None else row.logs), record.path])),
+                candidates=counts,
             )
         workloads: dict[tuple[RecordFormat, str], tuple[KnownWorkload, ...]] = {}
         for (kind, workload, _), row in rows.items():
