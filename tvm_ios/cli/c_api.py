@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.errors import HostError
+from tvm_ios.host import require_relay_tvm
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -37,7 +38,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the arguments, or the variables, on one line."""
-    # Imported first, so that the libraries it needs are loaded and can be looked up.
+    # First, so that the libraries TVM needs are loaded and can be looked up.
+    require_relay_tvm()
     import tvm._ffi.base as tvm  # noqa: PLC0415 - a verb imports TVM only when it runs
 
     from tvm_ios.runtime.artifact.model_image import C_API_FOLDER  # noqa: PLC0415
