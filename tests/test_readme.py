@@ -11,6 +11,7 @@ from tests.documents import DOCUMENTS, README, code_blocks
 from tests.impatience import IMPATIENT
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.problem import parse_problem
+from tvm_ios.models import MODEL_NAMES
 
 EXAMPLES = code_blocks(README, "python")
 
@@ -37,6 +38,11 @@ def test_example_runs(code, run_python):
     assert done.returncode == 0, done.stderr
     # All end by printing the shape of the network's output.
     assert done.stdout.splitlines()[-1] == "(1, 1000, 1, 1)"
+
+
+def test_every_network_is_named():
+    text = README.read_text(encoding="utf-8")
+    assert [name for name in MODEL_NAMES if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
