@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
@@ -13,6 +14,8 @@ TUNERS = ("layout", "grid", "random", "xgb")
 """``layout`` tries all schedules that keep the data layout the untuned network has; the others are
 AutoTVM's tuners over the whole space."""
 CPU_TIMEOUT_S, GPU_TIMEOUT_S = 20.0, 5.0
+LONGEST_S = 1e9
+"""No limit of one candidate is longer: TVM keeps them in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +65,12 @@ class TuningOptions:
             min_repeat_ms=0,
             threads=1,
         )
-        for name in ("time_budget_s", "timeout_s", "build_timeout_s"):
+        most_s = {"time_budget_s": math.inf, "timeout_s": LONGEST_S, "build_timeout_s": LONGEST_S}
+        for name, most in most_s.items():
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and (not number or not value > 0):
-                raise OptionError(f"{name} is {value!r}; give seconds above 0")
+            if value is not None and (not number or not 0 < value <= most):
+                raise OptionError(f"{name} is {value!r}; give seconds above 0, up to {most:g}")
         if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
 

@@ -218,7 +218,9 @@ def test_a_tracker_that_is_not_there_is_named(tmp_path):
     [
         ({"trials": 0}, "trials is 0"),
         ({"tuner": "best"}, "tuner is 'best'; choose from layout, grid, random, xgb"),
-        ({"time_budget_s": -1}, "time_budget_s is -1"),
+        ({"time_budget_s": -1}, "time_budget_s is -1; give seconds above 0, up to inf"),
+        ({"timeout_s": float("inf")}, r"timeout_s is inf; give seconds above 0, up to 1e\+09"),
+        ({"build_timeout_s": float("nan")}, "build_timeout_s is nan"),
         ({"min_repeat_ms": -1}, "min_repeat_ms is -1"),
     ],
 )
