@@ -15,8 +15,10 @@ from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tests.tuning.autotvm.test_backend import QUICK, TARGET, measured, one_convolution
 from tvm_ios.support.stage_gate import GrantedStage
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.autotvm.measure import Measuring
+from tvm_ios.tuning.autotvm.run import TuningRun
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
 from tvm_ios.tuning.device_options import DeviceOptions
@@ -77,6 +79,26 @@ def test_a_cost_model_that_a_log_teaches_does_so_in_a_stage(recording_gate, tmp_
         AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
         assert gate.kinds == [*first, *BATCH]
     assert gate.events.count("tell 3 of 3") == 1
+
+
+@pytest.mark.parametrize(("done", "told"), [(2, 1), (3, 0)])
+def test_a_budget_that_ends_with_the_last_batch_has_cut_nothing(
+    recording_gate, tmp_path, done, told
+):
+    run = TuningRun(
+        records=tmp_path / "none.log",
+        options=TuningOptions(time_budget_s=1.0),
+        gate=recording_gate(),
+        progress=None,
+        time_left=TimeBudget(),
+        begin=0.0,
+        rows=[],
+        total=3,
+        done=done,
+        late=True,
+    )
+    assert sum("ended tuning after 2 of 3 candidates" in note for note in run.notes()) == told
+    assert len(list(run.notes())) == told
 
 
 def test_only_an_update_that_trains_is_a_stage():

@@ -88,7 +88,7 @@ class TuningRun:
                 f"{len(without)} of {len(self.rows)} tasks have no record and keep TVM's default "
                 f"schedule, such as {without[0]}"
             )
-        if self.late:
+        if self.late and self.done < self.total:
             yield (
                 f"the time budget of {self.options.time_budget_s:g} s ended tuning after "
                 f"{self.done} of {self.total} candidates; the same call goes on from there"
