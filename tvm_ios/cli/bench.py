@@ -134,6 +134,11 @@ def _require_sense(arguments: argparse.Namespace) -> None:
         raise OptionError(
             "--json prints what is measured of untuned kernels; leave out --tuning and --only-table"
         )
+    if arguments.models and (arguments.tuning is not None or arguments.only_table):
+        raise OptionError(
+            "--tuning and --only-table are for networks, whose results go into files; give them as "
+            "--networks NAME ..., and leave out MODELs"
+        )
 
 
 def _measure(arguments: argparse.Namespace, models: Sequence[str], lanes: int) -> list[str]:
