@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -53,6 +54,14 @@ def function(first: PrimitiveCall, *steps: PrimitiveCall, others=(), data=16, ou
 RESULT = floats(1, 4, 8, 8, 16)
 
 
+def clip(low: float, high: float) -> PrimitiveCall:
+    return call("clip", (2,), RESULT, a_min=low, a_max=high)
+
+
+def constant(value: float) -> PrimitiveCall:
+    return call("constant", (), TensorType((), "float32"), value=value)
+
+
 def test_blocks_are_the_formats_of_the_library():
     found = match_call(function(blocked()))
     assert (found.data.format, found.weight.format) == ("aBcd16b", "ABcd16b16a")
@@ -77,6 +86,15 @@ def test_blocks_are_the_formats_of_the_library():
         function(blocked(), call("subtract", (2, 2), RESULT)),
         function(blocked(), call("subtract", (2, 3), RESULT), others=[RESULT]),
         function(blocked(), call("add", (3, 2), RESULT), others=[floats(1, 1, 8, 8, 16)]),
+        # No hard swish: gates that rise without end.
+        function(blocked(), clip(0.0, math.inf), call("multiply", (2, 3), RESULT)),
+        function(
+            blocked(),
+            clip(-1.0, 3.4028234663852886e38),
+            constant(1.0),
+            call("add", (3, 4), RESULT),
+            call("multiply", (2, 5), RESULT),
+        ),
     ],
 )
 def test_what_only_looks_like_it_stays_with_tvm(other):
@@ -87,6 +105,21 @@ def test_a_value_added_to_itself_is_doubled():
     found = match_call(function(blocked(), call("add", (2, 2), RESULT)))
     [step] = found.steps
     assert (step.kind, step.alpha, step.beta) == (StepKind.LINEAR, 2.0, 0.0)
+
+
+def test_an_addend_is_kept_however_small_it_is():
+    found = match_call(function(blocked(), constant(1e-10), call("add", (2, 3), RESULT)))
+    assert [(step.kind, step.beta) for step in found.steps] == [(StepKind.LINEAR, 1e-10)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind"),
+    [(0.0, math.inf, StepKind.RELU), (-math.inf, 6.0, StepKind.CLIP)],
+)
+def test_a_clip_of_one_side_is_stored_without_infinite_numbers(low, high, kind):
+    found = match_call(function(blocked(), clip(low, high)))
+    assert [step.kind for step in found.steps] == [kind]
+    assert OnednnCall.from_data(parse_json(json.dumps(found.to_data()), "the call")) == found
 
 
 def test_other_types_stay_with_tvm():
@@ -181,7 +214,7 @@ def bent(threshold=0.0, slopes=(1, 4, 1, 1, 16), compared="less", kept=3) -> Fus
     """A convolution, and a product with slopes where its result is below a threshold."""
     return function(
         blocked(),
-        call("constant", (), TensorType((), "float32"), value=threshold),
+        constant(threshold),
         call(compared, (3, 4), TensorType(RESULT.shape, "bool")),
         call("multiply", (3, 2), RESULT),
         call("where", (5, 6, kept), RESULT),

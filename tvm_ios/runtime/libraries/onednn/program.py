@@ -253,7 +253,7 @@ def _value(argument: NotedValue) -> str:
         case tuple():
             return f"(const int64_t[]){{{', '.join(map(str, argument))}}}"
         case float():
-            return argument.hex().replace("inf", "INFINITY")  # every bit of it
+            return argument.hex()  # every bit of it
         case _:
             return str(argument)
 

@@ -11,6 +11,8 @@ __all__ = ["read_gate"]
 
 PRECISION = 1e-6
 """How much a constant may differ, for its share: networks round theirs to float32."""
+GREATEST_GATE = 1e6
+"""What a gate rises to at most; one without an end would be 0 times infinity."""
 
 SOFTPLUS_TANH = [StepKind.EXP, StepKind.LINEAR, StepKind.LOG, StepKind.TANH]
 
@@ -30,7 +32,7 @@ def read_gate(chain: Sequence[Step]) -> tuple[Step, ...]:
             return Step(kind=StepKind.GELU), _scaled(2 * factor)
         case StepKind.CLIP:
             low, high = (factor * end + addend for end in (middle.alpha, middle.beta))
-            if not _near((low,), (0.0,)) or high <= 0:
+            if not _near((low,), (0.0,)) or not 0 < high < GREATEST_GATE:
                 return ()
             alpha, beta = (before[0] * factor / high, (before[1] * factor + addend) / high)
             return Step(kind=StepKind.HARD_SWISH, alpha=alpha, beta=beta), _scaled(high)

@@ -40,6 +40,8 @@ ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
 )
 ONLY_INSIDE = frozenset({StepKind.ERF, StepKind.EXP, StepKind.LOG})
 """Kinds that are no steps by themselves here."""
+GREATEST = float.fromhex("0x1.fffffep+127")
+"""Of all numbers of float32: an end of a clip that is no end. Plans have no infinite numbers."""
 MOST_STEPS = 8
 """More than networks have; what oneDNN's own code is meant for."""
 
@@ -138,7 +140,10 @@ class _Reader:
 
     def _elementwise(self, each: PrimitiveCall, value: int) -> Step | None:
         if each.operator == "clip":
-            low, high = (_number(each, name) for name in ("a_min", "a_max"))
+            ends = (_number(each, name) for name in ("a_min", "a_max"))
+            low, high = (max(-GREATEST, min(end, GREATEST)) for end in ends)
+            if (low, high) == (0.0, GREATEST):
+                return ELEMENTWISE["nn.relu"]
             return Step(kind=StepKind.CLIP, alpha=low, beta=high)
         if each.operator == "nn.leaky_relu":
             return Step(kind=StepKind.RELU, alpha=_number(each, "alpha"))
@@ -216,8 +221,8 @@ def _joined(steps: list[Step]) -> list[Step]:
 
 
 def _does_nothing(step: Step) -> bool:
-    numbers = (round(step.alpha, 9), round(step.beta, 9))
-    return step.kind is StepKind.LINEAR and numbers == (1.0, 0.0)
+    # Constants that cancel each other are rounded; an addend however small may keep a sum from 0.
+    return step.kind is StepKind.LINEAR and round(step.alpha, 9) == 1 and step.beta == 0
 
 
 def _with_constant(operator: str, number: float, first: bool) -> Step | None:

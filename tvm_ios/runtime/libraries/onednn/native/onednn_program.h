@@ -5,7 +5,6 @@
  * workspace) hold for that very version and those instruction sets, so others are refused.
  */
 #include <dlfcn.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
