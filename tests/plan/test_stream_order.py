@@ -89,7 +89,7 @@ def test_a_diamond_waits_where_its_edges_cross():
 
 def test_groups_that_may_overlap_are_issued_in_turns():
     program = order_on_streams(
-        plan_of((0, 0, 3, (), 0), (0, 0, 2, (), 1), (0, 0, 1, (), 0), (1, 0, 1, (), 1))
+        plan_of((0, 0, 3, (), 0), (0, 1, 2, (), 1), (0, 2, 1, (), 0), (1, 0, 1, (), 1))
     )
     issued = [step.index for step in program.steps if step.kind is StepKind.LAUNCH]
     assert issued == [0, 3, 1, 4, 2, 5, 6]

@@ -140,10 +140,10 @@ def _needed_waits(
 
 
 def _overlapping(groups: Sequence[Group]) -> Iterator[range]:
-    """Runs of groups of one place in a stage, none of which waits for another of its run."""
+    """Runs of groups of one stage, none of which waits for another of its run."""
     begin = 0
     for number, group in enumerate(groups):
-        same = (group.stage, group.position) == (groups[begin].stage, groups[begin].position)
+        same = group.stage == groups[begin].stage
         if not same or any(dependency >= begin for dependency in group.dependencies):
             yield range(begin, number)
             begin = number
