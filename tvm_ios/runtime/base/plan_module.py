@@ -88,7 +88,8 @@ class PlanModule:
         self._executor = executor
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
         self._copied: dict[int, tvm.nd.NDArray] = {}
-        self._followers: weakref.WeakSet[PlanModule] = weakref.WeakSet()
+        self._readers: dict[str, weakref.WeakSet[PlanModule]] = {}
+        """Modules that read the same array, by the name of a parameter that was shared."""
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -111,9 +112,9 @@ class PlanModule:
             if entry.name in self._shared:
                 # Other modules read that array, so this one writes to another.
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
-                self._shared.discard(entry.name)
+                self._leave(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
-            for module in (self, *self._followers):
+            for module in list(self._readers.get(entry.name, (self,))):
                 module._written(entry.name)  # noqa: SLF001 - of the same kind
 
     def set_input_zero_copy(
@@ -132,7 +133,7 @@ class PlanModule:
         for name, array in self._named(key, value, params):
             entry = self.plan.inputs[self._find_input(name)]
             self._memory.replace(entry.tensor, _as_ndarray(array, f"input {name!r}"))
-            self._shared.discard(entry.name)
+            self._leave(entry.name)
             self._written(entry.name)
 
     def set_output_zero_copy(self, key: int, value: Any) -> None:
@@ -258,7 +259,9 @@ class PlanModule:
             if name in self._index:
                 self.set_input_zero_copy(name, other.get_input(name))
                 self._shared.add(name)
-                other._followers.add(self)
+                readers = other._readers.setdefault(name, weakref.WeakSet([other]))
+                readers.add(self)
+                self._readers[name] = readers
 
     def benchmark(
         self,
@@ -360,6 +363,12 @@ class PlanModule:
 
     def _written(self, name: str) -> None:
         """An input or parameter has other values, or another place."""
+
+    def _leave(self, name: str) -> None:
+        """An input or parameter is no longer in an array that others read."""
+        self._shared.discard(name)
+        if (readers := self._readers.pop(name, None)) is not None:
+            readers.discard(self)
 
     def _time_end_to_end(self, inputs: Mapping[str, Any], number: int) -> int:
         start_ns = time.perf_counter_ns()

@@ -127,6 +127,22 @@ def test_executors_have_weights_of_their_own(model, weight):
             check(third, another)
 
 
+def test_weights_are_shared_from_hand_to_hand(model, weight):
+    with model.executor(lanes=1) as first, model.executor(lanes=1) as third:
+        name = parameter(first)
+        names = tvm.runtime.save_param_dict({name: tvm.nd.array(weight)})
+        first.set_input(name, weight)
+        second = model.executor(lanes=1)
+        second.share_params(first, names)
+        third.share_params(second, names)
+        del second
+        gc.collect()
+        check(third, weight)
+        other = weights()
+        first.set_input(name, other)
+        check(third, other)
+
+
 def test_what_was_made_of_weights_goes_with_an_executor_nobody_closed(model, monkeypatch):
     closed, close = [], OnednnLane.close
     monkeypatch.setattr(OnednnLane, "close", lambda lane: closed.append(close(lane)))
