@@ -119,6 +119,10 @@ def network(model):
         joined = relay.concatenate(first, axis=1)
         second = [convolution(joined, 3, 48, 8), convolution(joined, 1, 48, 16)]
         result = relay.concatenate(second, axis=1)
+    elif model == "bfloat16":  # NumPy has no such numbers
+        halves = [relay.cast(convolution(data, 1, 16, 8), "bfloat16") for _ in range(2)]
+        pooled = [relay.nn.max_pool2d(half, (3, 3), padding=(1, 1)) for half in halves]
+        result = relay.cast(relay.concatenate(pooled, axis=1), "float32")
     else:  # operators of several kernels, with workspace between them
         sorted_ = [relay.argsort(convolution(data, 1, 16, width), axis=1) for width in (16, 24, 48)]
         result = relay.concatenate(sorted_, axis=1)

@@ -49,6 +49,7 @@ def test_a_stage_plan_repeats_the_stage_copy_after_copy():
     [
         ("small", [2 * KERNEL_NS]),
         ("workspace", [KERNEL_NS]),
+        ("bfloat16", [KERNEL_NS]),
         pytest.param("squeezenet", [], marks=pytest.mark.slow),
     ],
 )

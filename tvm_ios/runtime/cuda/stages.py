@@ -208,12 +208,15 @@ def stage_plan(
 
 
 def _fill(memory: CudaMemory, params: Collection[str]) -> None:
-    """Give every tensor but the parameters values: uninitialised memory may hold anything."""
+    """Give every tensor but the parameters values: uninitialised memory may hold anything.
+
+    Inside the network only floats are drawn, as on a CPU; all else, bfloat16 included, is zero.
+    """
     plan, random = memory.plan, np.random.default_rng(0)
     arena = np.zeros(plan.arena_bytes, "uint8")
     for tensor in plan.tensors:
         begin = plan.buffers[tensor.buffer].arena_offset
-        if begin is not None:
+        if begin is not None and tensor.dtype.startswith("float"):
             begin += tensor.byte_offset
             data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
             arena[begin : begin + len(data)] = np.frombuffer(data, "uint8")
