@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from tvm_ios.errors import ArtifactError
@@ -47,6 +49,19 @@ def test_every_changed_byte_is_seen(file):
         file.write_bytes(content[:index] + bytes([content[index] ^ 0x20]) + content[index + 1 :])
         with pytest.raises(ArtifactError):
             read_footer(file)
+
+
+def test_a_large_file_is_read_piece_by_piece(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(16 << 20))
+    append_footer(path, IDENTITY)
+    tracemalloc.start()
+    try:
+        assert read_footer(path) == IDENTITY
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20
 
 
 def test_a_folder_is_no_file(tmp_path):

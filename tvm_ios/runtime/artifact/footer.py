@@ -7,8 +7,10 @@ before anything of the file is executed: a truncated library would kill the proc
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
@@ -24,6 +26,7 @@ _STORY = struct.Struct("<I13s")
 _STORY_MAGIC = b"tvm-ios story"
 _TAIL = struct.Struct("<32s16s")
 """Digest of everything before the tail, magic."""
+_PIECE_BYTES = 1 << 20
 
 
 def append_footer(path: Path, identity: ArtifactIdentity, story: ModelStory | None = None) -> None:
@@ -49,8 +52,7 @@ def read_footer(path: Path) -> ArtifactIdentity:
     ArtifactError
         If the file cannot be read, has no footer, or is damaged.
     """
-    body, start = _checked_body(path)
-    text = body[start : -_LENGTH.size]
+    text, _ = _checked(path)
     try:
         return ArtifactIdentity.from_json(text.decode(errors="replace"))
     except ArtifactError as error:
@@ -65,38 +67,59 @@ def read_story(path: Path) -> ModelStory | None:
     ArtifactError
         If the file cannot be read, has no footer, or is damaged.
     """
-    body, end = _checked_body(path)
-    end -= _STORY.size
-    if end < 0:
-        return None
-    length, magic = _STORY.unpack(body[end : end + _STORY.size])
-    if magic != _STORY_MAGIC:
-        return None
+    _, text = _checked(path)
     try:
-        return ModelStory.from_bytes(body[end - length : end])
+        return None if text is None else ModelStory.from_bytes(text)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from error
 
 
-def _checked_body(path: Path) -> tuple[bytes, int]:
-    """All bytes before the tail, which has their digest, and where the identity begins."""
+def _checked(path: Path) -> tuple[bytes, bytes | None]:
+    """The identity, and the story if there is one, of a file that its digest fits."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            return _read_checked(file, path)
     except OSError as error:
         raise ArtifactError(
             f"{path}: cannot be read: {error.strerror or error}; check the path"
         ) from error
-    if len(content) < _LENGTH.size + _TAIL.size or not content.endswith(_MAGIC):
+
+
+def _read_checked(file: BinaryIO, path: Path) -> tuple[bytes, bytes | None]:
+    size = file.seek(0, os.SEEK_END)
+    end = size - _TAIL.size
+    tail = _part(file, max(end, 0), size)
+    if end < _LENGTH.size or not tail.endswith(_MAGIC):
         raise ArtifactError(
-            f"{path}: {len(content)} bytes without a tvm-ios footer at the end: it is truncated, "
+            f"{path}: {size} bytes without a tvm-ios footer at the end: it is truncated, "
             "stripped, or was not exported by tvm-ios; export the model again"
         )
-    expected, _ = _TAIL.unpack(content[-_TAIL.size :])
-    body = content[: -_TAIL.size]
-    if hashlib.sha256(body).digest() != expected:
+    expected, _ = _TAIL.unpack(tail)
+    if _digest(file, end) != expected:
         raise ArtifactError(
             f"{path}: the content does not match its digest, the file is damaged; "
             "copy or export it again"
         )
-    (length,) = _LENGTH.unpack(body[-_LENGTH.size :])
-    return body, len(body) - _LENGTH.size - length
+    end -= _LENGTH.size
+    (length,) = _LENGTH.unpack(_part(file, end, end + _LENGTH.size))
+    begin = end - length
+    identity, end = _part(file, begin, end), begin - _STORY.size
+    if end < 0:
+        return identity, None
+    length, magic = _STORY.unpack(_part(file, end, begin))
+    return identity, _part(file, end - length, end) if magic == _STORY_MAGIC else None
+
+
+def _part(file: BinaryIO, begin: int, end: int) -> bytes:
+    file.seek(begin)
+    return file.read(end - begin)
+
+
+def _digest(file: BinaryIO, size_bytes: int) -> bytes:
+    """Of the first so many bytes, read piece by piece: a model may be as large as the memory."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while piece := file.read(min(size_bytes, _PIECE_BYTES)):
+        digest.update(piece)
+        size_bytes -= len(piece)
+    return digest.digest()
