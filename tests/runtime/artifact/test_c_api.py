@@ -25,6 +25,7 @@ from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 PROJECT = Path(__file__).resolve().parents[3]
 EXAMPLE = PROJECT / "examples" / "c" / "run_model.c"
 CHECKS = Path(__file__).with_name("c_api_checks.c")
+SHIM = PROJECT / "tests" / "runtime" / "native" / "onednn_shim.c"
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"  # LLVM need not optimise what runs a few times
 
 pytestmark = pytest.mark.slow(10)
@@ -62,8 +63,12 @@ def built(folder):
     return build
 
 
-def started(program, *words, without=""):
-    environment = dict(each.split("=", 1) for each in printed("c-api", "--environment"))
+def variables():
+    return dict(each.split("=", 1) for each in printed("c-api", "--environment"))
+
+
+def started(program, *words, without="", **others):
+    environment = variables() | others
     environment.pop(without, None)
     # No variable of Python's, and no folder of it on the path.
     clean = {"PATH": "/usr/bin:/bin", **environment}
@@ -218,6 +223,35 @@ def test_a_machine_without_that_onednn_is_refused(built, onednn_model, tmp_path)
     done = started(built(EXAMPLE), other)
     assert done.returncode == 1
     assert f"exported for oneDNN 9.9.9 with {load_onednn().isa}, and here is" in done.stderr
+
+
+OTHER = "oneDNN chooses other code or formats on this processor"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("LARGER", OTHER),
+        ("UNLIKE", OTHER),
+        ("OTHER_CODE", OTHER),
+        ("OTHER_THREADS", "the threads of libdnnl.so.3 cannot be held back (runtime 4)"),
+        (
+            "FAILING",
+            "operator conv2d_0 failed: dnnl_primitive_execute failed with status 2 of oneDNN;",
+        ),
+    ],
+)
+def test_another_onednn_of_that_version_is_refused_or_named(
+    built, onednn_model, tmp_path, change, message
+):
+    """One that wants or gives something else than the one that the model was exported with."""
+    real, shim = Path(variables()[ONEDNN_VARIABLE]), tmp_path / "libdnnl.so"
+    words = ["cc", "-shared", "-fPIC", f"-D{change}", str(SHIM)]
+    linked = ["-Wl,--no-as-needed", str(real), f"-Wl,-rpath,{real.parent}"]
+    subprocess.run([*words, *linked, "-o", str(shim)], check=True)
+    done = started(built(EXAMPLE), onednn_model[0], **{ONEDNN_VARIABLE: str(shim)})
+    assert done.returncode == 1
+    assert message in done.stderr
 
 
 def test_what_only_python_can_run_is_refused(built, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 C_API_FOLDER = LANE_EXECUTOR.parent
 """The folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
-_VERSION = 2
+_VERSION = 3
 _KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
 
 
@@ -132,7 +132,8 @@ def _image_source(
         if launch.call is not None and function is not None:
             kernel, call, calls = function, calls, calls + 1
         launches.append(
-            f"{{{_text(kernel)}, launch_{number}, {len(touched)}, {int(not launch.split)}, {call}}}"
+            f"{{{_text(launch.operator)}, {_text(kernel)}, launch_{number}, {len(touched)}, "
+            f"{int(not launch.split)}, {call}}}"
         )
     lines += [
         _array("ImageBuffer", "buffers", buffers),

@@ -138,8 +138,8 @@ class CallProgram:
     """Native code of a library for one model, which takes the place of its native object."""
 
     source: str
-    """In C: what makes calls, ``tvm_ios_open_calls`` and ``tvm_ios_close_calls``, as
-    ``model_image.h`` has them."""
+    """In C: what makes calls, and ``tvm_ios_open_calls``, ``tvm_ios_close_calls`` and
+    ``tvm_ios_explain_call``, as ``model_image.h`` has them."""
     function: str
     """Name of what makes a call, with the signature of TVM's kernels."""
 

@@ -7,7 +7,7 @@
 
 #include "tvm_abi.h"
 
-#define MODEL_IMAGE_VERSION 2
+#define MODEL_IMAGE_VERSION 3
 
 typedef struct {
   int32_t kind; /* IMAGE_… */
@@ -36,6 +36,7 @@ typedef struct {
 } ImageInput;
 
 typedef struct {
+  const char* operator_name;
   const char* kernel;
   const int32_t* tensors; /* inputs, then outputs */
   int32_t num_tensors;
@@ -50,10 +51,12 @@ typedef struct {
   FTVMParallelLaunch launch;
 } CallHost;
 
-/* In a file with such calls: makes all of them ready, and gives the resource of each; and the other
- * one, which may be called whether or not that went well. */
+/* In a file with such calls: the first makes all of them ready, and gives the resource of each; the
+ * second may be called whether or not that went well. The third writes what of the library failed in
+ * a call, once, and nothing where it was none of the library. */
 int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size);
 void tvm_ios_close_calls(void);
+void tvm_ios_explain_call(void* resource, char* text, size_t size);
 
 typedef struct {
   int32_t version;

@@ -127,6 +127,7 @@ struct tvm_ios_model {
   void** packed;         /* by launch; NULL where a symbol names its kernel */
   void** resources;      /* by call of a library */
   void (*close_calls)(void);
+  void (*explain_call)(void* resource, char* text, size_t size);
   TVMValue* arguments;
   int32_t* codes;
   Launch* launches;
@@ -365,7 +366,8 @@ static int open_calls(tvm_ios_model* model) {
                    model->executor.parallel_launch};
   char text[1024] = "";
   if (find_symbol(model, "tvm_ios_open_calls", (void**)&open) ||
-      find_symbol(model, "tvm_ios_close_calls", (void**)&model->close_calls))
+      find_symbol(model, "tvm_ios_close_calls", (void**)&model->close_calls) ||
+      find_symbol(model, "tvm_ios_explain_call", (void**)&model->explain_call))
     return -1;
   return open(&host, model->resources, text, sizeof text) ? fail("%s", text) : 0;
 }
@@ -572,13 +574,20 @@ int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, si
   return 0;
 }
 
+/* Libraries have errors of their own; TVM's text is then of something else that failed before. */
+static void fail_in_launch(const tvm_ios_model* model, const ImageLaunch* launch) {
+  char text[256] = "";
+  if (launch->call >= 0) model->explain_call(model->resources[launch->call], text, sizeof text);
+  fail("operator %s failed: %s; the model stays usable, mend its inputs", launch->operator_name,
+       *text ? text : model->executor.failed_text());
+}
+
 int tvm_ios_model_run(tvm_ios_model* model) {
   pthread_mutex_lock(&model->lock);
   int status = model->executor.run(model->pool, model->program, 1, 0, 0, NULL, NULL);
   if (status == RUN_FAILED) {
     int32_t position = model->image->positions[model->executor.failed_position()];
-    fail("kernel %s failed: %s; the model stays usable, mend its inputs",
-         model->image->launches[position].kernel, model->executor.failed_text());
+    fail_in_launch(model, &model->image->launches[position]);
   } else if (status) {
     fail("the lanes cannot be started: raise the limit of threads (ulimit -u) or use fewer lanes");
   }

@@ -20,6 +20,7 @@ from tvm_ios.core.onednn_files import (
     find_onednn,
 )
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.runtime.libraries.onednn.numbers import QUERY_NAME
 
 __all__ = ["Onednn", "OnednnRefusalError", "extents_of", "load_onednn"]
 
@@ -168,6 +169,12 @@ class Onednn:
     def descriptor_of(self, primitive: int, query: int, index: int = 0) -> int:
         """A memory descriptor of a primitive's descriptor, which owns it; 0 where it has none."""
         return self._query_md(primitive, query, index) or 0
+
+    def name_of(self, primitive: int) -> str:
+        """What it calls the code of a primitive's descriptor."""
+        name = c_char_p()
+        self.call("dnnl_primitive_desc_query", primitive, QUERY_NAME, 0, ctypes.byref(name))
+        return (name.value or b"").decode(errors="replace")
 
     def address(self, name: str) -> int:
         """The address of a function, for native code."""

@@ -6,9 +6,7 @@ gets bias and steps wrong, they are made by another primitive, after the main on
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import c_char_p
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -23,7 +21,6 @@ from tvm_ios.runtime.libraries.onednn.numbers import (
     FORWARD_INFERENCE,
     IN_ORDER,
     QUERIES,
-    QUERY_NAME,
     QUERY_SCRATCHPAD,
     SCRATCHPAD,
     SECOND_SOURCE,
@@ -196,7 +193,7 @@ class PrimitiveMaker:
                 handle = self._main(call, asked, self._attributes(call, asked), where)
             except OnednnRefusalError:
                 continue
-            described = _Described(handle, self._name(handle))
+            described = _Described(handle, self._library.name_of(handle))
             if _is_reference(described.implementation):
                 continue
             for number, query in QUERIES.items():
@@ -267,8 +264,8 @@ class PrimitiveMaker:
                 else:
                     (once if tensor.constant else before).append((outer, inner))
             arguments.append(self._argument(number, inner))
-        handle = self._make("primitive", "create", described.handle, where=where)
         arguments += self._scratchpad(described.handle, workspace)
+        handle = self._make("primitive", "create", described.handle, where=where)
         main = MadePrimitive(handle, stream, tuple(arguments))
         made = [self._reorder(begin, end, stream, workspace) for begin, end in (*once, *before)]
         made += [main, *(self._reorder(*pair, stream, workspace) for pair in after)]
@@ -347,7 +344,7 @@ class PrimitiveMaker:
             raise self._refusal(call, where)
         described = self._library.make(name, self._engine, *how, attributes, where=where)
         self._later(self._library.call, "dnnl_primitive_desc_destroy", described)
-        if _is_reference(self._name(described)):
+        if _is_reference(self._library.name_of(described)):
             raise self._refusal(call, where)
         arguments = [self._argument(number, place) for number, place in placed.items()]
         arguments += self._scratchpad(described, workspace)
@@ -368,9 +365,9 @@ class PrimitiveMaker:
             attributes,
         )
         self._later(self._library.call, "dnnl_primitive_desc_destroy", described)
-        handle = self._make("primitive", "create", described)
         arguments = [self._argument(SOURCE, begin), self._argument(TARGET, end)]
         arguments += self._scratchpad(described, workspace)
+        handle = self._make("primitive", "create", described)
         return MadePrimitive(handle, stream, tuple(arguments))
 
     def _scratchpad(self, described: int, workspace: _Workspace) -> list[Argument]:
@@ -384,12 +381,6 @@ class PrimitiveMaker:
     def _argument(self, number: int, place: _Place) -> Argument:
         memory = self._make("memory", "create", place.descriptor, self._engine, None)
         return Argument(number, memory, place.position, place.offset)
-
-    def _name(self, described: int) -> str:
-        name = c_char_p()
-        query = (QUERY_NAME, 0, ctypes.byref(name))
-        self._library.call("dnnl_primitive_desc_query", described, *query)
-        return (name.value or b"").decode(errors="replace")
 
     def _make(self, noun: str, verb: str, *arguments: object, where: str = "") -> int:
         """Something of oneDNN's, destroyed later."""

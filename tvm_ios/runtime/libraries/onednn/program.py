@@ -1,7 +1,8 @@
 """Writes the C source that makes a model's calls ready in programs without Python. No TVM here.
 
 The calls are prepared here once, with every function of oneDNN noted that they take
-(:mod:`~tvm_ios.runtime.libraries.onednn.recording`); C makes the same ones, in the same order.
+(:mod:`~tvm_ios.runtime.libraries.onednn.recording`); C makes the same ones, in the same order, and
+refuses a oneDNN that says something else than it said here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from tvm_ios.runtime.libraries.onednn.library import Onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE
 from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.recording import (
+    EQUAL,
+    NAME,
     QUERY_DESCRIPTOR,
+    SIZE,
     Handle,
     NotedCall,
     NotedValue,
@@ -40,6 +44,15 @@ _C_TYPES: Mapping[object, str] = MappingProxyType(
         POINTER(c_void_p): "void**",
     }
 )
+_CHECKS: Mapping[str, str] = MappingProxyType(
+    {
+        SIZE: "is_larger",
+        EQUAL: "is_unlike",
+        NAME: "is_other_code",
+        QUERY_DESCRIPTOR: "is_there",
+    }
+)
+"""Functions of ``onednn_program.h`` that hold what oneDNN says against what it said."""
 _STATEMENTS = 100
 _RUNS_ON = (
     "dnnl_engine_create",
@@ -99,7 +112,8 @@ class _Source:
 
     def text(self) -> str:
         library = self._recorded
-        functions = sorted({each.function for each in self._noted} - {QUERY_DESCRIPTOR})
+        called = {each.function for each in self._noted if each.told is None}
+        functions = sorted(called - {QUERY_DESCRIPTOR})
         droppers = sorted({_dropper(each.function) for each in self._noted if _is_made(each)})
         version = f"{json.dumps(library.version.text)}, {json.dumps(library.isa)}"
         count = max((each.gives.number for each in self._noted if each.gives), default=0) + 1
@@ -108,12 +122,8 @@ class _Source:
             f'#include "{_PROGRAM}"',
             *map(self._declaration, functions),
             *(f"static int (*{name})(void*);" for name in droppers),
-            f"static const void* (*{QUERY_DESCRIPTOR})(const void*, int, int);",
             "static const WantedFunction wanted[] = {",
-            *(
-                f'{{"{name}", (void**)&{name}}},'
-                for name in (*functions, *droppers, QUERY_DESCRIPTOR)
-            ),
+            *(f'{{"{name}", (void**)&{name}}},' for name in (*functions, *droppers)),
             "};",
             f"static void* made[{count}];",
             *self._tables,
@@ -185,6 +195,9 @@ class _Source:
 
     def _statement(self, call: NotedCall) -> str:
         arguments = list(map(_value, call.arguments))
+        if call.told is not None:
+            asked = ", ".join([*arguments, json.dumps(call.told)])
+            return f"if ({_CHECKS[call.function]}({asked})) return chosen_otherwise();"
         if call.gives is not None and call.function != QUERY_DESCRIPTOR:
             arguments.insert(0, f"&made[{call.gives.number}]")
         found = f"{call.function}({', '.join(arguments)})"
