@@ -46,14 +46,13 @@ static void poison_after(const Program* program, int32_t position) {
 }
 
 /* The first failure of a run wins; TVM keeps its text per thread, so it is read here. */
-static void report_failure(Lane* lane, int32_t position, int32_t code) {
+static void report_failure(Lane* lane, int32_t position) {
   Pool* pool = lane->pool;
   if (atomic_exchange_explicit(&pool->error_claimed, 1, memory_order_acq_rel)) return;
   const char* text = pool->options.get_last_error ? pool->options.get_last_error() : "";
   strncpy(pool->error_text, text ? text : "", ERROR_TEXT_BYTES - 1);
   pool->error_text[ERROR_TEXT_BYTES - 1] = 0;
   pool->error_position = position;
-  pool->error_code = code;
 }
 
 #endif

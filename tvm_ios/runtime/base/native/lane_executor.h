@@ -50,7 +50,6 @@ typedef struct {
 
 typedef struct {
   int32_t num_groups;
-  int32_t num_launches;
   int32_t num_words;
   Launch** launches;       /* by position: group after group */
   int32_t* rows;           /* per group, plus one: its first position */
@@ -126,7 +125,6 @@ typedef struct Pool {
   _Alignas(CACHE_LINE) _Atomic int32_t finished;
   _Alignas(CACHE_LINE) _Atomic int32_t error_claimed;
   int32_t error_position;
-  int32_t error_code;
   char error_text[ERROR_TEXT_BYTES];
   _Alignas(CACHE_LINE) _Atomic uint32_t ping;
   _Alignas(CACHE_LINE) _Atomic uint32_t pong;

@@ -116,7 +116,7 @@ static int run_launch(Lane* lane, Program* program, int32_t position) {
                                 &result, &result_code, launch->resource);
   if (program->trace) program->trace[position] = (TraceRow){start_ns, now_ns(), lane->index, 0};
   if (program->poison) poison_after(program, position);
-  if (code) report_failure(lane, position, code);
+  if (code) report_failure(lane, position);
   return code;
 }
 
@@ -178,7 +178,6 @@ Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, con
   if (posix_memalign((void**)&program, CACHE_LINE, bytes)) return NULL;
   memset((void*)program, 0, bytes);
   program->num_groups = num_groups;
-  program->num_launches = (int32_t)count;
   program->num_words = (int32_t)words;
   program->num_homes = num_homes;
   program->words_stride = (int32_t)stride;

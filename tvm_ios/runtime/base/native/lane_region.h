@@ -51,7 +51,7 @@ static int help_others(Lane* lane) {
     int code =
         run_task(lane, lambda, cdata, (int)TICKET_NEXT(ticket), (int)TICKET_TASKS(ticket));
     if (code) {
-      report_failure(lane, atomic_load_explicit(&region->position, memory_order_relaxed), code);
+      report_failure(lane, atomic_load_explicit(&region->position, memory_order_relaxed));
       atomic_store_explicit(&region->failed, 1, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&region->finished, 1, memory_order_release);
