@@ -165,7 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder=options.folder,
             peers=tuple(options.peers),
             options=CompareOptions(
-                number=options.number, rounds=options.rounds, min_repeat_ms=options.min_repeat_ms
+                warmup=0,  # who has the machine anew warms up by itself, if its runs are short
+                number=options.number,
+                rounds=options.rounds,
+                min_repeat_ms=options.min_repeat_ms,
             ),
             our_python=options.our_python,
             load_limit_s=options.load_limit,
