@@ -131,10 +131,12 @@ def test_records_of_another_target_are_neither_known_nor_preferred(tmp_path):
                 assert context.query(target, task.task.workload).index == index
 
 
-def test_records_of_a_template_that_is_unknown_here_are_applied_as_they_are(tmp_path):
+@pytest.mark.parametrize("knobs", [None, [["tile_oc", "ot", 4]]])
+def test_records_of_a_template_that_is_unknown_here_are_applied_as_they_are(knobs, tmp_path):
     (task,) = extract_tasks([one_convolution()], TARGET)
     known, foreign = line_of(task, TARGET, 0, 1e-3), json.loads(line_of(task, TARGET, 1, 1e-3))
     foreign["input"][1] = "somebody/template.x86"
+    foreign["config"]["entity"] = knobs or foreign["config"]["entity"]
     log = tmp_path / "mixed.log"
     log.write_text(known + json.dumps(foreign) + "\n")
     fastest = AutoTvmBackend().variants([log], TARGET)["the fastest of each task"]

@@ -146,7 +146,9 @@ def blocks_of(task: autotvm.task.Task, layout: Layout) -> dict[str, int]:
 
 def config_blocks(config: Any) -> dict[str, int]:
     """The channel blocks of one candidate, by knob."""
-    return {name: _block(config, name) for name in BLOCKS if name in config}
+    # In templates of others such a knob may be no split.
+    found = [name for name in BLOCKS if name in config and hasattr(config[name], "size")]
+    return {name: _block(config, name) for name in found}
 
 
 def _vector_lanes(task: autotvm.task.Task) -> int:
