@@ -36,7 +36,15 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def least_values(confidence: float) -> int:
-    """How many values bound a median with this confidence."""
+    """How many values bound a median with this confidence.
+
+    Raises
+    ------
+    OptionError
+        If the confidence is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise OptionError(f"confidence is {confidence}; it must lie between 0 and 1, as 0.95 does")
     return math.ceil(1 - math.log2(1 - confidence))
 
 
@@ -52,8 +60,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
         If the confidence is not between 0 and 1, or the values are too few to give it (0.95
         needs six).
     """
-    if not 0 < confidence < 1:
-        raise OptionError(f"confidence is {confidence}; it must lie between 0 and 1, as 0.95 does")
+    least = least_values(confidence)
     ordered = sorted(values)
     count = len(ordered)
     rank = -1
@@ -65,6 +72,6 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     if rank < 0:
         raise OptionError(
             f"{count} values cannot bound a median with confidence {confidence}; "
-            f"take at least {least_values(confidence)}"
+            f"take at least {least}"
         )
     return ordered[rank], ordered[count - 1 - rank]

@@ -524,7 +524,7 @@ def test_a_promise_older_than_a_batch_that_came_back_is_kept(board_promised):
     jobs.find_again(Drawn("near"))
     jobs.time_passes(2 * OLD_S)
     jobs.release(Drawn("job3"))
-    jobs.die(Drawn("job0"), "")
+    jobs.die(Drawn("job0"))
     jobs.lose(Drawn("far"))
     jobs.all_ask(Drawn(2, StageKind.PROFILE, 0))
     jobs.release(Drawn("job2"))
