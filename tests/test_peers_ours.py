@@ -119,6 +119,8 @@ def test_the_same_options_are_not_built_again(tmp_path):
     kernels(tmp_path)
     assert _is_done(recipe, tmp_path, 2)
     assert not _is_done(recipe, tmp_path, 1)
+    (tmp_path / "ours" / "tuned.json").write_text("{")
+    assert not _is_done(recipe, tmp_path, 2)
 
 
 def test_kernels_that_cannot_be_made_anew_do_not_race(tmp_path, capsys):

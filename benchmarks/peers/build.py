@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.peers.errors import PeerError
+from tvm_ios.support.whole_file import write_text
 
 __all__ = [
     "Build",
@@ -72,10 +73,7 @@ def exported_path(folder: Path, build: str) -> Path:
 
 def write_kernels(kernels: Kernels, folder: Path) -> None:
     """Write to the network's folder what was done; the exported files are there already."""
-    path = _record_path(folder, kernels.name)
-    part = path.with_suffix(".part")  # whoever is killed leaves nothing that is half a record
-    part.write_text(json.dumps(asdict(kernels), indent=1) + "\n")
-    part.replace(path)
+    write_text(_record_path(folder, kernels.name), json.dumps(asdict(kernels), indent=1) + "\n")
 
 
 def forget_kernels(name: str, folder: Path) -> None:

@@ -32,6 +32,7 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios.host import core_to_core_ns, default_lanes
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.support.whole_file import write_text
 
 __all__ = ["Settings", "main", "measure_network", "require_agreement"]
 
@@ -186,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             record = measure_network(subject, settings)
-            _replace_text(path, record.to_json() + "\n")
+            write_text(path, record.to_json() + "\n")
         except (OSError, TvmIosError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             failed = True
@@ -233,13 +234,6 @@ def _is_newer(result: Path, folder: Path) -> bool:
     if not result.exists() or not sources[0].exists():
         return False
     return result.stat().st_mtime > max(source.stat().st_mtime for source in sources)
-
-
-def _replace_text(path: Path, text: str) -> None:
-    """All of the file or nothing: who was interrupted goes on from whole files."""
-    partial_file = path.with_name(path.name + ".partial")
-    partial_file.write_text(text)
-    partial_file.replace(path)
 
 
 def _write_onnx_file(case: Case, folder: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.policies import PolicyName
-from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish
-from tvm_ios.jobs.device_tables import read_devices
-from tvm_ios.jobs.jobs_file import read_jobs_file
+from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish, Machine
+from tvm_ios.jobs.device_tables import read_devices, usual_device
+from tvm_ios.jobs.jobs_file import read_jobs_file, read_orders_file
 from tvm_ios.jobs.scheduler_table import ExecutorName
 from tvm_ios.jobs.tune_work import TuneWork
 
@@ -259,6 +259,16 @@ def test_paths_are_absolute(tmp_path, monkeypatch):
     (tmp_path / "net.params").write_text("")
     (order,) = read(Path(), JOB + 'params = "net.params"').orders
     assert order.work.params == str(tmp_path / "net.params")
+
+
+@pytest.mark.parametrize(
+    "given", ["", "[[device]]\nname = 'left'\nkind = 'core'\ncore = 0\nnode = 'node-a'\n"]
+)
+def test_what_is_submitted_to_a_cluster_is_what_it_serves(tmp_path, given):
+    served = read(tmp_path, f"{RAY}{given}{JOB}lanes = 64\n")
+    joined = (*served.devices, usual_device((0, 1), "node-b"))
+    there = Machine(cores=(0, 1), devices=joined)
+    assert read_orders_file(tmp_path / "jobs.toml", there) == served.orders
 
 
 def test_a_missing_file_is_named(tmp_path):

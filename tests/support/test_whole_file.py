@@ -32,6 +32,10 @@ def test_the_file_behind_a_link_is_replaced_and_a_pipe_is_written_to(tmp_path):
     try:
         write_text(pipe, "said")
         assert os.read(reader, 100) == b"said"
+        writer = os.open(pipe, os.O_WRONLY)
+        write_text(Path(f"/dev/fd/{writer}"), "again")
+        os.close(writer)
+        assert os.read(reader, 100) == b"again"
     finally:
         os.close(reader)
     assert pipe.is_fifo()

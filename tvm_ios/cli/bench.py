@@ -55,8 +55,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--batch-size",
         type=int,
         metavar="N",
-        help="extent of first dimensions that an ONNX file leaves open; of our networks, images "
-        "(default: 1)",
+        help="extent of first dimensions that an ONNX file leaves open; of our networks, images, "
+        "1 where omitted",
     )
     parser.add_argument(
         "--output",

@@ -75,6 +75,7 @@ def _replace(path: Path, content: bytes) -> bool:
         return False
     try:
         write_bytes(path, content)
+        path.chmod(0o644)  # whoever may use the environment needs the hook, whatever the umask
     except OSError as error:
         raise HostError(
             f"cannot write {path}: {error}; use a virtual environment that you own"

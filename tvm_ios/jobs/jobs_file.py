@@ -129,7 +129,11 @@ def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tu
     JobError, OptionError
         A key or a value is unfit; the message names thing and value.
     """
-    return _orders(tables, machine.devices, folder, len(machine.cores), on_nodes=False)
+    if any(not device.node for device in machine.devices):
+        return _orders(tables, machine.devices, folder, len(machine.cores), on_nodes=False)
+    # Of a cluster what nobody named counts for no more than it did when it was served.
+    named = [device for device in machine.devices if device.name != device.node]
+    return _orders(tables, named, folder, sys.maxsize, on_nodes=True)
 
 
 def _orders(

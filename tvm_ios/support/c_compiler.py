@@ -171,19 +171,27 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
         # No other process ever loads half a library.
         with whole_file(product) as partial:
             _say_once(command[0], product.parent)
-            whole = [*command, "-o", str(partial), "-lpthread"]
-            _LOG.debug("runs %s", shlex.join(whole))
-            done = subprocess.run(whole, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise HostError(
-                    f"C compiler failed on {command[-1]} (exit {done.returncode}): "
-                    f"{shlex.join(whole)}\n{done.stderr.strip()}"
-                )
+            _run([*command, "-o", str(partial), "-lpthread"], command[-1])
     except OSError as error:
         raise HostError(
             f"cannot write compiled code to {product.parent}: {error}; "
             "set TVM_IOS_CACHE_DIR to a folder you can write"
         ) from error
+
+
+def _run(command: Sequence[str], source: str) -> None:
+    _LOG.debug("runs %s", shlex.join(command))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise HostError(
+            f"cannot run the C compiler {command[0]}: {error}; let CC name one"
+        ) from error
+    if done.returncode != 0:
+        raise HostError(
+            f"C compiler failed on {source} (exit {done.returncode}): "
+            f"{shlex.join(command)}\n{done.stderr.strip()}"
+        )
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy.typing as npt
 __all__ = ["named_arrays"]
 
 DAMAGES = (
-    *(EOFError, OSError, RuntimeError, TypeError, ValueError),
+    *(EOFError, MemoryError, OSError, OverflowError, RuntimeError, TypeError, ValueError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """What numpy raises of a damaged file."""

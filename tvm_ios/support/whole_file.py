@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,20 +17,20 @@ __all__ = ["whole_file", "write_bytes", "write_text"]
 def whole_file(path: Path) -> Iterator[Path]:
     """Where to write a file that takes the place of another when the block ends without an error.
 
-    Its folders are made, and other processes may write the same file. Of a link the file behind it
-    is replaced; a pipe or a terminal is written to directly.
+    Its folders are made, and others may write the same file, on other machines, too. Of a link the
+    file behind it is replaced; a pipe or a terminal is written to directly.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
-    path = path.resolve()
     if path.exists() and not path.is_file():
         yield path
         return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield partial
         partial.replace(path)

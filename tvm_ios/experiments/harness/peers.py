@@ -134,6 +134,10 @@ class PeerRace:
         if not (networks / stem / "network.json").exists():
             self._run("export", sys.executable, where)
         kernels = [self._written(name, recipe) for name, recipe in recipes.items()]
+        builds = networks / stem / "ours"
+        for path in builds.glob("*.json"):
+            if path.stem not in recipes:
+                path.unlink()
         lanes = ("--lanes", str(self.lanes))
         left_out = self._run(
             "ours",
@@ -141,7 +145,7 @@ class PeerRace:
             (*where, *lanes, *records, "--kernels", *kernels),
             may_fail=True,
         )
-        if not list((networks / stem / "ours").glob("*.json")):
+        if not list(builds.glob("*.json")):
             raise HostError(f"nothing of ours was built for {stem}: {'; '.join(left_out)}")
         python, peers = sys.executable, [OURS]
         if self.against is None or self.peers_python is None:
