@@ -12,6 +12,7 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import named_as_arrays
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.runtime.artifact.factory import with_graph
 
 __all__ = ["read_graph_json", "with_own_constant_names"]
 
@@ -33,16 +34,7 @@ def with_own_constant_names(factory: GraphExecutorFactoryModule) -> GraphExecuto
     for name, own in zip(shared, free, strict=False):
         constants[name]["name"] = own
         params[own] = params.pop(name)
-    return GraphExecutorFactoryModule(
-        factory.ir_mod,
-        factory.target,
-        factory.executor,
-        json.dumps(graph),
-        factory.get_lib(),
-        factory.libmod_name,
-        params,
-        factory.function_metadata,
-    )
+    return with_graph(factory, graph, params)
 
 
 def read_graph_json(text: str) -> KernelGraph:

@@ -18,6 +18,7 @@ from tvm.contrib import cc
 from tvm_ios.errors import ArtifactError, PlanError
 from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
+from tvm_ios.runtime.artifact.factory import with_graph
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.library_code import native_code
@@ -194,17 +195,7 @@ def _attach_plan(
     graph = json.loads(factory.get_graph_json())
     graph.pop("metadata", None)
     graph["metadata"] = {_METADATA_KEY: plan.to_json()}
-    # The class is Relay's; only relay/ imports that.
-    return type(factory)(
-        factory.ir_mod,
-        factory.target,
-        factory.executor,
-        json.dumps(graph),
-        factory.get_lib(),
-        factory.libmod_name,
-        factory.get_params(),
-        factory.function_metadata,
-    )
+    return with_graph(factory, graph, factory.get_params())
 
 
 def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:
