@@ -14,6 +14,7 @@ from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.errors import OptionError
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
 from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.dataflow import graph_order
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
@@ -46,8 +47,9 @@ def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
 
 def test_a_library_likes_a_layout_of_its_own():
     with_onednn = changes_for(CPU, libraries=(onednn_library(),))
-    names = ["NCHW", "padded channels", "NHWC", "convolutions for transposed ones", "padded rows"]
-    assert [change.name for change in with_onednn] == [*names, "image by image"]
+    convolved = ["convolutions for transposed ones"] * 2  # in that layout, and in others
+    names = ["NCHW", "padded channels", "NHWC", *convolved, "padded rows", "image by image"]
+    assert [change.name for change in with_onednn] == names
     assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
 
 
@@ -64,16 +66,42 @@ def test_a_layout_of_a_library_gives_up_padded_channels(narrow):
     as_it_is = BuildCandidate(mod=narrow[0], params=narrow[1])
     change = changes_for(CPU, libraries=(onednn_library(),))[2]
     padded = PADDING.of(as_it_is, TARGET)
-    assert padded.unpadded is as_it_is
+    assert padded.before(PADDING.name) is as_it_is
     found, expected = change.of(padded, TARGET), change.of(as_it_is, TARGET)
-    assert (found.changes, found.unpadded) == (expected.changes, None)
+    assert found.changes == expected.changes
+    assert found.before(PADDING.name) is None
     tvm.ir.assert_structural_equal(found.mod, expected.mod)
     assert LAYOUT.of(padded, TARGET) is None
 
 
+def test_transposed_convolutions_in_one_piece_are_written_anew_in_the_same_layout():
+    shapes = {"data": (1, 16, 4, 4), "w": (16, 16, 4, 4)}
+    data, weight = (relay.var(name, shape=shape) for name, shape in shapes.items())
+    value = relay.nn.conv2d_transpose(
+        data, weight, channels=16, kernel_size=(4, 4), strides=(2, 2), padding=(1, 1)
+    )
+    mod = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.relu(value)))
+    params = {"w": np.random.default_rng(1).uniform(-1, 1, shapes["w"]).astype("float32")}
+    in_nhwc, within, convolved = changes_for(CPU, libraries=(onednn_library(),))[2:5]
+    as_it_is = BuildCandidate(mod=mod, params=params)
+    assert within.of(as_it_is, TARGET) is None
+    whole = in_nhwc.of(as_it_is, TARGET)
+    assert convolved.of(whole, TARGET) is None
+    found = within.of(whole, TARGET)
+    told = "1 transposed convolutions were written as convolutions"
+    laid_out = "1 convolutions were laid out as NHWC; inputs and outputs keep their layout"
+    assert found.changes == (f"{told}; {laid_out}",)
+    assert found.before("NHWC") is None
+    assert found.before(within.name) is as_it_is
+    calls = [each for each in graph_order(found.mod["main"].body) if isinstance(each, relay.Call)]
+    convolutions = [each for each in calls if each.op.name == "nn.conv2d"]
+    assert [each.attrs.data_layout for each in convolutions] == ["NHWC"]
+    np.testing.assert_allclose(output_of(found), output_of(as_it_is), rtol=1e-4, atol=1e-5)
+
+
 def test_images_are_computed_one_by_one_in_the_layout_of_a_library_only(narrow):
     mod, params = narrow
-    *_, in_nhwc, _, _, apart = changes_for(CPU, libraries=(onednn_library(),))
+    *_, in_nhwc, _, _, _, apart = changes_for(CPU, libraries=(onednn_library(),))
     one = BuildCandidate(mod=mod, params=params)
     data = relay.var("data", shape=(2, *mod["main"].params[0].type_annotation.concrete_shape[1:]))
     rest = mod["main"].params[1:]

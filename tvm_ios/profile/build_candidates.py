@@ -31,7 +31,7 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
-FORMS = 2
+FORMS = 3
 """Counted up when a change begins to make something else: choices from before were among others."""
 
 _LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], tuple[tvm.IRModule, str] | None]
@@ -47,8 +47,10 @@ class BuildCandidate:
     """Parameters of ``mod``; bound, and so None, where it was changed."""
     changes: tuple[str, ...] = ()
     """What was changed of the model, for people."""
-    unpadded: BuildCandidate | None = None
-    """What channels were padded of; None where they are those of the model."""
+    made_by: str = ""
+    """Name of the last of these changes."""
+    origin: BuildCandidate | None = None
+    """What that was made of; None where this is the model as it is."""
 
     @cached_property
     def checked(self) -> CheckedModule:
@@ -60,6 +62,13 @@ class BuildCandidate:
             If its ``main`` cannot run on the graph executor.
         """
         return CheckedModule(check_module(self.mod))
+
+    def before(self, change: str) -> BuildCandidate | None:
+        """The form that a change, by name, was made of; None where it is not part of this one."""
+        form = self
+        while form.origin is not None and form.made_by != change:
+            form = form.origin
+        return form.origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +84,10 @@ class ModelChange:
     raced_with_records: bool = False
     """Whether kernels that were tuned may make the difference: those of one layout never fit the
     other. Where False, kernels are tuned for what wins without."""
-    pads: bool = False
-    """Whether it is made for TVM's kernels, whose channels fill whole vectors then."""
-    undoes_padding: bool = False
-    """Whether padded channels are given up for it: more work, where no kernel needs them."""
+    undoes: str = ""
+    """Name of a change that is given up for it, with all that were made after it."""
+    replaces: bool = False
+    """Whether there is nothing to do where that was not made."""
     rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
     """What comes out, parameters bound, with a line on what was done; None where nothing is."""
 
@@ -90,7 +99,10 @@ class ModelChange:
         ModelError, OptionError
             If TVM cannot do it.
         """
-        base = (self.undoes_padding and candidate.unpadded) or candidate
+        before = candidate.before(self.undoes)
+        if before is None and self.replaces:
+            return None
+        base = before or candidate
         found = self.rewrite(base, target)
         if found is None:
             return None
@@ -99,7 +111,8 @@ class ModelChange:
             mod=mod,
             params=None,
             changes=(*base.changes, told),
-            unpadded=base if self.pads else None,
+            made_by=self.name,
+            origin=base,
         )
 
 
@@ -120,15 +133,18 @@ def changes_for(
     # After layouts: convolutions are padded in NCHW only.
     pads = pad_channels and traits.pads_channels
     padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
-    liked = dict.fromkeys(library.image_layout for library in libraries)
-    own_layouts = [
-        replace(_layout_change(each, _laid_out_whole), undoes_padding=True)
-        for each in liked
-        if each is not None
-    ]
-    if own_layouts:  # in which libraries compute transposed convolutions as they are
-        apart = [_apart_change(each.name) for each in own_layouts]
-        return (*layouts, *padding, *own_layouts, *convolved, *rows, *apart)
+    liked = dict.fromkeys(
+        library.image_layout for library in libraries if library.image_layout is not None
+    )
+    if liked:
+        own_layouts = [
+            replace(_layout_change(layout, _laid_out_whole), undoes=PADDING.name)
+            for layout in liked
+        ]
+        # A library may compute transposed convolutions in one piece in its layout.
+        within = [_convolved_change(layout) for layout in liked if convolved]
+        apart = [_apart_change(layout) for layout in liked]
+        return (*layouts, *padding, *own_layouts, *within, *convolved, *rows, *apart)
     return (*layouts, *convolved, *padding, *rows)
 
 
@@ -197,6 +213,31 @@ def _convolved(
     return (mod, told) if written else None
 
 
+def _convolved_change(layout: str) -> ModelChange:
+    """In place of transposed convolutions that are in one piece in the layout of a library."""
+    return replace(
+        CONVOLVED,
+        phase=f"{layout} convolutions",
+        undoes=layout,
+        replaces=True,
+        rewrite=partial(_convolved_in, layout),
+    )
+
+
+def _convolved_in(
+    layout: str, candidate: BuildCandidate, target: tvm.target.Target
+) -> tuple[tvm.IRModule, str] | None:
+    found = _convolved(candidate, target)
+    if found is None:
+        return None
+    mod, told = found
+    laid_out = _laid_out(layout, BuildCandidate(mod=mod, params=None), target)
+    if laid_out is None:
+        return None
+    mod, told_then = laid_out
+    return mod, f"{told}; {told_then}"
+
+
 def _padded(
     candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
@@ -253,7 +294,6 @@ PADDING = ModelChange(
     name="padded channels",
     without="channels as they are",
     phase="padded",
-    pads=True,
     rewrite=_padded,
 )
 ROWS = ModelChange(

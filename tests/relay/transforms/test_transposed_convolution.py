@@ -22,6 +22,10 @@ def operators(module):
     ]
 
 
+def is_convolution(expression):
+    return isinstance(expression, relay.Call) and expression.op.name == "nn.conv2d"
+
+
 def transposed(kernel=(2, 2), stride=(2, 2), shape=(1, IN_CHANNELS, 5, 7), groups=1, **others):
     data = relay.var("data", shape=shape)
     weight = relay.var("weight", shape=(IN_CHANNELS, OUT_CHANNELS // groups, *kernel))
@@ -53,20 +57,27 @@ def by_definition(image, weight, stride, padding):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "padding", "more"),
+    ("kernel", "stride", "padding", "more", "new_kernel", "cut"),
     [
-        ((2, 2), 2, (0, 0), (0, 0)),
-        ((3, 3), 3, (0, 0), (0, 0)),
-        ((4, 4), 2, (1, 1), (0, 0)),
-        ((3, 3), 2, (1, 1), (1, 1)),
-        ((5, 5), 2, (2, 2), (1, 1)),
-        ((4, 2), 2, (1, 0), (0, 0)),
-        ((4, 4), 2, (2, 0, 0, 2), (0, 0)),
-        ((3, 3), 2, (0, 1, 1, 0), (0, 0)),
+        ((2, 2), 2, (0, 0), (0, 0), (1, 1), False),
+        ((3, 3), 3, (0, 0), (0, 0), (1, 1), False),
+        ((3, 3), 2, (1, 1), (1, 1), (2, 2), False),
+        ((5, 5), 2, (2, 2), (1, 1), (3, 3), False),
+        ((4, 4), 2, (2, 0, 0, 2), (0, 0), (2, 2), False),
+        ((3, 3), 2, (0, 1, 1, 0), (0, 0), (2, 2), False),
+        ((4, 4), 2, (1, 1), (0, 0), (2, 2), True),
+        ((4, 2), 2, (1, 0), (0, 0), (2, 1), True),
+        ((4, 4), 2, (1, 1), (1, 1), (2, 2), True),
+        ((16, 16), 8, (4, 4), (0, 0), (2, 2), True),
+        ((3, 3), 2, (0, 0), (0, 0), (2, 2), True),
+        ((3, 3), 2, (1, 1), (0, 0), (2, 2), True),
+        ((5, 5), 3, (1, 0, 2, 1), (0, 0), (2, 2), True),
     ],
 )
 @pytest.mark.parametrize("images", [1, 3])
-def test_results_are_those_of_the_definition(nets, kernel, stride, padding, more, images):
+def test_results_are_those_of_the_definition(
+    nets, kernel, stride, padding, more, new_kernel, cut, images
+):
     call, data = transposed(
         kernel,
         (stride, stride),
@@ -76,7 +87,10 @@ def test_results_are_those_of_the_definition(nets, kernel, stride, padding, more
     )
     module, params = nets.finish(call, data)
     written, count = convolve_transposed(module, params)
-    assert (count, operators(written)) == (1, ["nn.conv2d", "nn.depth_to_space"])
+    expected = ["nn.conv2d", "nn.depth_to_space", *["strided_slice"] * cut]
+    assert (count, operators(written)) == (1, expected)
+    (convolution,) = (each for each in graph_order(written["main"].body) if is_convolution(each))
+    assert tuple(map(int, convolution.attrs.kernel_size)) == new_kernel
     image = nets.random_input(module)
     seen = nets.reference(written, None, image)[0]
     top, left, bottom, right = padding if len(padding) == 4 else padding * 2
@@ -90,7 +104,7 @@ def test_results_are_those_of_the_definition(nets, kernel, stride, padding, more
 @pytest.mark.parametrize(
     "others",
     [
-        {"kernel": (3, 3)},  # 11x15 outputs are no whole strides
+        {"kernel": (4, 4), "shape": (1, IN_CHANNELS, 1, 1)},  # 4 of 4 places see one each
         {"stride": (1, 1), "kernel": (3, 3)},
         {"stride": (2, 1)},
         {"kernel": (3, 3), "dilation": (2, 2), "padding": (0, 1)},
@@ -164,7 +178,8 @@ def test_constants_of_channels_go_in_front(nets, shape):
     call, data = transposed((4, 4), padding=(1, 1))
     module, params = nets.finish(relay.subtract(relay.var("other", shape=shape), call), data)
     written, _ = convolve_transposed(module, params)
-    assert operators(written) == ["nn.conv2d", "subtract", "nn.depth_to_space"]
+    spread = ["nn.depth_to_space", "strided_slice"]
+    assert operators(written) == ["nn.conv2d", "subtract", *spread]
     image = nets.random_input(module)
     expected = nets.reference(module, params, image)[0]
     np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
@@ -181,8 +196,9 @@ def test_a_bias_of_one_channel_is_one_for_each_output(nets):
     np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
 
 
-def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets):
-    call, data = transposed()
+@pytest.mark.parametrize("kernel", [2, 4])
+def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets, kernel):
+    call, data = transposed((kernel, kernel), padding=(kernel // 2 - 1,) * 2)
     other = relay.nn.relu(relay.negative(data))
     again = relay.nn.conv2d_transpose(
         other,
@@ -194,7 +210,9 @@ def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets):
     )
     module, params = nets.finish(relay.add(call, again), data)
     written, count = convolve_transposed(module, params)
-    assert (count, operators(written)[-2:]) == (2, ["add", "nn.depth_to_space"])
+    alike = ["add", "nn.depth_to_space", "strided_slice"]
+    apart = ["nn.depth_to_space", "strided_slice", "add"]
+    assert (count, operators(written)[-3:]) == (2, alike if kernel == 4 else apart)
     image = nets.random_input(module)
     expected = nets.reference(module, params, image)[0]
     np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)

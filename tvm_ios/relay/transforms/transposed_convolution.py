@@ -3,8 +3,9 @@
 A transposed convolution of stride s computes s by s outputs for each place of its data, each by a
 convolution of its own with some of the kernel's elements. One convolution with s * s as many output
 channels computes them all, with zeros where an output does not see an element, and
-``nn.depth_to_space`` puts them side by side. Where the kernel is as large as the stride there are
-no such zeros. TVM's own kernels for CPUs spread the data with zeros, and compute with these.
+``nn.depth_to_space`` puts them side by side. Where the kernel is a multiple of the stride there are
+no such zeros, if places begin with outputs that see the same data; what is computed beyond the ends
+for that is cut off. TVM's own kernels for CPUs spread the data with zeros, and compute with these.
 
 Bias, batch norm and activations behind it go in front of ``nn.depth_to_space``, into the
 convolution. Only zeros times data are added, so results change by the order of summation; inf and
@@ -32,7 +33,7 @@ __all__ = ["convolve_transposed", "has_transposed"]
 
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
-"""Where zeros make a convolution's products more than this many times those it needs, it stays."""
+"""Where zeros and ends make products more than this many times those that are needed, it stays."""
 BIAS = "nn.bias_add"
 BINARY = frozenset({"add", "multiply", "subtract"})
 ACTIVATIONS = frozenset({"clip", "nn.leaky_relu", "nn.relu", "sigmoid", "tanh"})
@@ -51,7 +52,7 @@ def convolve_transposed(
 ) -> tuple[tvm.IRModule, int]:
     """Write transposed convolutions of NCHW data with constant weights as convolutions.
 
-    Those of one group and no dilation whose output is a whole number of strides high and wide.
+    Those of one group and no dilation, where zeros and ends do not make too many products of it.
 
     Parameters
     ----------
@@ -81,28 +82,29 @@ def convolve_transposed(
 class _Rewriter:
     def __init__(self) -> None:
         self.written = 0
-        self._blocks: dict[relay.Expr, tuple[int, int]] = {}
-        """The ``nn.depth_to_space`` that were made, their strides, and channels they give."""
+        self._spreads: dict[relay.Expr, _Spread] = {}
+        """What was made of channels that were put side by side."""
 
     def rewritten(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         """The call on new arguments, or what takes its place."""
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
         if name == TRANSPOSED:
             return self._convolution(call, arguments) or copy_call(call, arguments)
-        stride = next((self._blocks[each][0] for each in arguments if each in self._blocks), 0)
-        if stride and _moves(call, name):
-            before = [self._before(each, call, stride) for each in arguments]
+        spread = next((self._spreads[each] for each in arguments if each in self._spreads), None)
+        if spread and _moves(call, name):
+            before = [self._before(each, call, spread) for each in arguments]
             if None not in before:
-                return self._spread(copy_call(call, before), stride, call)
+                return self._spread(copy_call(call, before), spread.form, call)
         return copy_call(call, arguments)
 
-    def _before(self, argument: relay.Expr, call: relay.Call, stride: int) -> relay.Expr | None:
+    def _before(self, argument: relay.Expr, call: relay.Call, spread: _Spread) -> relay.Expr | None:
         """An operand in front of ``nn.depth_to_space``; None where it has to stay behind it."""
         channels = int(call.checked_type.shape[1])
-        if argument in self._blocks:
+        if argument in self._spreads:
             # One channel for all, as a mask has, cannot be told from those of other outputs there.
-            alike = self._blocks[argument] == (stride, channels)
-            return argument.args[0] if alike else None
+            other = self._spreads[argument]
+            alike = other.channels == channels and other.form.spreads_as(spread.form)
+            return other.value if alike else None
         if not is_array(argument):
             return None
         values = argument.data.numpy()
@@ -112,7 +114,7 @@ class _Rewriter:
         if axis < 0 or values.shape[axis] != channels or values.size != channels:
             return None
         # Each of the outputs that are put side by side has all channels.
-        return constant(np.concatenate([values] * stride**2, axis))
+        return constant(np.concatenate([values] * spread.form.stride**2, axis))
 
     def _convolution(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr | None:
         form = _form_of(call)
@@ -127,13 +129,24 @@ class _Rewriter:
             kernel_size=weight.shape[2:],
             padding=form.padding,
         )
-        return self._spread(convolution, form.stride, call)
+        return self._spread(convolution, form, call)
 
-    def _spread(self, value: relay.Expr, stride: int, call: relay.Call) -> relay.Expr:
+    def _spread(self, value: relay.Expr, form: _Form, call: relay.Call) -> relay.Expr:
         """The channels of a value put side by side, those of one output after the other."""
-        spread = relay.nn.depth_to_space(value, stride, mode="DCR")
-        self._blocks[spread] = stride, int(call.checked_type.shape[1])
+        spread = form.spread(value)
+        self._spreads[spread] = _Spread(value, form, int(call.checked_type.shape[1]))
         return spread
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Channels that were put side by side."""
+
+    value: relay.Expr
+    """What was, with the channels of all outputs of a place."""
+    form: _Form
+    channels: int
+    """Of the result."""
 
 
 def _moves(call: relay.Call, name: str) -> bool:
@@ -153,16 +166,37 @@ class _Axis:
     elements: np.ndarray[Any, Any]
     """For each of the outputs of a place, and each element of the new kernel, the element of the
     old one; -1 where there is none."""
+    places: int
+    """Places that are computed."""
+    kept: tuple[int, int]
+    """Of their outputs the first that is wanted, and the one behind the last."""
+
+    @property
+    def products(self) -> int:
+        """Products along the axis, for all outputs of a place."""
+        return self.places * self.elements.size
 
     @classmethod
     def of(cls, extents: tuple[int, int], kernel: int, stride: int, padding: int) -> _Axis | None:
         """The axis of a transposed convolution, from data to output; None where it is not written.
 
+        Its first place may begin with any of ``stride`` outputs, whichever makes fewest products.
+        """
+        axes = (cls._cut(cut, extents, kernel, stride, padding) for cut in range(stride))
+        found = [axis for axis in axes if axis is not None]
+        return min(found, key=lambda axis: axis.products, default=None)
+
+    @classmethod
+    def _cut(
+        cls, cut: int, extents: tuple[int, int], kernel: int, stride: int, padding: int
+    ) -> _Axis | None:
+        """The axis whose first place has ``cut`` outputs in front of those that are wanted.
+
         Output o = stride * place + turn sees, through element e, data (o + padding - e) / stride.
         """
-        read, made = extents
-        if made % stride:
-            return None
+        read, wanted = extents
+        padding -= cut
+        made = -(-(cut + wanted) // stride) * stride
         seen = {
             (turn, element): (turn + padding - element) // stride
             for turn in range(stride)
@@ -176,7 +210,13 @@ class _Axis:
         elements = np.full((stride, last - first + 1), -1)
         for (turn, element), place in seen.items():
             elements[turn, place - first] = element
-        return cls(before=before, after=after, elements=elements)
+        return cls(
+            before=before,
+            after=after,
+            elements=elements,
+            places=made // stride,
+            kept=(cut, cut + wanted),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +232,30 @@ class _Form:
         """Zeros above, left, below, right."""
         down, across = self.vertical, self.horizontal
         return down.before, across.before, down.after, across.after
+
+    @property
+    def products(self) -> int:
+        """Products of one input and one output channel."""
+        return self.vertical.products * self.horizontal.products
+
+    def spreads_as(self, other: _Form) -> bool:
+        """Whether the same channels come to lie at the same places."""
+        return all(
+            (self.stride, mine.places, mine.kept) == (other.stride, its.places, its.kept)
+            for mine, its in (
+                (self.vertical, other.vertical),
+                (self.horizontal, other.horizontal),
+            )
+        )
+
+    def spread(self, value: relay.Expr) -> relay.Expr:
+        """The channels of a value put side by side, those of one output after the other."""
+        whole = relay.nn.depth_to_space(value, self.stride, mode="DCR")
+        axes = self.vertical, self.horizontal
+        if all(axis.kept == (0, axis.places * self.stride) for axis in axes):
+            return whole
+        begin, end = zip(*(axis.kept for axis in axes), strict=True)
+        return relay.strided_slice(whole, begin, end, strides=(1, 1), axes=(2, 3))
 
     def weight(self, weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Weights as OIHW, the output channels once for each output of a place, from IOHW."""
@@ -230,6 +294,6 @@ def _form_of(call: relay.Call) -> _Form | None:
     )
     if vertical is None or horizontal is None:
         return None
-    if vertical.elements.size * horizontal.elements.size > MOST_WORK * prod(kernel):
-        return None
-    return _Form(stride=stride, vertical=vertical, horizontal=horizontal)
+    form = _Form(stride=stride, vertical=vertical, horizontal=horizontal)
+    needed = prod(kernel) * prod(read for read, _ in sizes)
+    return form if form.products <= MOST_WORK * needed else None
