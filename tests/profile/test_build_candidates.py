@@ -47,7 +47,8 @@ def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
 
 def test_a_library_likes_a_layout_of_its_own():
     with_onednn = changes_for(CPU, libraries=(onednn_library(),))
-    convolved = ["convolutions for transposed ones"] * 2  # in that layout, and in others
+    # In that layout, and in others: two questions, whose answers are kept under their names.
+    convolved = [f"convolutions for transposed ones{where}" for where in (" in NHWC", "")]
     names = ["NCHW", "padded channels", "NHWC", *convolved, "padded rows", "image by image"]
     assert [change.name for change in with_onednn] == names
     assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
@@ -97,6 +98,19 @@ def test_transposed_convolutions_in_one_piece_are_written_anew_in_the_same_layou
     convolutions = [each for each in calls if each.op.name == "nn.conv2d"]
     assert [each.attrs.data_layout for each in convolutions] == ["NHWC"]
     np.testing.assert_allclose(output_of(found), output_of(as_it_is), rtol=1e-4, atol=1e-5)
+
+
+def test_those_that_are_not_written_anew_stay_in_one_piece():
+    shapes = {"data": (1, 16, 4, 4), "w": (16, 16, 2, 2), "v": (16, 16, 3, 3)}
+    data, weight, other = (relay.var(name, shape=shape) for name, shape in shapes.items())
+    value = relay.nn.conv2d_transpose(data, weight, channels=16, kernel_size=(2, 2), strides=(2, 2))
+    value = relay.nn.conv2d_transpose(value, other, channels=16, kernel_size=(3, 3))
+    mod = tvm.IRModule.from_expr(relay.Function([data, weight, other], value))
+    params = {name: np.ones(shapes[name], "float32") for name in ("w", "v")}
+    in_nhwc, within = changes_for(CPU, libraries=(onednn_library(),))[2:4]
+    found = within.of(in_nhwc.of(BuildCandidate(mod=mod, params=params), TARGET), TARGET)
+    assert found.changes[0].startswith("1 transposed convolutions were written as convolutions")
+    assert found.changes[0].endswith("1 transposed convolutions were kept in one piece")
 
 
 def test_images_are_computed_one_by_one_in_the_layout_of_a_library_only(narrow):

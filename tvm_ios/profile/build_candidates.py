@@ -217,6 +217,7 @@ def _convolved_change(layout: str) -> ModelChange:
     """In place of transposed convolutions that are in one piece in the layout of a library."""
     return replace(
         CONVOLVED,
+        name=f"{CONVOLVED.name} in {layout}",
         phase=f"{layout} convolutions",
         undoes=layout,
         replaces=True,
@@ -231,7 +232,7 @@ def _convolved_in(
     if found is None:
         return None
     mod, told = found
-    laid_out = _laid_out(layout, BuildCandidate(mod=mod, params=None), target)
+    laid_out = _laid_out_whole(layout, BuildCandidate(mod=mod, params=None), target)
     if laid_out is None:
         return None
     mod, told_then = laid_out

@@ -212,10 +212,11 @@ def test_weights_as_importers_give_them_are_seen(nets):
     ]
 
 
-def test_dense_layers_carry_channels_to_one_another(nets):
+@pytest.mark.parametrize("axis", [1, -1])
+def test_dense_layers_carry_channels_to_one_another(nets, axis):
     data = relay.var("data", shape=(5, 20))
     bias = relay.var("bias", shape=(100,))
-    first = relay.nn.relu(relay.nn.bias_add(dense(data, "a", 20, 100), bias))
+    first = relay.nn.relu(relay.nn.bias_add(dense(data, "a", 20, 100), bias, axis=axis))
     second = dense(first + dense(data, "b", 20, 100), "c", 100, 32)
     padded, count = pad(nets, second, data)
     assert count == 2

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.relay.transform.mixed_precision import DEFAULT_ALWAYS_LIST
 
 import tvm_ios
 from tests.stock import stock_executor
@@ -26,7 +27,7 @@ from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten
-from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE, MULTIPLIED
+from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE
 from tvm_ios.search.baselines import sequential_schedule
 
 NHWC = Conversion(desired_layout="NHWC")
@@ -212,12 +213,43 @@ def test_a_concatenation_of_the_last_axis_is_no_view():
 
 def test_the_operators_of_tvm_are_left_as_they_were():
     converted_network(HALF_NHWC)
-    rules = [relay.op.get(name).get_attr(CONVERSION_TYPE) for name in MULTIPLIED]
+    rules = [relay.op.get(name).get_attr(CONVERSION_TYPE) for name in DEFAULT_ALWAYS_LIST]
     data = relay.var("data", shape=(1, 4))
     call = relay.nn.dense(data, relay.var("weight", shape=(4, 4)))
     assert [list(map(str, rule(call, "float16")))[1:] for rule in rules] == [
         ["float16", "float16"]
-    ] * len(MULTIPLIED)
+    ] * len(DEFAULT_ALWAYS_LIST)
+
+
+IN_HALF = {
+    "nn.conv1d": ((1, 512, 6), (4, 512, 3)),
+    "nn.conv3d": ((1, 64, 5, 5, 5), (4, 64, 3, 3, 3)),
+    "nn.conv1d_transpose": ((1, 512, 6), (512, 4, 3)),
+    "nn.conv2d_transpose": ((1, 256, 5, 5), (256, 4, 3, 3)),
+    "nn.conv3d_transpose": ((1, 64, 4, 4, 4), (64, 4, 3, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", IN_HALF)
+def test_sums_of_all_convolutions_are_taken_in_float32(name):
+    of_data, of_weight = IN_HALF[name]
+    random = np.random.default_rng(0)
+    data = relay.var("data", shape=of_data)
+    weight = random.uniform(0, 1, of_weight).astype("float32")
+    make = getattr(relay.nn, name.removeprefix("nn."))
+    call = make(data, relay.const(weight), channels=4, kernel_size=of_weight[2:])
+    module = tvm.IRModule.from_expr(relay.Function([data], call))
+    given = random.uniform(0, 1, of_data).astype("float32")
+
+    def output(conversion):
+        changed, _ = converted_model(module, None, tvm.target.Target(TARGET), conversion)
+        with tvm_pipeline():
+            executor = stock_executor(relay.build(changed, TARGET))
+        executor.run(data=given)
+        return executor.get_output(0).numpy()
+
+    # Values are rounded once each, and so is the sum: in float16 it would lose half of its digits.
+    np.testing.assert_allclose(output(HALF), output(Conversion()), rtol=1e-3)
 
 
 @pytest.mark.parametrize("batch", [8, 16])

@@ -80,6 +80,13 @@ PASSED = {
     "turned": lambda value: relay.transpose(relay.transpose(value, (0, 2, 3, 1)), (0, 3, 1, 2)),
     "another shape": lambda value: relay.reshape(relay.reshape(value, (IMAGES, -1)), (0, -1, 6, 6)),
     "an axis more": lambda value: relay.squeeze(relay.expand_dims(value, 2), axis=[2]),
+    "cut": lambda value: relay.strided_slice(
+        relay.nn.pad(value, ((0, 0), (0, 0), (1, 1), (1, 1))),
+        [1, 1],
+        [7, 7],
+        strides=[1, 1],
+        axes=[2, 3],
+    ),
     "resized": lambda value: relay.image.resize2d(value, (6, 6), layout="NCHW", method="linear"),
     "layout": lambda value: relay.layout_transform(
         relay.layout_transform(value, "NCHW", "NCHW4c"), "NCHW4c", "NCHW"

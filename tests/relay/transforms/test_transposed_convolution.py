@@ -150,6 +150,28 @@ def test_bias_and_activation_go_into_the_convolution(nets):
     np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
 
 
+def test_weights_that_are_computed_of_constants_are_constants(nets):
+    call, data = transposed()
+    scale = relay.var("scale", shape=(IN_CHANNELS, 1, 1, 1))
+    scaled = relay.nn.conv2d_transpose(
+        data, scale * call.args[1], strides=(2, 2), channels=OUT_CHANNELS, kernel_size=(2, 2)
+    )
+    module, params = nets.finish(scaled, data)
+    written, count = convolve_transposed(module, params)
+    assert (count, operators(written)) == (1, ["nn.conv2d", "nn.depth_to_space"])
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
+def test_a_constant_with_more_axes_stays_behind(nets):
+    data, weight = relay.var("data", shape=(1, 4, 5, 5)), relay.var("w", shape=(4, 1, 2, 2))
+    call = relay.nn.conv2d_transpose(data, weight, strides=(2, 2), channels=1, kernel_size=(2, 2))
+    module, params = nets.finish(relay.add(call, relay.var("more", shape=(1,) * 5)), data)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "nn.depth_to_space", "add"]
+
+
 def test_batch_norm_goes_along_and_into_the_weights(nets):
     call, data = transposed()
     statistics = [
@@ -189,6 +211,18 @@ def test_a_bias_of_one_channel_is_one_for_each_output(nets):
     data, weight = relay.var("data", shape=(1, 4, 5, 5)), relay.var("w", shape=(4, 1, 2, 2))
     call = relay.nn.conv2d_transpose(data, weight, strides=(2, 2), channels=1, kernel_size=(2, 2))
     module, params = nets.finish(relay.nn.bias_add(call, relay.var("b", shape=(1,))), data)
+    written, _ = convolve_transposed(module, params)
+    assert operators(written) == ["nn.conv2d", "nn.bias_add", "nn.depth_to_space"]
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [1, -3])
+def test_a_bias_of_channels_goes_in_front_however_its_axis_is_counted(nets, axis):
+    call, data = transposed()
+    biased = relay.nn.bias_add(call, relay.var("bias", shape=(OUT_CHANNELS,)), axis=axis)
+    module, params = nets.finish(biased, data)
     written, _ = convolve_transposed(module, params)
     assert operators(written) == ["nn.conv2d", "nn.bias_add", "nn.depth_to_space"]
     image = nets.random_input(module)

@@ -76,9 +76,9 @@ def _channel_wise(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
     """Two tensors with the same channels, or one and constants."""
     channels = next(value.channels for value in operands if value.channels is not None)
-    if call.op.name == "nn.bias_add" and int(call_attribute(call, "axis")) != 1:
-        return None
     rank = len(call.checked_type.shape)
+    if call.op.name == "nn.bias_add" and int(call_attribute(call, "axis")) % rank != 1:
+        return None
     arguments = []
     for argument, value in zip(call.args, operands, strict=True):
         if value.channels is not None:

@@ -152,8 +152,7 @@ def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> 
         shape = [int(extent) for extent in argument.checked_type.shape]
         if [int(extent) for extent in call.checked_type.shape] != shape:
             continue
-        others = [other for other in call.args if other is not argument]
-        if all(_can_be_sliced(other, shape) for other in others):
+        if all(_can_be_sliced(each, shape) for each in call.args):
             return position
     return None
 

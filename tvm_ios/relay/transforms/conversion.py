@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm import relay
 from tvm.ir.transform import Sequential
-from tvm.relay.transform.mixed_precision import MIXED_PRECISION_ALWAYS
+from tvm.relay.transform.mixed_precision import DEFAULT_ALWAYS_LIST, MIXED_PRECISION_ALWAYS
 
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
@@ -40,8 +40,6 @@ LAID_OUT = (
 )
 """Operators that ask for a layout; all else follows."""
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
-MULTIPLIED = ("nn.batch_matmul", "nn.conv2d", "nn.dense")
-"""Operators that are computed in float16; what is safe with it follows."""
 CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
 TENSOR_CORE_BATCH, TENSOR_CORE_CHANNELS = 8, 16
 """TVM's template for tensor cores takes multiples of these, of output channels as it happens."""
@@ -122,7 +120,7 @@ def _accumulating_in(acc_type: str) -> Iterator[None]:
     def rule(_call: relay.Call, mixed_type: str) -> list[Any]:
         return [MIXED_PRECISION_ALWAYS, acc_type, mixed_type]
 
-    operators = [relay.op.get(name) for name in MULTIPLIED]
+    operators = [relay.op.get(name) for name in DEFAULT_ALWAYS_LIST]
     before = [operator.get_attr(CONVERSION_TYPE) for operator in operators]
     for operator in operators:
         operator.reset_attr(CONVERSION_TYPE)

@@ -218,6 +218,11 @@ def _pads_inside(call: relay.Call) -> bool:
     return all(int(zeros) == 0 for zeros in call_attribute(call, "pad_width")[0])
 
 
+def _cuts_inside(call: relay.Call) -> bool:
+    axes = call_attribute(call, "axes")
+    return axes is not None and all(int(axis) > 0 for axis in axes)
+
+
 def _moves_inner_axes(call: relay.Call) -> bool:
     axes = call_attribute(call, "axes")
     return axes is not None and int(axes[0]) == 0
@@ -270,6 +275,7 @@ _RULES: Mapping[str, Callable[[relay.Call], bool]] = MappingProxyType(
         "nn.dense": _is_plain,
         "nn.pad": _pads_inside,
         "reshape": _keeps_first_extent,
+        "strided_slice": _cuts_inside,
         "transpose": _moves_inner_axes,
     }
 )

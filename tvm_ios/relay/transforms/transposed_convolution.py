@@ -34,6 +34,8 @@ __all__ = ["convolve_transposed", "has_transposed"]
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
 """Where zeros and ends make products more than this many times those that are needed, it stays."""
+RANK = 4
+"""Of images: a constant with more axes makes more of what it is added to."""
 BIAS = "nn.bias_add"
 BINARY = frozenset({"add", "multiply", "subtract"})
 ACTIVATIONS = frozenset({"clip", "nn.leaky_relu", "nn.relu", "sigmoid", "tanh"})
@@ -71,12 +73,10 @@ def convolve_transposed(
         If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
-    if not any(_form_of(call) for call in kernel_calls(bound["main"].body)):
-        return bound, 0
-    bound = in_parts(bound)
+    parts = in_parts(bound)  # where weights that were computed of constants are constants
     rewriter = _Rewriter()
-    body = rebuild(bound["main"].body, {}, rewriter.rewritten)
-    return with_body(bound, body), rewriter.written
+    body = rebuild(parts["main"].body, {}, rewriter.rewritten)
+    return (with_body(parts, body), rewriter.written) if rewriter.written else (bound, 0)
 
 
 class _Rewriter:
@@ -91,7 +91,7 @@ class _Rewriter:
         if name == TRANSPOSED:
             return self._convolution(call, arguments) or copy_call(call, arguments)
         spread = next((self._spreads[each] for each in arguments if each in self._spreads), None)
-        if spread and _moves(call, name):
+        if spread and _moves(call, name) and len(call.checked_type.shape) == RANK:
             before = [self._before(each, call, spread) for each in arguments]
             if None not in before:
                 return self._spread(copy_call(call, before), spread.form, call)
@@ -152,7 +152,7 @@ class _Spread:
 def _moves(call: relay.Call, name: str) -> bool:
     """Whether an operator does the same to channels, wherever they lie."""
     if name == BIAS:
-        return int(call_attribute(call, "axis")) == 1
+        return int(call_attribute(call, "axis")) % RANK == 1
     return name in BINARY or name in ACTIVATIONS
 
 
