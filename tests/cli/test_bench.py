@@ -89,6 +89,15 @@ def test_no_records_are_named(tmp_path, capsys):
     assert f"no results in {tmp_path}" in capsys.readouterr().err
 
 
+def test_the_committed_records_make_the_committed_table(project_root, tmp_path):
+    committed = project_root / "benchmarks" / "README.md"
+    table = tmp_path / "README.md"
+    shutil.copy(committed, table)
+    output = project_root / "benchmarks" / "results"  # with measurements of another kind
+    assert bench("--only-table", "--output", output, "--table", table) == 0
+    assert table.read_text() == committed.read_text()
+
+
 def test_a_table_without_markers_is_left_alone(records, tmp_path, capsys):
     table = tmp_path / "README.md"
     table.write_text("nothing to see\n")
@@ -98,9 +107,9 @@ def test_a_table_without_markers_is_left_alone(records, tmp_path, capsys):
 
 
 def test_a_damaged_record_is_named(records, tmp_path, capsys):
-    (records / "broken.json").write_text("{}")
+    (records / "broken_bs1.json").write_text("{}")
     assert bench("--only-table", "--output", records, "--table", tmp_path / "t.md") == 2
-    assert "broken.json" in capsys.readouterr().err
+    assert "broken_bs1.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
+RECORDS = "*_bs*.json"
+"""What records are named; measurements of another kind may lie beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ def write_table(folder: Path, readme: Path) -> None:
     ArtifactError
         If there is no record, or the file has no markers.
     """
-    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    records = [read_record(path) for path in sorted(folder.glob(RECORDS))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
     before, after = around_table(readme)
