@@ -46,6 +46,7 @@ def test_an_unknown_name_is_told_the_names_there_are(capsys):
     [
         (("--time-budget", "0"), "time_budget is 0.0; give seconds above 0"),
         (("--time-budget", "-5"), "time_budget is -5.0; give seconds above 0"),
+        (("--time-budget", "inf"), "time_budget is inf; give seconds that end"),
         (("--lanes", "4096"), "lanes is 4096, but this process may use"),
         (("--peers-python", "nowhere/python"), "nowhere/python, and no such interpreter is there"),
     ],

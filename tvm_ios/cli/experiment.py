@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import sys
@@ -114,6 +115,8 @@ def _checked(arguments: argparse.Namespace) -> int:
     interpreter is what an environment begins with.
     """
     TimeBudget(arguments.time_budget)
+    if math.isinf(arguments.time_budget):  # neither a record nor a program's time limit can say it
+        raise OptionError("time_budget is inf; give seconds that end")
     arguments.output = arguments.output.absolute()
     if arguments.peers_python is not None:
         arguments.peers_python = arguments.peers_python.absolute()
