@@ -26,6 +26,17 @@ def test_markdown_aligns_its_source_and_its_columns():
     ]
 
 
+def test_bars_and_new_lines_stay_in_their_cell_of_markdown():
+    table = Table(header=("device", "stage"), rows=(("V100", "conv1 | conv2"), ("a\nb", "-")))
+    assert table.as_markdown().splitlines() == [
+        "| device |          stage |",
+        "| ------ | -------------: |",
+        r"| V100   | conv1 \| conv2 |",
+        "| a b    |              - |",
+    ]
+    assert "conv1 | conv2" in table.as_text()
+
+
 def test_a_table_without_rows_has_a_header():
     table = Table(header=("a", "b"), rows=())
     assert table.as_markdown().splitlines() == ["| a   |   b |", "| --- | --: |"]

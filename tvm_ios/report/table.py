@@ -34,23 +34,21 @@ class Table:
 
     def as_text(self) -> str:
         """Columns two spaces apart, under a header with a rule."""
-        widths = self._widths()
+        widths = [max(map(len, each)) for each in zip(self.header, *self.rows, strict=True)]
         rule = tuple("-" * width for width in widths)
         lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
         return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
     def as_markdown(self) -> str:
         """A Markdown table that is aligned in its source, too."""
-        widths = [max(width, 3) for width in self._widths()]
+        header, *rows = (tuple(map(_escaped, row)) for row in (self.header, *self.rows))
+        widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
         rule = tuple(
             "-" * width if column == 0 else "-" * (width - 1) + ":"
             for column, width in enumerate(widths)
         )
-        lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
+        lines = [self._aligned(row, widths) for row in (header, rule, *rows)]
         return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-    def _widths(self) -> list[int]:
-        return [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
         first, *others = row
@@ -58,6 +56,11 @@ class Table:
             first.ljust(widths[0]),
             *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
         ]
+
+
+def _escaped(cell: str) -> str:
+    """A cell as Markdown has it: a bar would begin another one, a new line another row."""
+    return " ".join(cell.splitlines()).replace("|", r"\|")
 
 
 def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Table:
