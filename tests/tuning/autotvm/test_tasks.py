@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tvm
-from tvm import autotvm
+from tvm import autotvm, relay
 from tvm.autotvm.task.dispatcher import FallbackContext
 
 from tvm_ios.compile.built_model import build_model
@@ -19,6 +19,7 @@ from tvm_ios.tuning.autotvm.tasks import (
 from tvm_ios.tuning.tuned_kernels import merged_modules
 
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
+GPU = tvm.target.Target("cuda -arch=sm_80")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,31 @@ def test_a_network_that_a_pass_of_tvm_blows_up_has_its_few_tasks():
     tasks = extract_tasks([mod], TARGET)
     assert len(tasks) == 5
     assert sum(one.weight for one in tasks) == mod["main"].astext(False).count("nn.conv2d(")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimensions", [1, 3])
+def test_convolutions_of_other_dimensions_have_their_uses(dimensions):
+    convolution = getattr(relay.nn, f"conv{dimensions}d")
+    body = relay.var("data", shape=(1, 8, *(6,) * dimensions))
+    weight = relay.var("weight", shape=(8, 8, *(3,) * dimensions))
+    for _ in range(2):
+        sizes = {"kernel_size": (3,) * dimensions, "padding": (1,) * dimensions}
+        body = convolution(body, weight, channels=8, **sizes)
+    assert {one.weight for one in extract_tasks([module_of(body)], GPU)} == {2}
+
+
+@pytest.mark.slow
+def test_a_deformable_convolution_is_a_task():
+    shapes = {"data": (1, 8, 6, 6), "offset": (1, 18, 6, 6), "weight": (8, 8, 3, 3)}
+    arguments = [relay.var(name, shape=shape) for name, shape in shapes.items()]
+    body = relay.nn.deformable_conv2d(*arguments, channels=8, kernel_size=(3, 3), padding=(1, 1))
+    (one,) = extract_tasks([module_of(body)], GPU)
+    assert (one.task.name, one.weight) == ("deformable_conv2d_nchw.cuda", 1)
+
+
+def module_of(body):
+    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
 
 
 @pytest.mark.slow

@@ -208,7 +208,7 @@ def _count_uses(modules: Iterable[tvm.IRModule]) -> dict[Any, int]:
 
 
 _PRODUCTS = ("dense", "batch_matmul")
-_WINDOWED = ("conv2d_transpose", "conv2d")
+_WINDOWED = tuple(f"conv{n}d{way}" for n in (3, 2, 1) for way in ("_transpose", ""))
 """What operators and tasks are told apart by; a task has them in its name, the first that is."""
 
 
@@ -225,7 +225,7 @@ def _signature_of_call(call: relay.Call) -> Any:
 
 def _signature_of_task(task: autotvm.task.Task) -> Any:
     kind = next((kind for kind in (*_PRODUCTS, *_WINDOWED) if kind in task.name), None)
-    if kind is None:
+    if kind is None or "deformable" in task.name:  # the latter's second argument are offsets
         return None
     shapes = tuple(tuple(argument[1]) for argument in task.args[:2])
     if kind in _PRODUCTS:
