@@ -138,6 +138,23 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
     assert "--output" in errors
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--networks", "squeezenet", "resnet_9000"], "no network named 'resnet_9000'"),
+        (["--networks", "squeezenet", "--output", "file/out"], "cannot write to file/out/tuned"),
+    ],
+)
+def test_tuning_refuses_before_any_work(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(
+        "tvm_ios.experiments.tuned_benchmark.evaluate_tuned", lambda *_, **__: pytest.fail("work")
+    )
+    assert bench("--tuning", "autotvm", "--table", "t.md", "--database", "p.sqlite", *words) == 2
+    assert message in capsys.readouterr().err
+
+
 # ---- Models that a user names ----
 
 
@@ -197,6 +214,7 @@ def test_a_model_in_onnx_is_measured_against_stock_tvm(tmp_path, monkeypatch, ca
         (["bad.so", "bad.so"], "bad.so: "),
         (["same.so", "./same.so"], "same.so and ./same.so are one file; give it once"),
         (["unet", "--networks", "squeezenet"], "there are MODELs and --networks"),
+        (["squeezenet", "--table", "t.md"], "give --output FOLDER"),
         (["unet", "--json", "--tuning", "autotvm"], "leave out --tuning and --only-table"),
         (["squeezenet", "--tuning", "autotvm"], "give them as --networks NAME"),
         (["bad.so", "--tuning", "autotvm"], "give them as --networks NAME"),

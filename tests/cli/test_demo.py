@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from tvm_ios.cli.main import main
+from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.experiments import demonstration
+from tvm_ios.experiments.evaluation import IOS
 from tvm_ios.host import default_lanes
 from tvm_ios.models import by_name
+from tvm_ios.search.baselines import sequential_schedule
 
 
 def demo(*words):
@@ -58,6 +63,19 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "out" / "randwire_small.png").read_bytes().startswith(b"\x89PNG")
     stored = (tmp_path / "out" / "randwire_small.schedule.json").read_text()
     assert InterOpSchedule.from_json(stored).scheduler == "ios"
+
+
+def test_want_of_matplotlib_costs_the_picture_alone(tmp_path, monkeypatch):
+    pool = Operator(name="pool", kind="max_pool2d", predecessors=(), workload="pool")
+    graph = OperatorGraph("net", (pool,))
+    ios = SimpleNamespace(graph=graph, schedule=sequential_schedule(graph))
+    found = SimpleNamespace(models={IOS: ios}, trace=(), stage_prices_ns=(1000,))
+    assert str(tmp_path / "net.png") in demonstration._write_files(found, "net", tmp_path)
+    (tmp_path / "net.png").unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as if it were not installed
+    said = demonstration._write_files(found, "net", tmp_path)
+    assert said.endswith("net.schedule.json, no picture without matplotlib")
+    assert {path.name for path in tmp_path.iterdir()} == {"net.schedule.json", "net.trace.json"}
 
 
 @pytest.mark.slow

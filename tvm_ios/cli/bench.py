@@ -130,6 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _require_sense(arguments: argparse.Namespace) -> None:
     if arguments.models and arguments.networks != list(NETWORKS):
         raise OptionError("there are MODELs and --networks; give all of them as MODELs")
+    if arguments.models and arguments.table is not None and arguments.output is None:
+        raise OptionError(
+            "--table is made of the JSON files of --output, and MODELs write none without it; give "
+            "--output FOLDER"
+        )
     if arguments.json and (arguments.tuning is not None or arguments.only_table):
         raise OptionError(
             "--json prints what is measured of untuned kernels; leave out --tuning and --only-table"

@@ -38,6 +38,7 @@ __all__ = [
     "BenchmarkSettings",
     "around_table",
     "benchmark_record",
+    "make_folder",
     "measure_models",
     "read_record",
     "write_table",
@@ -97,13 +98,8 @@ def measure_models(
         _require_own_records(models, folder)
     sources = [(name, _source(name, settings.batch_size)) for name in models]
     settings.call()  # what cannot be honoured is refused before any work
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write to {folder}: {error}; choose another --output"
-        ) from error
+    if folder is not None:
+        make_folder(folder)
     records = []
     for named, source in sources:
         name, (mod, params) = Path(named).stem, source()
@@ -116,6 +112,22 @@ def measure_models(
             write_text(path, records[-1].to_json() + "\n")
             say(f"wrote {path}")
     return records
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a command's files, before the work whose results go there.
+
+    Raises
+    ------
+    ArtifactError
+        If that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error
 
 
 def _require_own_records(models: Sequence[str], folder: Path) -> None:

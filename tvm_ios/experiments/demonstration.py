@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.benchmark import make_folder
 from tvm_ios.experiments.evaluation import IOS, Evaluation, evaluate
+from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.tuned_benchmark import evaluate_tuned
 from tvm_ios.host import host_target, processor_name
 from tvm_ios.models import by_name
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.chrome_trace import write_chrome_trace
-from tvm_ios.report.figure import draw_schedule
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -84,12 +85,7 @@ def demonstrate_tuned(
 
 
 def _begin(folder: Path, lanes: int) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write to {folder}: {error}; choose another --output"
-        ) from error
+    make_folder(folder)
     print(f"{processor_name()}, {lanes} lanes, target {host_target()}", flush=True)
 
 
@@ -100,9 +96,10 @@ def _write_files(found: Evaluation, name: str, folder: Path) -> str:
     try:
         schedule.write_text(ios.schedule.to_json())
         write_chrome_trace(found.trace, trace, name=f"{name} {IOS}")
-        draw_schedule(ios.graph, ios.schedule, picture, stage_latencies_ns=found.stage_prices_ns)
     except OSError as error:
         raise ArtifactError(
             f"cannot write to {folder}: {error}; choose another --output"
         ) from error
-    return f"wrote {trace} (open it in Perfetto), {picture}, {schedule}"
+    drawn = draw_if_possible(ios.graph, ios.schedule, picture, found.stage_prices_ns)
+    said = str(picture) if drawn else "no picture without matplotlib"
+    return f"wrote {trace} (open it in Perfetto), {schedule}, {said}"

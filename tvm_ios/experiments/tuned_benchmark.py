@@ -19,6 +19,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,
+    make_folder,
 )
 from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.comparison import Comparison
@@ -164,10 +165,21 @@ def measure_tuned(
         How kernels are tuned; its logs are not used.
     records
         The folder of the logs: ``NETWORK.BACKEND.log``.
+
+    Raises
+    ------
+    ModelError
+        If there is no such network; before any work, as the other.
+    ArtifactError
+        If the folder of the results cannot be made.
     """
-    for name in networks:
-        batch_size = 1 if settings.batch_size is None else settings.batch_size
-        mod, params = by_name(name)(batch_size=batch_size)
+    factories = [(name, by_name(name)) for name in networks]
+    settings.call()  # what cannot be honoured is refused before any work
+    folder = settings.folder or Path()
+    make_folder(folder)
+    batch_size = 1 if settings.batch_size is None else settings.batch_size
+    for name, factory in factories:
+        mod, params = factory(batch_size=batch_size)
         log = records / f"{name}.{request.backend}.log"
         with StderrProgress() as progress:
             found = evaluate_tuned(
@@ -178,7 +190,7 @@ def measure_tuned(
                 name=name,
             )
         print(f"\n== {name} ==\n{found.as_text()}", flush=True)
-        path = (settings.folder or Path()) / f"{name}_bs{batch_size}.{request.backend}.json"
+        path = folder / f"{name}_bs{batch_size}.{request.backend}.json"
         write_text(path, record_of(name, found, settings).to_json() + "\n")
         print(f"wrote {path}", flush=True)
 
