@@ -82,8 +82,8 @@ def test_pages_and_interruptions_name_every_option(tmp_path, monkeypatch):
     monkeypatch.setattr(verb, "run_experiment", interrupted)
     monkeypatch.chdir(tmp_path)
     words = ["--quick", "--lanes", "1", "--peers-python", sys.executable, "--time-budget", "60"]
-    here = ["--output", str(tmp_path / "my results"), "--database", "d b", "--fresh"]
-    arguments = parsed(["all", *words, "--output", "my results", "--database", "d b", "--fresh"])
+    here = ["--output", str(tmp_path / "my results"), "--database", "d b", "--retry"]
+    arguments = parsed(["all", *words, "--output", "my results", "--database", "d b", "--retry"])
     with pytest.raises(KeyboardInterrupt) as ended:
         verb.run(arguments)
     page, go_on = ended.value.args
@@ -92,6 +92,28 @@ def test_pages_and_interruptions_name_every_option(tmp_path, monkeypatch):
     )
     assert shlex.split(go_on) == ["tvm-ios", "experiment", "all", *words, *here]
     assert parsed(["all"]).time_budget == 240
+
+
+def test_fresh_cells_are_measured_once_though_interrupted(tmp_path, monkeypatch):
+    first, last = (Squares(name=name, numbers=(2, 3), measured=[]) for name in ("first", "last"))
+    monkeypatch.setattr(verb, "EXPERIMENTS", (first, last))
+    words = ["all", "--output", str(tmp_path)]
+    assert verb.run(parsed(words)) == 0
+
+    class Interrupted(Squares):
+        def measure(self, cell, bench):
+            if cell.number == 3:
+                raise KeyboardInterrupt
+            return super().measure(cell, bench)
+
+    interrupted = Interrupted(name="first", numbers=(2, 3), measured=[])
+    monkeypatch.setattr(verb, "EXPERIMENTS", (interrupted, last))
+    with pytest.raises(KeyboardInterrupt) as ended:
+        verb.run(parsed([*words, "--fresh"]))
+    (note,) = ended.value.__notes__
+    monkeypatch.setattr(verb, "EXPERIMENTS", (first, last))
+    assert verb.run(parsed(shlex.split(note.partition("tvm-ios experiment ")[2]))) == 0
+    assert (first.measured, last.measured) == ([2, 3, 3], [2, 3, 2, 3])
 
 
 def test_a_cell_that_was_built_in_a_hurry_is_told(capsys):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.errors import OptionError, TvmIosError
 from tvm_ios.experiments.harness.cell_record import CellRecord
 from tvm_ios.experiments.harness.protocol import Bench, Experiment, Settings, cell_title
-from tvm_ios.experiments.harness.run import ExperimentRun, run_experiment
+from tvm_ios.experiments.harness.run import ExperimentRun, forget_cells, run_experiment
 from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.experiments.papers.registry import EXPERIMENTS, by_name
 from tvm_ios.host.processor import default_lanes
@@ -94,10 +94,19 @@ def run(arguments: argparse.Namespace) -> int:
     lanes = _checked(arguments)
     # TVM makes its thread pool once, when a measured cell loads it.
     os.environ.setdefault("TVM_NUM_THREADS", str(lanes))
+    settings = Settings(
+        lanes=lanes,
+        quick=arguments.quick,
+        tune=arguments.tune,
+        peers=arguments.peers_python is not None,
+    )
+    if arguments.fresh:  # of all at once: what goes on after an interruption finds new ones only
+        for experiment in chosen:
+            forget_cells(experiment, settings, arguments.output)
     runs, errors = [], []
     for experiment in chosen:
         try:
-            runs.append(_run(experiment, arguments, lanes))
+            runs.append(_run(experiment, arguments, settings))
         except TvmIosError as error:
             if arguments.name != ALL or arguments.debug:
                 raise
@@ -131,17 +140,12 @@ def _checked(arguments: argparse.Namespace) -> int:
 
 
 def _run(
-    experiment: Experiment[Any, Any], arguments: argparse.Namespace, lanes: int
+    experiment: Experiment[Any, Any], arguments: argparse.Namespace, settings: Settings
 ) -> ExperimentRun:
     with StderrProgress() as progress:
         done = run_experiment(
             experiment,
-            Settings(
-                lanes=lanes,
-                quick=arguments.quick,
-                tune=arguments.tune,
-                peers=arguments.peers_python is not None,
-            ),
+            settings,
             Bench(
                 folder=arguments.output,
                 database=arguments.database,
@@ -151,7 +155,6 @@ def _run(
             ),
             command=" ".join(_words(experiment.name, arguments, peers_python="FILE")),
             go_on=_go_on(arguments),
-            fresh=arguments.fresh,
             retry=arguments.retry,
             listener=partial(_tell, time_budget_s=arguments.time_budget),
         )
@@ -179,7 +182,7 @@ def _go_on(arguments: argparse.Namespace) -> str:
     words += ["--output", str(arguments.output)]
     if arguments.database is not None:
         words += ["--database", str(arguments.database)]
-    words += [f"--{flag}" for flag in ("fresh", "retry", "json") if getattr(arguments, flag)]
+    words += [f"--{flag}" for flag in ("retry", "json") if getattr(arguments, flag)]
     return shlex.join(words)
 
 

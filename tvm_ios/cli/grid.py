@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     failed = sum(result.status is CellStatus.FAILED for result in results)
     print(
         f"{len(results)} cells are over, {failed} of them failed; their table: "
-        f"tvm-ios grid table {arguments.grid}"
+        f"tvm-ios grid table {shlex.quote(str(arguments.grid))}"
     )
     return 1 if failed else 0
 
@@ -72,7 +73,8 @@ def _table(arguments: argparse.Namespace) -> int:
     found = [result for cell in cells if (result := read_result(grid.results, cell)) is not None]
     if not found:
         raise ArtifactError(
-            f"there are no results in {grid.results}; run: tvm-ios grid run {arguments.grid}"
+            f"there are no results in {grid.results}; run: tvm-ios grid run "
+            f"{shlex.quote(str(arguments.grid))}"
         )
     text = grid_csv(found)
     if arguments.output is None:

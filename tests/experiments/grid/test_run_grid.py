@@ -98,6 +98,20 @@ def test_cells_run_fail_and_are_known_afterwards(grid_of, capsys, monkeypatch, t
     assert len(out.read_text().splitlines()) == 3
 
 
+def test_an_interrupted_grid_says_what_goes_on(grid_of, tmp_path, monkeypatch):
+    path = tmp_path / "my grid.toml"
+    grid_of("nowhere").rename(path)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt) as ended:
+        main(["--debug", "grid", "run", "--retry", str(path)])
+    (note,) = ended.value.__notes__
+    assert note.endswith(f"to go on, run: tvm-ios grid run --retry '{path}'")
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_grid_goes_on(grid_of, ending, tmp_path, project_root):
     path = grid_of("nowhere", "net.json")

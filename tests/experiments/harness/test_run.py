@@ -15,7 +15,7 @@ import pytest
 
 from tvm_ios.errors import ArtifactError, CostError
 from tvm_ios.experiments.harness.protocol import Bench, Settings, table_of
-from tvm_ios.experiments.harness.run import run_experiment
+from tvm_ios.experiments.harness.run import forget_cells, run_experiment
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.chart import Bars, Series
@@ -66,9 +66,8 @@ class Squares:
 
 
 def run(experiment, folder, **options):
-    return run_experiment(
-        experiment, Settings(lanes=1), Bench(folder=folder), command="squares", **options
-    )
+    options = {"command": "squares", **options}
+    return run_experiment(experiment, Settings(lanes=1), Bench(folder=folder), **options)
 
 
 def test_a_failed_cell_says_why_and_leaves_the_others(tmp_path):
@@ -104,12 +103,23 @@ def test_what_races_say_of_themselves_stands_below_the_table(tmp_path):
     assert "3: " not in replace(done, outcomes=(raced, quiet)).as_text()
 
 
+def test_the_page_names_the_commands_that_made_its_cells(tmp_path):
+    run(Squares(numbers=(2,), measured=[]), tmp_path)
+    options = {"command": "squares --time-budget 60"}
+    done = run(Squares(numbers=(2, 3), measured=[]), tmp_path, **options)
+    assert "\nMade by `squares` and `squares --time-budget 60` on " in done.as_text()
+
+
 def test_known_cells_are_not_measured_again(tmp_path):
     first = run(Squares(measured=[]), tmp_path)
-    for options, measured in (({}, []), ({"retry": True}, [-1]), ({"fresh": True}, [2, -1, 3])):
+    for options, measured in (({}, []), ({"retry": True}, [-1])):
         again = Squares(measured=[])
         assert run(again, tmp_path, **options).table == first.table
         assert again.measured == measured
+    forget_cells(Squares(numbers=(2,), measured=[]), Settings(lanes=1), tmp_path)
+    again = Squares(measured=[])
+    assert run(again, tmp_path).table == first.table
+    assert again.measured == [2]
     more = Squares(numbers=(2, 3, 4), measured=[])
     assert run(more, tmp_path).failed == 0
     assert more.measured == [4]
@@ -124,7 +134,8 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path):
     path.write_text("{")
     with pytest.raises(ArtifactError, match=f"{path.name}: .*delete that file"):
         run(Squares(measured=[]), tmp_path)
-    assert run(Squares(measured=[]), tmp_path, fresh=True).failed == 1
+    forget_cells(Squares(measured=[]), Settings(lanes=1), tmp_path)
+    assert run(Squares(measured=[]), tmp_path).failed == 1
 
 
 KILLED = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -69,7 +70,8 @@ def run_grid(
             else:
                 tell(cell, known, is_new=False)
         if missing:
-            with said_how_to_go_on(results, len(cells), f"tvm-ios grid run {grid.path}"):
+            go_on = ["tvm-ios", "grid", "run", *["--retry"] * retry, str(grid.path)]
+            with said_how_to_go_on(results, len(cells), shlex.join(go_on)):
                 _run(grid, missing, partial(tell, result=None), tell)
     return tuple(results[cell.cell_id] for cell in cells)
 

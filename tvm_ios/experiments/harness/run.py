@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from tvm_ios.report.table import Table
 from tvm_ios.support.json_nouns import noun_record
 from tvm_ios.support.whole_file import write_text
 
-__all__ = ["ExperimentRun", "run_experiment"]
+__all__ = ["ExperimentRun", "forget_cells", "run_experiment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class ExperimentRun:
 
     experiment: Experiment[Any, Any]
     command: str
+    """What it was run by; records say by what they were made."""
     outcomes: tuple[Outcome[Any, Any], ...]
     records: tuple[CellRecord, ...]
     """Of all cells, in their order."""
@@ -90,12 +92,16 @@ class ExperimentRun:
         days = sorted({each.taken_at[:10] for each in self.outcomes})
         when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         machines = " and ".join(sorted({each.machine for each in self.outcomes}))
+        # Cells of other calls, with other options, are known and stay.
+        commands = " and ".join(
+            f"`{each}`" for each in dict.fromkeys(r.command for r in self.records)
+        )
         return (
             *([f"Published: {published}"] if published else []),
             *self.experiment.notes,
             *self._race_notes(),
             *self.remarks,
-            f"Made by `{self.command}` on {machines}, {when}.",
+            f"Made by {commands} on {machines}, {when}.",
         )
 
     def _race_notes(self) -> Iterator[str]:
@@ -106,6 +112,34 @@ class ExperimentRun:
                 yield f"{cell_title(each.cell)}: {'; '.join(race.notes)}."
 
 
+def forget_cells(experiment: Experiment[Any, Any], settings: Settings, folder: Path) -> None:
+    """Remove the records of an experiment's cells, so that they are measured again.
+
+    Parameters
+    ----------
+    folder
+        Holds a folder for each experiment.
+
+    Raises
+    ------
+    ArtifactError
+        If that is not possible, or another process runs experiments there.
+    """
+    with _only_one(folder / experiment.name):
+        for cell in experiment.cells(settings):
+            path = record_path(folder, experiment, cell)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise ArtifactError(
+                    f"cannot remove {path}: {error}; choose another --output"
+                ) from error
+
+
+def _only_one(folder: Path) -> contextlib.AbstractContextManager[None]:
+    return only_one(folder, what="an experiment", otherwise="choose another --output")
+
+
 def run_experiment(
     experiment: Experiment[Any, Any],
     settings: Settings,
@@ -113,7 +147,6 @@ def run_experiment(
     *,
     command: str,
     go_on: str = "",
-    fresh: bool = False,
     retry: bool = False,
     listener: Callable[[CellStep[Any, CellRecord]], None] = lambda _: None,
 ) -> ExperimentRun:
@@ -127,10 +160,8 @@ def run_experiment(
         What a reader calls to get the same; stands in records and on the page.
     go_on
         What goes on here after an interruption; the command where empty.
-    fresh
-        Whether all cells are measured again.
     retry
-        Whether cells that failed are.
+        Whether cells that failed are measured again.
     listener
         Told of each cell.
 
@@ -144,10 +175,10 @@ def run_experiment(
     place = partial(record_path, bench.folder, experiment)
     folder = bench.folder / experiment.name
     cells = experiment.cells(settings)
-    with only_one(folder, what="an experiment", otherwise="choose another --output"):
+    with _only_one(folder):
         records = run_missing(
             cells,
-            read=lambda cell: None if fresh else read_record(place(cell)),
+            read=lambda cell: read_record(place(cell)),
             run=partial(_measure, experiment, replace(bench, folder=folder), command),
             write=lambda cell, record: write_record(place(cell), record),
             again=lambda record: retry and record.status is CellStatus.FAILED,
