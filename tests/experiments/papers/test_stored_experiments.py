@@ -16,6 +16,7 @@ from tvm_ios.experiments.papers.intra_inter import PUBLISHED_MS as TUNED_MS
 from tvm_ios.experiments.papers.intra_inter import IntraInter, IntraInterCell
 from tvm_ios.experiments.papers.pruning import Pruning
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
+from tvm_ios.experiments.papers.schedules import Schedules
 
 
 def outcomes_of(experiment, folder):
@@ -63,6 +64,16 @@ def test_searches_whose_schedules_did_not_race_have_no_latency():
     table = Pruning().table([outcome_of(Pruning(), cell, read_record(path), path)])
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert [row["ms"] == "-" for row in rows] == [row["search"] == "exhaustive" for row in rows]
+
+
+def test_what_tune_keeps_has_no_search_of_its_own():
+    folder = checkout.ROOT / "benchmarks" / "results" / "experiments"
+    cell, *_ = Schedules().cells(Settings(lanes=2, quick=True))
+    path = record_path(folder, Schedules(), cell)
+    table = Schedules().table([outcome_of(Schedules(), cell, read_record(path), path)])
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows[:6]]
+    kept = [row["schedule"].startswith("tune: ") for row in rows]
+    assert [row["search s"] == "-" for row in rows] == kept == [False] * 5 + [True]
 
 
 def test_two_by_two_is_of_one_race(tmp_path):

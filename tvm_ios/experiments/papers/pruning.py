@@ -112,7 +112,7 @@ class Pruning:
         "their seconds are those of computing prices here. *lazy* prices only stages that can "
         "still win, *exhaustive* all of them, as the published code does; states and transitions "
         "are exact and the same for both. NasNet-A is left out with --quick: to price all of its "
-        "stages takes many minutes.",
+        "stages takes more than a minute.",
         "CPU rows are measured: SqueezeNet, whose stages can all be priced, each search with an "
         "empty profile database and all merges compiled; what the lazy ones find is raced. Its "
         "blocks have at most three groups, so s = 3 and s = 8 are the same search; the difference "

@@ -98,8 +98,8 @@ class Schedules:
         "beats sequential order beyond the noise.",
         "GPU rows are computed by the analytical model, nothing was measured: V100 and K80 with "
         "the published runtime (cuDNN 7, streams, device-wide waits, no CUDA graph), H100 with a "
-        "CUDA graph and tuned kernels. RandWire and NasNet-A on the published runtime take "
-        "minutes to search.",
+        "CUDA graph and tuned kernels. RandWire and NasNet-A on the published runtime take up to "
+        "a minute to search.",
         "*error* is the model's speedup over the published one, less 1; no number is fitted to a "
         "network. Data-sheet numbers are used as they are; four constants of the model were "
         "chosen with the published V100 results in view (docs/gpu-model.md names them). What is "
@@ -210,7 +210,7 @@ def _rows(cell: SchedulesCell, found: FoundSchedules) -> list[tuple[str, ...]]:
                 "-" if place is None else f"{PUBLISHED_MS[cell.network][place]:.2f}",
                 "-" if told is None else f"{told:.2f}",
                 error_text(error_of(ours, told) if is_v100 and told else None),
-                f"{found.search_s.get(name, 0):.1f}",
+                f"{found.search_s[name]:.1f}" if name in found.search_s else "-",
                 "-" if place is None else str(PUBLISHED_COST_S[cell.network][place]),
             )
         )
