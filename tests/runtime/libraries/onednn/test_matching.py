@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut, Primitive, StepKind, Window
+from tvm_ios.runtime.libraries.onednn.call import (
+    OnednnCall,
+    OnednnCut,
+    Primitive,
+    Step,
+    StepKind,
+    Window,
+)
 from tvm_ios.runtime.libraries.onednn.matching.matched_call import match_call
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -255,6 +262,42 @@ def pooled(operator="nn.max_pool2d", shape=(1, 3, 9, 9, 16), result=(1, 3, 4, 4,
     layout = {"layout": "NCHW16c" if len(shape) == 5 else "NCHW", "out_layout": ""}
     first = call(operator, (0,), floats(*result), **wholes | layout | attributes)
     return FusedFunction(parameters=(floats(*shape),), calls=(first,))
+
+
+def followed(first: FusedFunction, operator: str, *shape: int, **attributes) -> FusedFunction:
+    """A function whose only call is followed by one that takes another parameter."""
+    (one,) = first.calls
+    after = call(operator, (2, 1), one.result, **attributes)
+    return FusedFunction(parameters=(*first.parameters, floats(*shape)), calls=(one, after))
+
+
+PLAIN = (1, 64, 14, 14)
+SAME = {"shape": PLAIN, "result": PLAIN, "strides": (1, 1), "padding": (1, 1)}
+ROWS = {"layout": "NHWC", "shape": (1, 14, 14, 64), "result": (1, 14, 14, 64)}
+
+
+@pytest.mark.parametrize(
+    ("function", "computed"),
+    [
+        (followed(pooled("nn.avg_pool2d", **SAME), "subtract", *PLAIN), False),
+        (followed(pooled("nn.max_pool2d", **SAME), "add", *PLAIN), False),
+        (followed(pooled("nn.max_pool2d", **SAME), "nn.prelu", 64, axis=1), False),
+        (followed(pooled("nn.max_pool2d", **SAME), "add", 1, 64, 1, 1), True),
+        (followed(pooled("nn.avg_pool2d", **SAME | ROWS), "subtract", 1, 14, 14, 64), True),
+        (followed(pooled(), "add", 1, 3, 4, 4, 16), True),
+    ],
+    ids=["average, whole", "max, whole", "slopes", "one a channel", "NHWC, whole", "blocks, whole"],
+)
+def test_steps_of_poolings_are_taken_where_they_are_done_right(function, computed):
+    assert (match_call(function) is not None) == computed
+
+
+def test_a_stored_pooling_whose_steps_are_got_wrong_is_refused():
+    found = match_call(pooled("nn.avg_pool2d", **SAME))
+    step = Step(kind=StepKind.SUBTRACT, operand=replace(found.result, position=1))
+    text = json.dumps(replace(found, steps=(step,)).to_data())
+    with pytest.raises(UnreadableValueError, match="average .*gets wrong; compile the model again"):
+        OnednnCall.from_data(parse_json(text, "the call"))
 
 
 def test_a_pooling_has_no_weights_and_is_stored_with_its_kernel():

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from tvm_ios.core.fused_function import TensorType
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor
-from tvm_ios.support.stored_value import StoredValue
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, in_order
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
 __all__ = ["OnednnCall", "OnednnCut", "Primitive", "Step", "StepKind", "Window"]
 
@@ -170,6 +170,20 @@ class OnednnCall:
             return False
         return len(self.weight.extents) > len(self.data.extents)
 
+    @property
+    def takes_steps(self) -> bool:
+        """Whether oneDNN does the steps: 3.2 gets some wrong that follow a call without weights.
+
+        Its code for poolings in AVX-512 reads an operand of the result's extents as if it lay in
+        blocks, also where channels do not. Slopes it takes, and then fails in every run.
+        """
+        plain = self.window is not None and self.result.format == in_order(len(self.result.extents))
+        return self.weight is not None or not any(
+            step.kind is StepKind.PRELU or (plain and _varies_inside(step.operand))
+            for step in self.steps
+            if step.operand is not None
+        )
+
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
         """True if the tensors of a launch are those of the call, all of them used."""
         positions = [tensor.position for tensor in self.inputs]
@@ -209,10 +223,10 @@ class OnednnCall:
         Raises
         ------
         UnreadableValueError
-            If a field is missing or of another kind.
+            If a field is missing or of another kind, or oneDNN gets the steps wrong.
         """
         images = OnednnTensor.from_data(data.field("data"))
-        return cls(
+        made = cls(
             primitive=data.field("primitive").member(Primitive),
             data=images,
             weight=data.field("weight").or_none(OnednnTensor.from_data),
@@ -224,6 +238,17 @@ class OnednnCall:
             steps=tuple(map(_step, data.field("steps").rows())),
             cut=data.field("cut").or_none(_cut),
         )
+        if not made.takes_steps:  # plans of earlier versions have such calls
+            raise UnreadableValueError(
+                f"{data.where} is {made.as_text()}, which oneDNN gets wrong; compile the model "
+                "again"
+            )
+        return made
+
+
+def _varies_inside(operand: OnednnTensor) -> bool:
+    """Whether a tensor has more than one value a channel."""
+    return any(extent > 1 for axis, extent in enumerate(operand.extents) if axis != 1)
 
 
 def _window(data: StoredValue, axes: int) -> Window:

@@ -192,7 +192,8 @@ def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
         return None
     first = steps[0].operand if steps and steps[0].kind is StepKind.ADD else None
     if first is None or call.weight is None or not _is_one_a_channel(call, first):
-        return replace(call, steps=tuple(steps))
+        followed = replace(call, steps=tuple(steps))
+        return followed if followed.takes_steps else None
     bias = first
     if call.window is not None:
         bias = replace(first, extents=(call.result.extents[1],), format="a")
