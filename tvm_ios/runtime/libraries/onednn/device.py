@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
-from tvm_ios.errors import DatabaseError, HostError
+from tvm_ios.errors import DatabaseError, ExecutionError, HostError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LanePool
+from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.cuts import (
     Counts,
@@ -151,14 +151,13 @@ class OnednnProcessor:
     def _guess(self, call: OnednnCall) -> str:
         """A cut that was not tried, and so is not kept: a part for each lane where there can be."""
         ways = candidates(call, self._lanes)
-        counts = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
-        with ExitStack() as undo:
-            maker = PrimitiveMaker(self.library, self._engine, undo.callback)
-            try:
+        fitting = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
+        for counts in dict.fromkeys((fitting, ways[0])):
+            with ExitStack() as undo, suppress(OnednnRefusalError):
+                maker = PrimitiveMaker(self.library, self._engine, undo.callback)
                 make_parts(maker, call, counts, call.as_text())
-            except OnednnRefusalError:
-                return NOT_COMPUTED
-        return _text_of(counts)
+                return _text_of(counts)
+        return NOT_COMPUTED
 
     def _search(self, call: OnednnCall, pool: LanePool) -> str:
         """The cut as it is kept; what oneDNN has no fast code for is kept as well."""
@@ -180,7 +179,12 @@ class OnednnProcessor:
             # the fastest on a busy machine, it would be without help for ever.
             if len(ways) > 1:
                 ways.pop((1, 1, 1), None)
-            return _text_of(fastest_counts(pool, call, ways))
+            try:
+                return _text_of(fastest_counts(pool, call, ways))
+            except LaunchFailedError as error:
+                reasons = filter(None, (prepared.failure(where) for prepared in ways.values()))
+                other = ExecutionError(f"{where} failed: {error.text.strip()}")
+                raise next(reasons, other) from error
 
     def _read(self, value: str) -> OnednnCut | None:
         if value == NOT_COMPUTED:

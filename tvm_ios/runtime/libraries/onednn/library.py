@@ -71,7 +71,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "dnnl_primitive_destroy": _DROP,
     }
 )
-_UNIMPLEMENTED = 3
+_INVALID, _UNIMPLEMENTED = 2, 3
 _CHOICE = 9
 """Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
 before is of other code."""
@@ -184,7 +184,10 @@ class Onednn:
         """The error of a call that returned `code`."""
         name = (self._status_text(code) or b"").decode(errors="replace") or f"status {code}"
         place = f"{where}: " if where else ""
-        kind = OnednnRefusalError if code == _UNIMPLEMENTED else ExecutionError
+        # Some of its code says so of arguments that are right, and that it has no way to compute.
+        described = call.endswith("primitive_desc_create")
+        refused = code == _UNIMPLEMENTED or (described and code == _INVALID)
+        kind = OnednnRefusalError if refused else ExecutionError
         return kind(
             f"{place}{call} failed: {name} (oneDNN {self.version.text}); compile without "
             "onednn=True, or give another libdnnl"

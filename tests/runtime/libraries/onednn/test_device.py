@@ -1,0 +1,81 @@
+"""Calls made complete on this processor: what oneDNN refuses, fails on, or computes whole only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+import pytest
+
+from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.cpu.lane_pool import LanePool
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind, Window
+from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, in_order
+
+
+def tensor(*extents: int, position: int | None = None, layout: str = "") -> OnednnTensor:
+    return OnednnTensor(
+        position=position, shape=extents, extents=extents, format=layout or in_order(len(extents))
+    )
+
+
+def slopes(*extents: int, position: int) -> Step:
+    return Step(kind=StepKind.PRELU, operand=tensor(*extents, position=position))
+
+
+@pytest.fixture
+def processor(onednn, monkeypatch) -> Iterator[OnednnProcessor]:
+    """One that cuts for four lanes, and tries cuts on one, as any machine has."""
+
+    def one_lane(_: OnednnProcessor, undo: ExitStack) -> LanePool:
+        return undo.enter_context(closing(LanePool(shared_runtime(), 1)))
+
+    monkeypatch.setattr(OnednnProcessor, "_pool", one_lane)
+    with closing(OnednnProcessor(library=onednn, lanes=4)) as made:
+        yield made
+
+
+def test_what_is_refused_as_invalid_is_not_computed(processor):
+    """oneDNN 3.2 calls a softmax with a product so, and poolings in blocks without AVX-512."""
+    bare = OnednnCall(
+        primitive=Primitive.SOFTMAX,
+        data=tensor(8, 16, 16, position=0),
+        weight=None,
+        bias=None,
+        result=tensor(8, 16, 16),
+    )
+    product = Step(kind=StepKind.MULTIPLY, operand=tensor(8, 16, 16, position=1))
+    call = replace(bare, steps=(product,))
+    assert processor.complete([call]) == {call: None}
+
+
+def test_a_call_that_fails_while_its_cut_is_searched_is_one_clear_error(processor):
+    call = OnednnCall(
+        primitive=Primitive.MAX_POOLING,
+        data=tensor(1, 24, 14, 14, position=0, layout="acdb"),
+        weight=None,
+        bias=None,
+        result=tensor(1, 24, 7, 7, layout="acdb"),
+        window=Window(strides=(2, 2), padding=(0,) * 4, dilation=(1, 1), pooled=(2, 2)),
+        steps=(slopes(1, 24, 1, 1, position=1),),
+    )
+    with pytest.raises(ExecutionError, match=r"a cut for max pooling .*_execute failed: invalid_"):
+        processor.complete([call])
+
+
+def test_a_call_whose_parts_are_refused_is_whole_without_a_compiler(processor, monkeypatch):
+    monkeypatch.setattr(OnednnProcessor, "_pool", lambda *_: None)
+    call = OnednnCall(
+        primitive=Primitive.PRODUCT,
+        data=tensor(4, 1, 3, position=0),
+        weight=tensor(4, 3, 8, position=1),
+        bias=None,
+        result=tensor(4, 1, 8),
+        steps=(slopes(1, 1, 8, position=2), Step(kind=StepKind.MISH)),
+    )
+    (found,) = processor.complete([call]).values()
+    assert found is not None
+    assert found.cut.as_text() == "1x1x1"
