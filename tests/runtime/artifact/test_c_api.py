@@ -268,6 +268,28 @@ def test_what_only_python_can_run_is_refused(built, tmp_path, monkeypatch):
     assert "oneDNN computes operators of it; open it with tvm_ios.load in Python" in done.stderr
 
 
+def of_library(plan):
+    return [launch for launch in plan.launches if launch.call is not None]
+
+
+def test_what_onednn_refuses_is_computed_by_kernels_in_c(built, tmp_path):
+    x = relay.var("x", shape=(1, 16, 8, 8))
+    weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
+    images = relay.nn.conv2d(x, weight, padding=(1, 1), channels=16, kernel_size=(3, 3))
+    rows = relay.reshape(relay.nn.relu(images), (16, 64))
+    scaled = relay.nn.softmax(rows) * relay.var("y", shape=(16, 64))  # refused by oneDNN 3.2
+    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(scaled), scaled))
+    options = TuneOptions(build=BuildOptions(onednn=True))
+    path = tmp_path / "model.so"
+    compiled = tvm_ios.compile_schedule(mod, None, TARGET, lanes=1, options=options)
+    assert len(of_library(compiled.plan)) == 2
+    compiled.export_library(path)
+    with tvm_ios.load(path, any_processor_model=True) as executor:
+        assert len(of_library(executor.plan)) == 1
+    done = started(built(EXAMPLE), path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_program_without_a_tvm_says_so(built, model, folder):
     words = [word for word in printed("c-api") if "tvm_runtime" not in word]
     program = folder / "alone"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm.contrib import cc
 
-from tvm_ios.errors import ArtifactError, PlanError
+from tvm_ios.errors import ArtifactError, HostError, PlanError
 from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.factory import with_graph
@@ -33,6 +33,7 @@ from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import read_call
+from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -69,7 +70,10 @@ def export_artifact(
     verify_plan(plan)
     path = Path(path)
     addons = [str(compile_runtime_object())]
-    if is_gpu_target(_device_target(factory.target)):
+    on_cpu = not is_gpu_target(_device_target(factory.target))
+    if on_cpu:
+        plan = _completed(plan)
+    else:
         addons.append(str(STREAMS_SOURCE.as_object()))
     with_plan = _attach_plan(factory, plan)
     identity = _identity(factory.target, plan)
@@ -82,7 +86,7 @@ def export_artifact(
                 frozenset(map(str, factory.get_params())),
                 identity.features,
                 Path(folder),
-                on_cpu=not is_gpu_target(_device_target(factory.target)),
+                on_cpu=on_cpu,
                 function=native.function,
             )
             addons += map(str, (*native.objects, image))
@@ -183,6 +187,18 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
             f"{library.path}: its execution plan cannot be read: {error}; export the model again"
         ) from error
     return plan
+
+
+def _completed(plan: ExecutionPlan) -> ExecutionPlan:
+    """The plan as it runs here, where kernels compute what libraries refuse.
+
+    One such call left, and no C program could make the others; without a library all are left.
+    """
+    try:
+        with OpenLibraries(THIS_PROCESSOR, target_kind="llvm") as libraries:
+            return libraries.complete(plan)
+    except HostError:
+        return plan
 
 
 def _attach_plan(

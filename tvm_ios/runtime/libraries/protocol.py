@@ -221,7 +221,8 @@ class OperatorLibrary(Protocol):
     def program(self, calls: Sequence[Any]) -> CallProgram | None:
         """Native code that makes the calls of a model ready where there is no Python.
 
-        None where only Python can, or the library is not here. ``calls`` has one of each launch.
+        None where only Python can, or the library is not here. ``calls`` has a complete one of each
+        launch.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
-from tvm_ios.runtime.libraries.onednn.device import CPU_ENGINE, OnednnProcessor, make_parts
+from tvm_ios.runtime.libraries.onednn.device import CPU_ENGINE, make_parts
 from tvm_ios.runtime.libraries.onednn.library import Onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE
 from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
@@ -63,13 +63,13 @@ _RUNS_ON = (
 """What gives something that a model needs as long as it runs; all else goes once all is made."""
 
 
-def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str | None:
-    """C source of what makes calls, and of what makes these ready; None where oneDNN refuses one.
+def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str:
+    """C source of what makes calls, and of what makes these ready.
 
     Parameters
     ----------
     calls
-        Those of a model's launches, in their order, each as often as it is made.
+        Those of a model's launches, complete, in their order, each as often as it is made.
 
     Raises
     ------
@@ -77,16 +77,11 @@ def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str | None:
         If oneDNN fails.
     """
     with ExitStack() as undo:
-        processor = OnednnProcessor(library=library)
-        undo.callback(processor.close)
-        completed = processor.complete(calls)
-        if None in completed.values():
-            return None
         recorded = RecordedOnednn(library)
         engine = recorded.make("dnnl_engine_create", CPU_ENGINE, 0)
         undo.callback(recorded.call, "dnnl_engine_destroy", engine)
         maker = PrimitiveMaker(recorded, engine, undo.callback)
-        made = [_parts_of(maker, found) for call in calls if (found := completed[call])]
+        made = [_parts_of(maker, call) for call in calls]
         return _Source(recorded, made).text()
 
 

@@ -69,8 +69,7 @@ class OnednnLibrary:
             library = load_onednn()
         except HostError:
             return None
-        source = program_source(library, calls)
-        return None if source is None else CallProgram(source=source, function=RUN_CALL)
+        return CallProgram(source=program_source(library, calls), function=RUN_CALL)
 
     def require(self) -> None:
         """Load libdnnl, or say what to install."""
