@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 import pytest
@@ -12,21 +11,9 @@ torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` ha
 from torch import nn  # noqa: E402 - torch may be missing
 from torch.nn import functional as F  # noqa: E402, N812 - as everybody writes it
 
-from tvm_ios.driver.options import BuildOptions, CompareOptions, TuneOptions  # noqa: E402
-from tvm_ios.measure.machine_mode import ModeOptions  # noqa: E402
-from tvm_ios.measure.sampling import MeasureOptions  # noqa: E402
-from tvm_ios.pytorch import program  # noqa: E402
-from tvm_ios.pytorch.part import CompiledPart  # noqa: E402
+from tests.pytorch.compiling import compiled, image  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
-
-CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
-QUICK = TuneOptions(
-    measure=MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM),
-    compare=CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM),
-    build=BuildOptions(pad_channels=False),
-)
-OPTIONS = {"options": QUICK, "lanes": 2, "target": "llvm -mcpu=core-avx2"}
 
 
 class Branches(nn.Module):
@@ -55,15 +42,6 @@ class Noise(nn.Module):
         return F.relu(x * 2) + torch.randn(12)
 
 
-def compiled(model, **options):
-    torch._dynamo.reset()
-    return torch.compile(model.eval(), backend="tvm_ios", options=OPTIONS | options)
-
-
-def image(batch=2):
-    return torch.randn(batch, 3, 12, 12, generator=torch.Generator().manual_seed(batch))
-
-
 def assert_same(got, wanted):
     assert got.keys() == wanted.keys()
     for name, value in wanted.items():
@@ -71,26 +49,6 @@ def assert_same(got, wanted):
             torch.testing.assert_close(got[name], value, rtol=1e-4, atol=1e-5, msg=name)
         else:
             assert got[name] == value
-
-
-@pytest.fixture
-def said(caplog):
-    caplog.set_level(logging.WARNING, "tvm_ios.pytorch")
-    return lambda: [each.getMessage() for each in caplog.records if "pytorch" in each.name]
-
-
-@pytest.fixture
-def parts(monkeypatch):
-    """Every part that is compiled while a test runs."""
-    made = []
-
-    class Watched(CompiledPart):
-        def __init__(self, *given):
-            super().__init__(*given)
-            made.append(self)
-
-    monkeypatch.setattr(program, "CompiledPart", Watched)
-    return made
 
 
 @torch.no_grad()
@@ -184,8 +142,7 @@ def test_a_write_beside_numbers_stays_with_torch(said, parts, mode):
         y[0] = 1.0
         return y * 2, x.shape[0]
 
-    torch._dynamo.reset()
-    run = torch.compile(written, backend="tvm_ios", dynamic=True, options=OPTIONS)
+    run = compiled(written, dynamic=True)
     with mode():
         torch.testing.assert_close(run(image()), written(image()))
     assert "changes a tensor in place that others read" in said()[0]
@@ -198,8 +155,7 @@ def test_a_number_that_is_computed_is_no_constant(parts):
     def scaled(x):
         return torch.sigmoid(torch.relu(x)) * x.max().item()
 
-    torch._dynamo.reset()
-    run = torch.compile(scaled, backend="tvm_ios", options=OPTIONS)
+    run = compiled(scaled)
     for x in (image(), 3 * image()):
         torch.testing.assert_close(run(x), scaled(x))
     assert len(parts) == 1

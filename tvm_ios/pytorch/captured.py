@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -33,14 +34,16 @@ class CapturedGraph:
         """The captured graph, its inputs told apart by what torch notes at them."""
         weights, sizes, tensors = [], [], []
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-        for place, (node, example) in enumerate(zip(inputs, example_inputs, strict=True)):
+        # A symbol that is made an integer is this one for good, and Dynamo captures each size anew.
+        examples = [_without_symbol(each) for each in example_inputs]
+        for place, (node, example) in enumerate(zip(inputs, examples, strict=True)):
             if not isinstance(example, torch.Tensor):
                 sizes.append(place)
             elif _is_static(node, example):
                 weights.append(place)
             else:
                 tensors.append(place)
-        return cls(module, tuple(example_inputs), tuple(weights), tuple(sizes), tuple(tensors))
+        return cls(module, tuple(examples), tuple(weights), tuple(sizes), tuple(tensors))
 
     def why_torch(self, *, gradients: bool) -> str | None:
         """Why all of the graph is torch's; None where it is not."""
@@ -59,7 +62,7 @@ class CapturedGraph:
         Copies, since looking at a graph runs it, and that may write: :meth:`lend_weights`.
         """
         graph = fx.Graph()
-        module = fx.GraphModule(self.module, graph)
+        module = copy(self.module)  # with the modules and tensors that nodes name
         inputs = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         names = {inputs[place]: _weight(place) for place in self.weights}
         for place in self.weights:
@@ -79,13 +82,25 @@ class CapturedGraph:
                     folded = known[node]
                     known[node] = folded.target(*folded.args, **folded.kwargs)
                     graph.erase_node(folded)
-        module.recompile()
-        return module.eval()
+        module.graph = graph
+        return module
+
+    def with_tensors(self, places: Collection[int]) -> Self:
+        """The captured graph with weights at these places taken for tensors of the caller."""
+        return replace(
+            self,
+            weights=tuple(place for place in self.weights if place not in places),
+            tensors=tuple(sorted({*self.tensors, *places})),
+        )
 
     def lend_weights(self, module: fx.GraphModule, arguments: Sequence[Any]) -> None:
         """Put the weights themselves in the place of the copies."""
         for place in self.weights:
             setattr(module, _weight(place), arguments[place].detach())
+
+
+def _without_symbol(example: Any) -> Any:
+    return example.node.hint if isinstance(example, torch.SymInt) else example
 
 
 def _weight(place: int) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+from tvm.relay.build_module import bind_params_by_name
 
 from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
-from tvm_ios.pytorch.takeable import obstacles_by_call, takeable_parts
+from tvm_ios.pytorch.takeable import gives_views, obstacles_by_call, takeable_parts
 from tvm_ios.relay.frontends.torch import (
     change_in_place,
     from_trace,
@@ -39,7 +40,8 @@ class GraphProgram:
     Parameters
     ----------
     graph
-        Compiled at once for its example inputs, and again when sizes or weights are others.
+        Compiled at once for its example inputs, and again when sizes or weights are others. A
+        weight that changes for the second time is state, and an input from then on.
     options
         How each part is tuned.
     """
@@ -47,31 +49,55 @@ class GraphProgram:
     def __init__(self, graph: CapturedGraph, options: BackendOptions) -> None:
         self._graph = graph
         self._options = options
-        self._compiled: dict[tuple[int, ...], tuple[list[int], Callable[..., Any]]] = {}
+        self._compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._weights: dict[int, tuple[int, int]] = {}
+        """What the weights were like in the last call, by their places."""
+        self._changed: set[int] = set()
+        self._torchs = False
+        """Whether the graph is left to torch, which depends neither on sizes nor on weights."""
         self._for(graph.example_inputs)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph on what torch calls it with."""
-        run = self._for(arguments)
-        return run(*[arguments[place] for place in self._graph.tensors])
+        return self._for(arguments)(*arguments)
 
     def _for(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        if self._torchs:
+            return self._graph.module
+        self._forget_other_weights(arguments)
         sizes = tuple(int(arguments[place]) for place in self._graph.sizes)
-        # Weights are constants of what is compiled; training on, or loading others, shows here.
-        weights = [arguments[place] for place in self._graph.weights]
-        state = [_version(each) for each in weights] + [each.data_ptr() for each in weights]
-        before, run = self._compiled.get(sizes, (None, None))
-        if run is None or before != state:
-            if run is not None:
-                _LOG.warning("tvm_ios compiles a graph again, since weights have changed")
-            run = _compiled(self._graph, arguments, self._options)
-            self._compiled[sizes] = state, run
+        run = self._compiled.get(sizes)
+        if run is None:
+            try:
+                run = _compiled(self._graph, arguments, self._options)
+            except ModelError as error:
+                # torch adds where it was, in lines of its own.
+                reason = str(error).partition("\n")[0]
+                _LOG.warning("tvm_ios leaves a graph to torch: %s", reason)
+                self._torchs = True
+                return self._graph.module
+            self._compiled[sizes] = run
         return run
 
+    def _forget_other_weights(self, arguments: tuple[Any, ...]) -> None:
+        """Drop what was compiled with weights that are others by now: they are constants of it."""
+        weights = {place: _state(arguments[place]) for place in self._graph.weights}
+        changed = {place for place in weights if self._weights.get(place) != weights[place]}
+        if self._weights and changed:
+            again = changed & self._changed
+            _LOG.warning(
+                "tvm_ios compiles a graph again, since weights have changed%s",
+                f"; {len(again)} of them did before, and are inputs now" if again else "",
+            )
+            self._compiled.clear()
+            self._changed |= changed
+            self._graph = self._graph.with_tensors(again)
+        self._weights = {place: weights[place] for place in self._graph.weights}
 
-def _version(weight: torch.Tensor) -> int:
-    """How often torch counted a change in place; it counts none of what inference mode made."""
-    return 0 if weight.is_inference() else weight._version  # noqa: SLF001
+
+def _state(weight: torch.Tensor) -> tuple[int, int]:
+    """Where a weight lies and how often it was written to, which inference mode does not count."""
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version  # noqa: SLF001
 
 
 def _compiled(
@@ -80,20 +106,16 @@ def _compiled(
     """The graph for these sizes and weights, parts of it compiled."""
     # Looking at it runs it, and it may draw numbers, or write: inference mode would not count that.
     with torch.random.fork_rng(devices=[]), torch.inference_mode(mode=False), torch.no_grad():
-        return _with_parts(graph, arguments, options)
+        fused = _with_parts(graph, arguments, options)
+    return lambda *given: fused(*[given[place] for place in graph.tensors])
 
 
 def _with_parts(
     graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
-) -> Callable[..., Any]:
+) -> fx.GraphModule:
     module = graph.bound(arguments)
     tensors = tuple(arguments[place].detach().clone() for place in graph.tensors)
-    try:
-        obstacles = _obstacles(module, tensors)
-    except ModelError as error:
-        _LOG.warning("tvm_ios leaves a graph to torch: %s", error)
-        graph.lend_weights(module, arguments)
-        return module
+    obstacles = _obstacles(module, tensors)
     graph.lend_weights(module, arguments)
     calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
     parts = takeable_parts(module, obstacles)
@@ -119,6 +141,23 @@ def _with_parts(
 
 
 def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
+    """What keeps TVM from each call.
+
+    Raises
+    ------
+    ModelError
+        If the whole graph is torch's.
+    """
+    try:
+        return _found_obstacles(module, tensors)
+    except ModelError:
+        raise
+    # What is looked at is run and traced, and fails in whatever way its code can.
+    except Exception as error:
+        raise ModelError(f"it cannot be looked at: {type(error).__name__}: {error}") from error
+
+
+def _found_obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
     """What keeps TVM from each call; one by one only where it cannot take the whole."""
     calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
     if any(isinstance(node.meta.get("example_value"), NUMBERS) for node in calls):
@@ -131,7 +170,9 @@ def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node
         return obstacles_by_call(module, tensors)
     if reason := change_in_place(whole) or training_operator(whole):
         raise ModelError(reason)
-    return obstacles_by_call(module, tensors) if missing_operators(whole) else {}
+    if missing_operators(whole) or gives_views(module, tensors):
+        return obstacles_by_call(module, tensors)
+    return {}
 
 
 def _seen(
@@ -159,7 +200,7 @@ def _compiled_part(
 ) -> CompiledPart:
     trace = traced(module, given)
     mod, params = from_trace(trace, given)
-    model = tune(
-        mod, params, **{each.name: getattr(options, each.name) for each in fields(options)}
-    )
+    # What is an input here is none that somebody forgot, also where it has the place of a weight.
+    mod["main"] = bind_params_by_name(mod["main"], params)
+    model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
     return CompiledPart(model, input_names(trace, len(given)), result)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from tvm_ios.relay.frontends.torch import (
 )
 from tvm_ios.relay.frontends.torch_operators import missing_operators
 
-__all__ = ["obstacles_by_call", "takeable_parts"]
+__all__ = ["gives_views", "obstacles_by_call", "takeable_parts"]
 
 Part = list[fx.Node]
 
@@ -29,26 +30,43 @@ def takeable_parts(module: fx.GraphModule, obstacles: Mapping[fx.Node, str]) -> 
     """Largest groups of calls without obstacles that can run as one, each in order of the graph."""
     if not obstacles:
         return [[node for node in module.graph.nodes if node.op not in ("placeholder", "output")]]
-    found = CapabilityBasedPartitioner(module, _Takeable(obstacles)).propose_partitions()
+    # Its own count of calls is one of functions: methods would be no calls.
+    partitioner = CapabilityBasedPartitioner(
+        module, _Takeable(obstacles), allows_single_node_partition=True
+    )
+    found = [part.nodes for part in partitioner.propose_partitions()]
     order = {node: place for place, node in enumerate(module.graph.nodes)}
-    return [sorted(part.nodes, key=order.__getitem__) for part in found]
+    return [sorted(part, key=order.__getitem__) for part in found if _computes(part)]
 
 
 def obstacles_by_call(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
     """What keeps TVM from taking a call, for each such call of a graph; empty if it takes all.
 
     Calls in the graph that change in place what nobody else reads are replaced by those that do
-    not, since parts of a graph run in an order of their own.
+    not, since parts of a graph run in an order of their own. Views that a caller can tell from
+    copies are torch's, as parts write to new tensors: those of what is given, or of other results.
 
     Raises
     ------
     ModelError
         If another call changes a tensor in place, or one trains.
     """
-    probe = _Probe(module)
+    probe = _Probe(module, [*tensors, *module.state_dict().values()])
     with torch.no_grad():
         probe.run(*tensors)
     return probe.obstacles
+
+
+def gives_views(module: fx.GraphModule, tensors: tuple[Any, ...]) -> bool:
+    """Whether a result of a graph lies in what it is given, in a weight, or in another result."""
+    with torch.no_grad():
+        results = torch.utils._pytree.tree_leaves(module(*tensors))  # noqa: SLF001 - as fx
+    return bool(_shared(results, [*tensors, *module.state_dict().values()]))
+
+
+def _computes(part: Collection[fx.Node]) -> bool:
+    calls = [node for node in part if node.op.startswith("call_")]
+    return sum(node.target is not operator.getitem for node in calls) > 1
 
 
 class _Takeable(OperatorSupportBase):
@@ -62,25 +80,47 @@ class _Takeable(OperatorSupportBase):
 class _Probe(fx.Interpreter):
     """Runs a graph, and asks of every call on the way whether TVM could take it."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, given: list[Any]) -> None:
         super().__init__(module)
+        self._given = given
         self.obstacles: dict[fx.Node, str] = {}
         self._fresh: set[fx.Node] = set()
+        self._lies_in: dict[fx.Node, list[fx.Node]] = {}
+        """The arguments of each node that its result shares memory with."""
 
     def run_node(self, n: fx.Node) -> Any:
-        _write_elsewhere(n, self._fresh)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        _write_elsewhere(n, args, self._fresh)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         leaves, shape = torch.utils._pytree.tree_flatten((args, kwargs))  # noqa: SLF001 - as fx
         before = _versions(leaves)
         result = super().run_node(n)
         if before != _versions(leaves):
             raise ModelError(f"{n.name} changes a tensor in place that others read")
+        self._lies_in[n] = [each for each in n.all_input_nodes if self._shares(each, result)]
         if n.op in ("call_function", "call_method", "call_module"):
             if obstacle := self._obstacle(n, leaves, shape, result):
                 self.obstacles[n] = obstacle
-            if not any(_share_memory(result, leaf) for leaf in leaves):
+            if not self._lies_in[n]:
                 self._fresh.add(n)
+        if n.op == "get_attr" and not isinstance(result, torch.Tensor):
+            self.obstacles[n] = "a graph of its own, as a branch is"
+        if n.op == "output":
+            self._leave_views(n.all_input_nodes)
         return result
+
+    def _shares(self, node: fx.Node, result: Any) -> bool:
+        return not _storages(self.env[node]).isdisjoint(_storages(result))
+
+    def _leave_views(self, results: list[fx.Node]) -> None:
+        """Note what gives a view that a caller sees, back to the call that computed."""
+        shared = _shared([self.env[each] for each in results], self._given)
+        views = [results[place] for place in shared]
+        while views:
+            node = views.pop()
+            if self._lies_in[node] or node.op == "get_attr":
+                self.obstacles.setdefault(node, "a view that is seen outside")
+                views += self._lies_in[node]
 
     def _obstacle(self, node: fx.Node, leaves: list[Any], shape: Any, result: Any) -> str | None:
         if isinstance(result, torch.Size) or not isinstance(result, torch.Tensor | tuple | list):
@@ -106,15 +146,17 @@ _FUNCTIONAL = {
 }
 
 
-def _write_elsewhere(node: fx.Node, fresh: Collection[fx.Node]) -> None:
+def _write_elsewhere(node: fx.Node, args: Sequence[Any], fresh: Collection[fx.Node]) -> None:
     """Make a call that overwrites its first argument, which nobody else reads, write elsewhere."""
     target = node.args[0] if node.args else None
     if not isinstance(target, fx.Node) or target not in fresh or len(target.users) > 1:
         return
     if node.kwargs.get("inplace") is True:
         node.kwargs = {**node.kwargs, "inplace": False}
-    if node.op == "call_function" and node.target in _FUNCTIONAL:
-        node.target = _FUNCTIONAL[node.target]
+    # In place the result keeps its data type, whatever is added.
+    functional = _FUNCTIONAL.get(node.target) if node.op == "call_function" else None
+    if functional is not None and torch.result_type(*args) == args[0].dtype:
+        node.target = functional
 
 
 def _versions(leaves: list[Any]) -> list[int]:
@@ -123,11 +165,21 @@ def _versions(leaves: list[Any]) -> list[int]:
     return [each._version for each in tensors if not each.is_inference()]  # noqa: SLF001
 
 
-def _share_memory(result: Any, given: Any) -> bool:
-    if isinstance(result, tuple | list):
-        return any(_share_memory(each, given) for each in result)
-    tensors = isinstance(result, torch.Tensor) and isinstance(given, torch.Tensor)
-    return tensors and result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+def _shared(results: Sequence[Any], given: Sequence[Any]) -> list[int]:
+    """Places of results that share memory with what is given, or with another result."""
+    owners = Counter(storage for each in (given, *results) for storage in _storages(each))
+    return [
+        place
+        for place, each in enumerate(results)
+        if any(owners[storage] > 1 for storage in _storages(each))
+    ]
+
+
+def _storages(value: Any) -> set[int]:
+    """Where the tensors in a value lie; those without elements lie nowhere."""
+    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - as fx
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return {each.untyped_storage().data_ptr() for each in tensors} - {0}
 
 
 class _Call(torch.nn.Module):

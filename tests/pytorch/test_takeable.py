@@ -1,0 +1,61 @@
+"""Which calls TVM takes: views that somebody sees, in-place arithmetic, methods."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` has it")
+
+from tests.pytorch.compiling import compiled  # noqa: E402 - torch may be missing
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
+
+
+@torch.no_grad()
+def test_a_view_of_an_input_is_one_to_who_writes_to_it(parts):
+    def step(cache, x):
+        row, y = cache[0], torch.tanh(torch.relu(x) + 1)
+        torch._dynamo.graph_break()
+        row.copy_(y)
+        return y
+
+    cache = torch.zeros(2, 8)
+    wanted = compiled(step)(cache, torch.randn(8))
+    torch.testing.assert_close(cache[0], wanted)
+    assert len(parts) == 1
+
+
+@torch.no_grad()
+def test_results_that_share_memory_in_torch_do_so(parts, said):
+    def both(x):
+        y = torch.relu(x) + 1
+        return y, y.flatten(1)
+
+    one, other = compiled(both)(torch.randn(2, 3, 4))
+    one.zero_()
+    assert not other.any()
+    assert len(parts) == 1
+    assert said() == [
+        "tvm_ios leaves 1 of 3 calls to torch: a view that is seen outside (1)",
+    ]
+
+
+@torch.no_grad()
+def test_what_is_added_in_place_keeps_its_data_type():
+    def added(x, y):
+        z = torch.relu(x)
+        z += y
+        return torch.special.bessel_j0(z)
+
+    x, y = torch.randn(2, 3), torch.randn(2, 3, dtype=torch.float64)
+    torch.testing.assert_close(compiled(added)(x, y), added(x, y))
+
+
+@torch.no_grad()
+def test_methods_are_calls(parts):
+    def three(x):
+        return torch.special.bessel_j0(x).sigmoid().exp().tanh()
+
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(compiled(three)(x), three(x))
+    assert len(parts) == 1
