@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -282,3 +283,14 @@ def test_the_importer_is_as_before_afterwards():
             tvm.IRModule.from_expr(relay.add(relay.const([1.0, 2.0]), relay.const([1.0, 2.0, 3.0])))
         )
     assert onnx.__version__
+
+
+def test_threads_import_one_after_another():
+    made = model(
+        *(helper.make_node("Relu", ["x" if not n else f"y{n - 1}"], [f"y{n}"]) for n in range(30)),
+        outputs=("y29",),
+    )
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: import_onnx("net.onnx", made, {"x": SHAPE}), range(8)))
+    for module, _ in found:
+        tvm.ir.assert_structural_equal(module, found[0][0])

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,9 @@ from tvm_ios.relay.frontends.onnx.read_parts import ReadAttributes, ReadInputs
 from tvm_ios.relay.obstacles import find_obstacles, is_dynamic
 
 __all__ = ["import_onnx"]
+
+_LENDING = Lock()
+"""Held where modules, converters and filters of warnings are others, for the whole process."""
 
 
 def import_onnx(
@@ -54,7 +58,7 @@ def import_onnx(
     opset = next((each.version for each in model.opset_import if each.domain in STANDARD), 1)
     model = expanded(model, opset)
     graph = _NamedGraph(name, opset, shapes)
-    with _onnx_mapping(), _own_converters(), warnings.catch_warnings(), graph:
+    with _LENDING, _onnx_mapping(), _own_converters(), warnings.catch_warnings(), graph:
         warnings.simplefilter("ignore")
         module, params = graph.from_onnx(model.graph, opset)
         with graph.telling_of("the model"):
