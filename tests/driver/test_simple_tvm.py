@@ -19,6 +19,7 @@ from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionErro
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
+from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.records import read_records
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"  # LLVM need not optimise what runs a few times
@@ -125,6 +126,14 @@ def test_what_is_no_model_is_refused(model, told, tmp_path):
 def test_a_tracker_needs_a_key():
     with pytest.raises(OptionError, match="give both"):
         SimpleTVM(rpc_tracker="127.0.0.1:9190")
+
+
+def test_a_device_keeps_the_compiler_of_the_options():
+    options = TuneOptions(device=DeviceOptions(cross_compiler="aarch64-linux-gnu-gcc"))
+    made = SimpleTVM(rpc_tracker="host:9190", rpc_key="pi", options=options)
+    assert made._setup.options.device == DeviceOptions(
+        rpc_tracker="host:9190", rpc_key="pi", cross_compiler="aarch64-linux-gnu-gcc"
+    )
 
 
 # ---- Runs ----

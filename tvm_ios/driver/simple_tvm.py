@@ -32,7 +32,6 @@ from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.tuned_kernels import BACKENDS, default_records_path
@@ -82,9 +81,8 @@ class SimpleTVM:
     ) -> None:
         require_options(options)
         if (rpc_tracker, rpc_key) != (None, None):
-            options = replace(
-                options, device=DeviceOptions(rpc_tracker=rpc_tracker, rpc_key=rpc_key)
-            )
+            device = replace(options.device, rpc_tracker=rpc_tracker, rpc_key=rpc_key)
+            options = replace(options, device=device)
         self._setup = ChainSetup(
             target=target, lanes=lanes, database=database, options=options, progress=progress
         )
