@@ -54,6 +54,7 @@ LINES = {
     "tvm-ios bench net": {"net.onnx", "net.so", "net.json"},
     "tvm-ios tune unet --config ": {"quick.toml"},
     "tvm-ios run ": {"net.so"},
+    "tvm-ios show ": {"net.so", "net.json"},
     "tvm-ios jobs run ": {"quick.toml"},
     "tvm-ios jobs s": {"serve", "submit", "status"},
     "tvm-ios jobs status --js": {"--json"},

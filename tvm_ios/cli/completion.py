@@ -97,7 +97,7 @@ _SUFFIXES: dict[tuple[str | None, str], tuple[str, ...]] = {
     ("grid", "grid"): TOML,
     ("jobs", "file"): TOML,
     ("run", "file"): LIBRARY,
-    ("show", "file"): LIBRARY,
+    ("show", "file"): (*LIBRARY, "json"),
     ("compare", "first"): LIBRARY,
     ("compare", "second"): LIBRARY,
 }

@@ -56,7 +56,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Declare the verb and its options."""
     parser = subparsers.add_parser(
         "solve",
-        help="solve a recorded problem, without TVM or a device",
         description="Find the best schedule of every part of a recorded problem by its synthetic "
         "cost or, with --gpu or --cpu, by an analytical model. Costs are in nanoseconds.",
     )
@@ -123,7 +122,6 @@ def add_parser(subparsers: Subparsers) -> None:
         help="with --gpu: write the simulated run, for ui.perfetto.dev",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shlex
 import sys
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
+_LOG = logging.getLogger(__name__)
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
@@ -156,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         ReportPage(story=compiled.story(), title=title, command=command).write(arguments.report)
         print(f"wrote {arguments.report}")
     if arguments.target is None and arguments.onednn is None and _may_use_onednn(config.options):
-        print("oneDNN is installed: --onednn has it compute what it is faster at")
+        _LOG.warning("note: oneDNN is installed: --onednn has it compute what it is faster at")
     return 0
 
 
