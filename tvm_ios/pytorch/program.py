@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
-from tvm.relay.build_module import bind_params_by_name
 
 from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError
@@ -25,6 +24,7 @@ from tvm_ios.relay.frontends.torch import (
     input_names,
     traced,
     training_operator,
+    with_constants,
 )
 from tvm_ios.relay.frontends.torch_operators import missing_operators
 
@@ -199,8 +199,7 @@ def _compiled_part(
     module: torch.nn.Module, given: tuple[Any, ...], result: Any, options: BackendOptions
 ) -> CompiledPart:
     trace = traced(module, given)
-    mod, params = from_trace(trace, given)
-    # What is an input here is none that somebody forgot, also where it has the place of a weight.
-    mod["main"] = bind_params_by_name(mod["main"], params)
+    # An input in the place of a weight is one on purpose, and none that somebody forgot.
+    mod = with_constants(*from_trace(trace, given))
     model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
     return CompiledPart(model, input_names(trace, len(given)), result)

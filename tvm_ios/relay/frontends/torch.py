@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "input_names",
     "traced",
     "training_operator",
+    "with_constants",
 ]
 
 _IN_PLACE = re.compile(r"(\w+::\w*[^_])_")
@@ -147,6 +148,12 @@ def from_trace(
             f"TVM's importer cannot read the model: {type(error).__name__}: {reason_of(error)}"
         ) from error
     return mod, dict(params)
+
+
+def with_constants(mod: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray]) -> tvm.IRModule:
+    """The module with its parameters as constants, so that all inputs are the caller's."""
+    main = relay.build_module.bind_params_by_name(mod["main"], dict(params))
+    return tvm.IRModule.from_expr(main)
 
 
 def _with_inputs(
