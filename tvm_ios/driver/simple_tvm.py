@@ -80,9 +80,9 @@ class SimpleTVM:
         progress: ProgressListener | None = None,
     ) -> None:
         require_options(options)
-        if (rpc_tracker, rpc_key) != (None, None):
-            device = replace(options.device, rpc_tracker=rpc_tracker, rpc_key=rpc_key)
-            options = replace(options, device=device)
+        given = {"rpc_tracker": rpc_tracker, "rpc_key": rpc_key}
+        device = replace(options.device, **{k: v for k, v in given.items() if v is not None})
+        options = replace(options, device=device)
         self._setup = ChainSetup(
             target=target, lanes=lanes, database=database, options=options, progress=progress
         )
