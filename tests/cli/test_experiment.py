@@ -116,6 +116,17 @@ def test_fresh_cells_are_measured_once_though_interrupted(tmp_path, monkeypatch)
     assert (first.measured, last.measured) == ([2, 3, 3], [2, 3, 2, 3])
 
 
+def test_fresh_leaves_out_an_experiment_whose_folder_cannot_be_had(capsys, tmp_path, monkeypatch):
+    whole = Squares(name="whole", numbers=(2,), measured=[])
+    taken = Squares(name="taken", measured=[])
+    monkeypatch.setattr(verb, "EXPERIMENTS", (whole, taken))
+    (tmp_path / "taken").touch()
+    assert main(["experiment", "all", "--output", str(tmp_path), "--fresh"]) == 1
+    assert (whole.measured, taken.measured) == ([2], [])
+    errors = [line for line in capsys.readouterr().err.splitlines() if "error: taken: " in line]
+    assert len(errors) == 1
+
+
 def test_a_cell_that_was_built_in_a_hurry_is_told(capsys):
     record = SimpleNamespace(seconds=1.0, status=CellStatus.DONE, message="", time_budget_s=60.0)
     step = CellStep(number=1, cells=1, cell=NumberCell(number=7), result=record, is_new=False)

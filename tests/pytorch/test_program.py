@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` has it")
 
 from torch import nn  # noqa: E402 - torch may be missing
+from torch.fx import symbolic_trace  # noqa: E402
 
 from tests.pytorch.compiling import OPTIONS, compiled  # noqa: E402
+from tvm_ios.pytorch import program  # noqa: E402
 from tvm_ios.pytorch.backend import tvm_ios  # noqa: E402
+from tvm_ios.pytorch.captured import CapturedGraph  # noqa: E402
+from tvm_ios.pytorch.options import BackendOptions  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
 
@@ -91,6 +97,45 @@ def test_layers_that_are_compiled_one_by_one_come_to_share_what_is_compiled(part
     x = torch.randn(2, 4)
     for layer in (*layers, *layers):
         torch.testing.assert_close(layer(x), torch.relu(layer.linear(x)))
+    assert len(parts) == 3
+
+
+@torch.no_grad()
+def test_a_thread_that_compiles_leaves_nothing_of_weights_that_are_old_by_then(monkeypatch):
+    weight, x = torch.ones(1), torch.ones(1)
+    others = []
+
+    def compile_while_another_calls(graph, arguments, options):
+        now = arguments[0].clone()
+        if now == 2:
+            weight.add_(1)
+            others.append(Thread(target=lambda: run(weight, x)))
+            others[0].start()
+            others[0].join(0.2)
+        return lambda *given: given[1] * now
+
+    monkeypatch.setattr(program, "_compiled", compile_while_another_calls)
+    graph = CapturedGraph(symbolic_trace(lambda weight, x: x * weight), (weight, x), (0,), (), (1,))
+    run = program.GraphProgram(graph, BackendOptions.of({}))
+    weight.add_(1)
+    run(weight, x)
+    others[0].join()
+    assert run(weight, x) == 3
+
+
+@torch.no_grad()
+def test_bad_values_are_the_callers_and_nothing_is_kept_of_them(parts):
+    table = nn.Embedding(10, 4)
+
+    def found(rows):
+        return torch.relu(table(rows)) + 1
+
+    run = compiled(found)
+    for size in (3, 4):
+        run(torch.arange(size))
+    with pytest.raises(IndexError):
+        run(torch.full((5,), 10))
+    torch.testing.assert_close(run(torch.arange(6)), found(torch.arange(6)))
     assert len(parts) == 3
 
 

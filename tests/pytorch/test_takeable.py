@@ -52,6 +52,16 @@ def test_what_is_added_in_place_keeps_its_data_type():
 
 
 @torch.no_grad()
+def test_views_alone_are_no_part(parts):
+    def viewed(x):
+        return torch.special.bessel_j0(x.reshape(3, 4).transpose(0, 1)).flip(0)
+
+    x = torch.randn(12)
+    torch.testing.assert_close(compiled(viewed)(x), viewed(x))
+    assert not parts
+
+
+@torch.no_grad()
 def test_methods_are_calls(parts):
     def three(x):
         return torch.special.bessel_j0(x).sigmoid().exp().tanh()

@@ -8,6 +8,7 @@ import math
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,20 +101,26 @@ def run(arguments: argparse.Namespace) -> int:
         tune=arguments.tune,
         peers=arguments.peers_python is not None,
     )
+    runs: list[ExperimentRun] = []
+    errors: dict[str, str] = {}
+
+    def attempt(step: Callable[[Experiment[Any, Any]], None]) -> None:
+        """Take a step with each experiment that has not failed; of several, each by itself."""
+        for each in chosen:
+            try:
+                if each.name not in errors:
+                    step(each)
+            except TvmIosError as error:
+                if arguments.name != ALL or arguments.debug:
+                    raise
+                errors[each.name] = f"tvm-ios: error: {each.name}: {error}"
+
     if arguments.fresh:  # of all at once: what goes on after an interruption finds new ones only
-        for experiment in chosen:
-            forget_cells(experiment, settings, arguments.output)
-    runs, errors = [], []
-    for experiment in chosen:
-        try:
-            runs.append(_run(experiment, arguments, settings))
-        except TvmIosError as error:
-            if arguments.name != ALL or arguments.debug:
-                raise
-            errors.append(f"tvm-ios: error: {experiment.name}: {error}")
+        attempt(lambda each: forget_cells(each, settings, arguments.output))
+    attempt(lambda each: runs.append(_run(each, arguments, settings)))
     if arguments.json:
         print(json.dumps([each.as_record() for each in runs], indent=1))
-    print(*errors, sep="\n", end="\n" * bool(errors), file=sys.stderr)
+    print(*errors.values(), sep="\n", end="\n" * bool(errors), file=sys.stderr)
     return 1 if errors or any(each.failed for each in runs) else 0
 
 

@@ -122,7 +122,8 @@ class CompiledModel:
         ArtifactError
             If the file cannot be written.
         """
-        export_artifact(self.kernels.staged.factory, self.plan, path, self.story())
+        factory, store = self.kernels.staged.factory, _fact_store(self.plan)
+        export_artifact(factory, self.plan, path, self.story(), store)
 
     def story(self) -> ModelStory:
         """What files and pages tell of it: graph, schedule, machine, versions, and why this one."""

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
+from threading import Lock
 from typing import Any
 
 import torch
@@ -55,11 +56,15 @@ class GraphProgram:
         self._changed: set[int] = set()
         self._torchs = False
         """Whether the graph is left to torch, which depends neither on sizes nor on weights."""
+        self._choosing = Lock()
+        """Held while weights are compared and the graph is compiled, for one thread at a time."""
         self._for(graph.example_inputs)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph on what torch calls it with."""
-        return self._for(arguments)(*arguments)
+        with self._choosing:
+            run = self._for(arguments)
+        return run(*arguments)
 
     def _for(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         if self._torchs:
@@ -154,6 +159,7 @@ def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node
         raise
     # What is looked at is run and traced, and fails in whatever way its code can.
     except Exception as error:
+        module(*tensors)  # where torch fails as well, the caller's values are wrong, not the graph
         raise ModelError(f"it cannot be looked at: {type(error).__name__}: {error}") from error
 
 

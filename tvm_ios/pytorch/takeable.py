@@ -24,6 +24,8 @@ from tvm_ios.relay.frontends.torch_operators import missing_operators
 __all__ = ["gives_views", "obstacles_by_call", "takeable_parts"]
 
 Part = list[fx.Node]
+VIEW = "tvm_ios_view"
+"""Of a node's notes: whether its result lies in one of its arguments."""
 
 
 def takeable_parts(module: fx.GraphModule, obstacles: Mapping[fx.Node, str]) -> list[Part]:
@@ -65,8 +67,8 @@ def gives_views(module: fx.GraphModule, tensors: tuple[Any, ...]) -> bool:
 
 
 def _computes(part: Collection[fx.Node]) -> bool:
-    calls = [node for node in part if node.op.startswith("call_")]
-    return sum(node.target is not operator.getitem for node in calls) > 1
+    """Whether there are several calls that do more than look at values in another way."""
+    return sum(node.op.startswith("call_") and not node.meta.get(VIEW) for node in part) > 1
 
 
 class _Takeable(OperatorSupportBase):
@@ -103,6 +105,7 @@ class _Probe(fx.Interpreter):
                 self.obstacles[n] = obstacle
             if not self._lies_in[n]:
                 self._fresh.add(n)
+            n.meta[VIEW] = bool(self._lies_in[n])
         if n.op == "get_attr" and not isinstance(result, torch.Tensor):
             self.obstacles[n] = "a graph of its own, as a branch is"
         if n.op == "output":

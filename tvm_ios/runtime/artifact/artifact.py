@@ -50,6 +50,7 @@ def export_artifact(
     plan: ExecutionPlan,
     path: str | Path,
     story: ModelStory | None = None,
+    store: FactStore | None = None,
 ) -> None:
     """Write kernels, parameters, plan and native executor into one file.
 
@@ -61,6 +62,8 @@ def export_artifact(
         Where to write; it should end in ``.so``. A file there is replaced when all is done.
     story
         What the file tells of the model.
+    store
+        Where libraries look up what they found out before, and keep it.
 
     Raises
     ------
@@ -72,7 +75,7 @@ def export_artifact(
     addons = [str(compile_runtime_object())]
     on_cpu = not is_gpu_target(_device_target(factory.target))
     if on_cpu:
-        plan = _completed(plan)
+        plan = _completed(plan, store)
     else:
         addons.append(str(STREAMS_SOURCE.as_object()))
     with_plan = _attach_plan(factory, plan)
@@ -189,13 +192,13 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
     return plan
 
 
-def _completed(plan: ExecutionPlan) -> ExecutionPlan:
+def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:
     """The plan as it runs here, where kernels compute what libraries refuse.
 
     One such call left, and no C program could make the others; without a library all are left.
     """
     try:
-        with OpenLibraries(THIS_PROCESSOR, target_kind="llvm") as libraries:
+        with OpenLibraries(THIS_PROCESSOR, target_kind="llvm", store=store) as libraries:
             return libraries.complete(plan)
     except HostError:
         return plan
