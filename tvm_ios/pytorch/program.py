@@ -87,8 +87,10 @@ class GraphProgram:
     def _forget_other_weights(self, arguments: tuple[Any, ...]) -> None:
         """Drop what was compiled with weights that are others by now: they are constants of it."""
         weights = {place: _state(arguments[place]) for place in self._graph.weights}
-        changed = {place for place in weights if self._weights.get(place) != weights[place]}
-        if self._weights and changed:
+        if weights == self._weights:
+            return
+        if self._weights:
+            changed = {place for place in weights if self._weights[place] != weights[place]}
             again = changed & self._changed
             _LOG.warning(
                 "tvm_ios compiles a graph again, since weights have changed%s",

@@ -41,6 +41,12 @@ def transposed(kernel=(2, 2), stride=(2, 2), shape=(1, IN_CHANNELS, 5, 7), group
     return call, data
 
 
+def same(nets, module, params, written):
+    image = nets.random_input(module)
+    expected = nets.reference(module, params, image)[0]
+    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+
+
 def by_definition(image, weight, stride, padding):
     """Every element of the data, times the kernel, added where it falls: no convolution at all."""
     top, left, bottom, right = padding
@@ -144,10 +150,7 @@ def test_bias_and_activation_go_into_the_convolution(nets):
     written, count = convolve_transposed(module, params)
     steps = ["nn.conv2d", "nn.bias_add", "nn.relu", "clip", "nn.depth_to_space"]
     assert (count, operators(written)) == (1, [*steps, "nn.depth_to_space", "exp", "add"])
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    seen = nets.reference(written, None, image)[0]
-    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 def test_weights_that_are_computed_of_constants_are_constants(nets):
@@ -159,9 +162,7 @@ def test_weights_that_are_computed_of_constants_are_constants(nets):
     module, params = nets.finish(scaled, data)
     written, count = convolve_transposed(module, params)
     assert (count, operators(written)) == (1, ["nn.conv2d", "nn.depth_to_space"])
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 def test_a_constant_with_more_axes_stays_behind(nets):
@@ -181,10 +182,7 @@ def test_batch_norm_goes_along_and_into_the_weights(nets):
     params["variance"] = tvm.nd.array(abs(params["variance"].numpy()) + 0.5)
     written, _ = convolve_transposed(module, params)
     assert operators(written) == ["nn.conv2d", "multiply", "add", "nn.relu", "nn.depth_to_space"]
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    seen = nets.reference(written, None, image)[0]
-    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 @pytest.mark.parametrize("shape", [(14,), (10, 1), (1, 1, 10, 14), (OUT_CHANNELS, 10, 14)])
@@ -202,9 +200,7 @@ def test_constants_of_channels_go_in_front(nets, shape):
     written, _ = convolve_transposed(module, params)
     spread = ["nn.depth_to_space", "strided_slice"]
     assert operators(written) == ["nn.conv2d", "subtract", *spread]
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 def test_a_bias_of_one_channel_is_one_for_each_output(nets):
@@ -213,9 +209,7 @@ def test_a_bias_of_one_channel_is_one_for_each_output(nets):
     module, params = nets.finish(relay.nn.bias_add(call, relay.var("b", shape=(1,))), data)
     written, _ = convolve_transposed(module, params)
     assert operators(written) == ["nn.conv2d", "nn.bias_add", "nn.depth_to_space"]
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 @pytest.mark.parametrize("axis", [1, -3])
@@ -225,9 +219,7 @@ def test_a_bias_of_channels_goes_in_front_however_its_axis_is_counted(nets, axis
     module, params = nets.finish(biased, data)
     written, _ = convolve_transposed(module, params)
     assert operators(written) == ["nn.conv2d", "nn.bias_add", "nn.depth_to_space"]
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 @pytest.mark.parametrize("kernel", [2, 4])
@@ -247,9 +239,7 @@ def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets, kernel):
     alike = ["add", "nn.depth_to_space", "strided_slice"]
     apart = ["nn.depth_to_space", "strided_slice", "add"]
     assert (count, operators(written)[-3:]) == (2, alike if kernel == 4 else apart)
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 def test_a_mask_of_one_channel_stays_behind(nets):
@@ -264,9 +254,7 @@ def test_a_mask_of_one_channel_stays_behind(nets):
     module, params = nets.finish(relay.multiply(call, relay.sigmoid(mask)), data)
     written, count = convolve_transposed(module, params)
     assert (count, operators(written)[-1]) == (2, "multiply")
-    image = nets.random_input(module)
-    expected = nets.reference(module, params, image)[0]
-    np.testing.assert_allclose(nets.reference(written, None, image)[0], expected, rtol=0, atol=1e-5)
+    same(nets, module, params, written)
 
 
 def test_a_bias_of_another_axis_stays_behind(nets):

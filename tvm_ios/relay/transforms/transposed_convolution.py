@@ -103,7 +103,7 @@ class _Rewriter:
         if argument in self._spreads:
             # One channel for all, as a mask has, cannot be told from those of other outputs there.
             other = self._spreads[argument]
-            alike = other.channels == channels and other.form.spreads_as(spread.form)
+            alike = other.channels == channels and other.form.order == spread.form.order
             return other.value if alike else None
         if not is_array(argument):
             return None
@@ -166,10 +166,13 @@ class _Axis:
     elements: np.ndarray[Any, Any]
     """For each of the outputs of a place, and each element of the new kernel, the element of the
     old one; -1 where there is none."""
-    places: int
-    """Places that are computed."""
     kept: tuple[int, int]
-    """Of their outputs the first that is wanted, and the one behind the last."""
+    """Of the outputs that are made the first that is wanted, and the one behind the last."""
+
+    @property
+    def places(self) -> int:
+        """Places that are computed."""
+        return -(-self.kept[1] // len(self.elements))
 
     @property
     def products(self) -> int:
@@ -210,13 +213,7 @@ class _Axis:
         elements = np.full((stride, last - first + 1), -1)
         for (turn, element), place in seen.items():
             elements[turn, place - first] = element
-        return cls(
-            before=before,
-            after=after,
-            elements=elements,
-            places=made // stride,
-            kept=(cut, cut + wanted),
-        )
+        return cls(before=before, after=after, elements=elements, kept=(cut, cut + wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,15 +235,10 @@ class _Form:
         """Products of one input and one output channel."""
         return self.vertical.products * self.horizontal.products
 
-    def spreads_as(self, other: _Form) -> bool:
-        """Whether the same channels come to lie at the same places."""
-        return all(
-            (self.stride, mine.places, mine.kept) == (other.stride, its.places, its.kept)
-            for mine, its in (
-                (self.vertical, other.vertical),
-                (self.horizontal, other.horizontal),
-            )
-        )
+    @property
+    def order(self) -> tuple[int, tuple[int, int], tuple[int, int]]:
+        """What says where channels come to lie."""
+        return self.stride, self.vertical.kept, self.horizontal.kept
 
     def spread(self, value: relay.Expr) -> relay.Expr:
         """The channels of a value put side by side, those of one output after the other."""
