@@ -181,3 +181,11 @@ class Writes(nn.Module):
 def test_what_cannot_be_taken_is_named(model, inputs, message):
     with pytest.raises(ModelError, match=message):
         tvm_ios.from_torch(model, inputs)
+
+
+def test_parts_of_tensors_with_gradients_are_inputs():
+    x = torch.randn(5, 4, requires_grad=True)[1:].T
+    mod, params = tvm_ios.from_torch(nn.ReLU().eval(), x)
+    module = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1).executor()
+    module.run(**{module.input_names[0]: x})
+    assert torch.equal(torch.from_dlpack(module.get_output(0)), x.relu())

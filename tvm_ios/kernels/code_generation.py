@@ -14,8 +14,7 @@ from tvm.contrib import nvcc
 from tvm.ir.transform import PassContext
 
 from tvm_ios.kernels.archive import pack_kernel
-from tvm_ios.kernels.cuda_source import HOOK as CUDA_HOOK
-from tvm_ios.kernels.cuda_source import mended_cuda_source
+from tvm_ios.kernels.cuda_source import mended_cuda_source, users_hook
 from tvm_ios.kernels.lowered import LoweredKernel
 
 __all__ = ["CodeGeneration", "generate", "generate_in_worker"]
@@ -146,8 +145,7 @@ CUDA_COMPILER = _compile_callback()
 
 def _cuda_is_untouched() -> bool:
     """True if CUDA source is compiled as in a process where nobody registered hooks."""
-    hook = tvm.get_global_func(CUDA_HOOK, allow_missing=True)
-    return hook is None and _compile_callback() == CUDA_COMPILER
+    return users_hook() is None and _compile_callback() == CUDA_COMPILER
 
 
 def _cuda_compiler() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Lock
 
 import tvm
 from tvm import relay
@@ -25,6 +26,8 @@ RESHAPE_ONLY = "relay.reshape_only"
 """TVM's attribute of a function that it runs no kernel for."""
 NUMBER = re.compile(r"_\d+$")
 """Suffix that TVM puts behind a name that it has given before in this process."""
+
+_lowering = Lock()
 
 
 def lower_kernels(
@@ -64,9 +67,11 @@ def lower_kernels(
             if digest in earlier:
                 yield digest, earlier[digest]
                 continue
-            # TVM remembers functions, but not the records they were lowered with.
-            compiler.clear()
-            lowered = compiler.lower(function, target, "default")
+            # TVM remembers functions, but not the records they were lowered with, and threads share
+            # its one compiler.
+            with _lowering:
+                compiler.clear()
+                lowered = compiler.lower(function, target, "default")
             if len(lowered.funcs.functions) != 1:
                 continue  # several parts that call each other keep the names they know
             stem = NUMBER.sub("", str(lowered.prim_fn_var.name_hint))

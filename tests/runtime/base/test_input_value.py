@@ -71,3 +71,35 @@ def test_what_does_not_fit_is_refused_in_one_line(dtype, value):
     with pytest.raises(ExecutionError, match=rf"'x' is {dtype}\(2, 2\)|'{dtype}'") as caught:
         input_value("input 'x'", tensor(dtype), value)
     assert "\n" not in str(caught.value)
+
+
+class OfAnotherLibrary:
+    """What PyTorch does with a tensor that needs a gradient."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Can't call numpy() on a tensor that requires grad")
+
+    def detach(self):
+        return self
+
+    clone = detach
+
+    def contiguous(self) -> tvm.nd.NDArray:
+        return tvm.nd.array(self._values)
+
+
+def test_tensors_that_numpy_cannot_read_go_by_dlpack():
+    values = np.arange(4, dtype="float32").reshape(2, 2)
+    array = input_value("input 'x'", tensor("float32"), OfAnotherLibrary(values))
+    np.testing.assert_array_equal(array.numpy(), values)
+
+
+def test_what_nothing_can_read_is_refused():
+    class Nothing(OfAnotherLibrary):
+        detach = None
+
+    with pytest.raises(ExecutionError, match="the Nothing given: Can't call"):
+        input_value("input 'x'", tensor("float32"), Nothing(np.zeros(4)))

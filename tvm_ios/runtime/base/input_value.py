@@ -22,8 +22,8 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
     """A value as an array of the shape and data type of a tensor.
 
     Arrays must have both already. Numbers and lists of them are converted, as long as no truth
-    value or integer changes by it and no float becomes infinite. ``where`` is for messages, such as
-    ``input 'data'``.
+    value or integer changes by it and no float becomes infinite. Tensors of PyTorch may lie on a
+    GPU and need a gradient. ``where`` is for messages, such as ``input 'data'``.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
     """
     if isinstance(value, (bool, int, float, list, tuple)):
         value = _converted(where, tensor, value)
-    array = value if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+    array = value if isinstance(value, tvm.nd.NDArray) else _as_array(where, tensor, value)
     if tuple(array.shape) != tensor.shape or str(array.dtype) != tensor.dtype:
         raise ExecutionError(
             f"{where} is {tensor.dtype}{tensor.shape}, but {array.dtype}{tuple(array.shape)} was "
@@ -62,11 +62,32 @@ def _converted(where: str, tensor: Tensor, value: Any) -> np.ndarray:
     try:
         return _as_numbers(np.asarray(value), wanted)
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise ExecutionError(
-            f"{where} is {tensor.dtype}{tensor.shape}, and no such array can be made of the "
-            f"{type(value).__name__} given: {' '.join(str(error).split())}; give rows of equal "
-            "length with numbers that fit"
-        ) from error
+        remedy = "give rows of equal length with numbers that fit"
+        raise _impossible(where, tensor, value, error, remedy) from error
+
+
+def _as_array(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDArray:
+    """An array of another library; NumPy takes none on a GPU, with a gradient or of bfloat16.
+
+    TVM takes neither strides nor parts of tensors that are not aligned, hence the copy.
+    """
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        try:
+            return tvm.nd.from_dlpack(value.detach().clone().contiguous())
+        except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):
+            remedy = "give a NumPy array or a tvm.nd.NDArray"
+            raise _impossible(where, tensor, value, error, remedy) from error
+
+
+def _impossible(
+    where: str, tensor: Tensor, value: Any, error: Exception, remedy: str
+) -> ExecutionError:
+    return ExecutionError(
+        f"{where} is {tensor.dtype}{tensor.shape}, and no such array can be made of the "
+        f"{type(value).__name__} given: {' '.join(str(error).split())}; {remedy}"
+    )
 
 
 def _as_numbers(given: np.ndarray, wanted: np.dtype[Any]) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from threading import Event
 
 import numpy as np
 import pytest
@@ -106,6 +108,28 @@ def test_weights_are_reordered_once_and_again_when_they_are_set(model, weight):
         check(module, third)
         module.load_params(tvm.runtime.save_param_dict({name: tvm.nd.array(other)}))
         check(module, other)
+
+
+def test_weights_that_are_set_during_a_run_are_those_of_later_ones(model, weight):
+    with model.executor(lanes=1) as module:
+        name = parameter(module)
+        check(module, weight)
+        module.set_input(name, weight)  # into an array of its own; from now on into that one
+        done = Event()
+
+        def runs() -> None:
+            while not done.is_set():
+                module.run()
+
+        with ThreadPoolExecutor(1) as other_thread:
+            for _ in range(20):
+                done.clear()
+                running = other_thread.submit(runs)
+                other = weights()
+                module.set_input(name, other)
+                done.set()
+                running.result()
+                check(module, other)
 
 
 def test_executors_have_weights_of_their_own(model, weight):

@@ -36,7 +36,7 @@ typedef struct {
 } tvm_ios_tensor;
 
 /* Open an exported file; lanes are the threads of a run, the caller's included, or 0 for as many
- * as it was scheduled for. NULL on failure. */
+ * as it was scheduled for, or as there are cores where those are fewer. NULL on failure. */
 tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes);
 
 int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model);

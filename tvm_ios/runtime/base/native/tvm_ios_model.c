@@ -135,11 +135,6 @@ struct tvm_ios_model {
   int32_t num_inputs;
 };
 
-static const char* basename_of(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 static int write_all(int to, const char* from, size_t size_bytes) {
   while (size_bytes) {
     ssize_t written = write(to, from, size_bytes);
@@ -167,7 +162,7 @@ static int copy_file(tvm_ios_model* model, const char* path) {
     status = fail("%s: %zu bytes without a tvm-ios footer at the end: it is truncated, stripped, "
                   "or was not exported by tvm-ios; export the model again", path, size);
   } else {
-    model->file = memfd_create(basename_of(path), MFD_CLOEXEC);
+    model->file = memfd_create("tvm-ios model", MFD_CLOEXEC);
     if (model->file < 0 || write_all(model->file, content, size))
       status = fail("%s: no memory for a copy of %zu bytes: %s", path, size, strerror(errno));
   }

@@ -84,11 +84,9 @@ static char* base_of(const Running* running, const OnednnPart* part, char* works
 
 /* Runs of a launch follow each other, whichever lanes they are on, so a part's own memory needs no
  * lock. Constants that lie elsewhere than before are others. */
-static int execute(const Running* running, OnednnPart* part, char* workspace) {
+static int execute_from(const Running* running, OnednnPart* part, char* workspace, int64_t first) {
   const OnednnFunctions* functions = running->call->functions;
-  const void* source = NULL;
-  if (part->once) source = address_of(running, part->primitives[0].positions[0]);
-  for (int64_t i = source && source == part->made_from ? part->once : 0; i < part->count; ++i) {
+  for (int64_t i = first; i < part->count; ++i) {
     const OnednnPrimitive* each = &part->primitives[i];
     for (int64_t k = 0; k < each->count; ++k) {
       char* base = base_of(running, part, workspace, each->positions[k]);
@@ -99,8 +97,19 @@ static int execute(const Running* running, OnednnPart* part, char* workspace) {
         functions->execute(each->primitive, each->stream, (int)each->count, each->arguments);
     if (status) return fail(running->call, EXECUTE, status);
   }
-  part->made_from = source;
   return 0;
+}
+
+/* Weights count as those that were reordered from before they are read: whoever writes them
+ * meanwhile sets made_from to NULL afterwards, which must last. */
+static int execute(const Running* running, OnednnPart* part, char* workspace) {
+  if (!part->once) return execute_from(running, part, workspace, 0);
+  const void* source = address_of(running, part->primitives[0].positions[0]);
+  if (source == part->made_from) return execute_from(running, part, workspace, part->once);
+  part->made_from = source;
+  int status = execute_from(running, part, workspace, 0);
+  if (status) part->made_from = NULL;
+  return status;
 }
 
 static int run_part(const Running* running, OnednnPart* part) {
