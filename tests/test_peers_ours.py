@@ -139,6 +139,7 @@ def test_kernels_that_cannot_be_made_anew_do_not_race(tmp_path, capsys):
     assert kernels_of(folder) == (other,)
 
 
+@pytest.mark.slow
 def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     import onnx
     from onnx.reference import ReferenceEvaluator

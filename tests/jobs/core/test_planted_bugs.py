@@ -96,6 +96,7 @@ def jobs_of(machine):
     return JobsOfOneMachine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_machine_of_states_finds(bug, monkeypatch):
     monkeypatch.setattr(*BUGS[bug])

@@ -419,6 +419,7 @@ def test_inputs_may_have_any_name(tmp_path):
         assert ours.input_names == (name,)
 
 
+@pytest.mark.slow
 def test_a_daemon_thread_may_run_while_the_interpreter_ends(exported):
     script = (
         "import threading, time, tvm_ios\n"
