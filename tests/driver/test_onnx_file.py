@@ -89,6 +89,17 @@ def test_weights_in_other_files_are_read(tmp_path):
         OnnxFile.open(onnx.load(path, load_external_data=False), InputShapes(batch_size=1))
 
 
+@pytest.mark.parametrize(("key", "value"), [("offset", "-1"), ("length", "abc")])
+def test_weights_at_no_place_are_named(key, value, tmp_path):
+    path = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
+    made = onnx.load(path, load_external_data=False)
+    for entry in made.graph.initializer[0].external_data:
+        entry.value = value if entry.key == key else entry.value
+    onnx.save_model(made, path)
+    with pytest.raises(ModelError, match=r"net\.onnx: the weights 'w' cannot be read: .*" + value):
+        OnnxFile.open(path, InputShapes(batch_size=1))
+
+
 def test_shapes_come_before_weights(tmp_path):
     path = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "w.bin").unlink()

@@ -162,16 +162,7 @@ def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None
             f"{name} has weights in other files, such as that of {apart[0].name!r}; give the path "
             "of the model, beside which they lie"
         )
-    size = 0
-    for tensor in apart:
-        info = helper.ExternalDataInfo(tensor)
-        path = folder / info.location
-        if not path.is_file():
-            raise ModelError(
-                f"{name} has the weights {tensor.name!r} in {path}, which is not there; put it "
-                "beside the model"
-            )
-        size += info.length or path.stat().st_size
+    size = sum(_stored_bytes(helper, name, tensor, folder) for tensor in apart)
     if size > MOST_BYTES:
         raise _too_large(name, size)
     try:
@@ -181,9 +172,26 @@ def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None
             del tensor.external_data[:]
     # onnx refuses paths that lead elsewhere, links, and files that are too short, each in its way.
     except Exception as error:
+        raise _unreadable(name, tensor, error) from error
+
+
+def _stored_bytes(helper: Any, name: str, tensor: Any, folder: Path) -> int:
+    """The size of weights in a file of their own, which has to be there."""
+    try:
+        info = helper.ExternalDataInfo(tensor)
+    except ValueError as error:  # an offset or a length that is none
+        raise _unreadable(name, tensor, error) from error
+    path = folder / info.location
+    if not path.is_file():
         raise ModelError(
-            f"{name}: the weights {tensor.name!r} cannot be read: {_line(error)}"
-        ) from error
+            f"{name} has the weights {tensor.name!r} in {path}, which is not there; put it beside "
+            "the model"
+        )
+    return int(info.length or path.stat().st_size)
+
+
+def _unreadable(name: str, tensor: Any, error: Exception) -> ModelError:
+    return ModelError(f"{name}: the weights {tensor.name!r} cannot be read: {_line(error)}")
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
