@@ -15,7 +15,7 @@ from tvm_ios import TuningOptions as Kernels
 from tvm_ios.driver import tune_to_level
 from tvm_ios.driver.options import SearchOptions
 from tvm_ios.driver.run_folder import RunFolder, RunReport
-from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionError
+from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionError, TuningError
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
@@ -134,6 +134,12 @@ def test_a_device_keeps_the_compiler_of_the_options():
     assert made._setup.options.device == DeviceOptions(
         rpc_tracker="host:9190", rpc_key="pi", cross_compiler="aarch64-linux-gnu-gcc"
     )
+
+
+def test_other_options_keep_the_device_of_the_chain(fork, folder):
+    made = chain(folder, rpc_tracker="127.0.0.1:9", rpc_key="pi").from_model(fork)
+    with pytest.raises(TuningError, match=r"127\.0\.0\.1:9"):  # nothing listens there
+        made.build(options=QUICK)
 
 
 # ---- Runs ----

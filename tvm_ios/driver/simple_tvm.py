@@ -79,12 +79,14 @@ class SimpleTVM:
         options: TuneOptions = DEFAULTS,
         progress: ProgressListener | None = None,
     ) -> None:
-        require_options(options)
         given = {"rpc_tracker": rpc_tracker, "rpc_key": rpc_key}
-        device = replace(options.device, **{k: v for k, v in given.items() if v is not None})
-        options = replace(options, device=device)
+        self._device = {name: value for name, value in given.items() if value is not None}
         self._setup = ChainSetup(
-            target=target, lanes=lanes, database=database, options=options, progress=progress
+            target=target,
+            lanes=lanes,
+            database=database,
+            options=self._on_device(options),
+            progress=progress,
         )
         self._at = ChainState()
         self.context = _empty_context()
@@ -191,8 +193,8 @@ class SimpleTVM:
         Parameters
         ----------
         options
-            They take the place of the chain's. Their ``kernels`` are for :meth:`autotune`, and not
-            read here.
+            They take the place of the chain's, but for the tracker and the key that the chain was
+            made with. Their ``kernels`` are for :meth:`autotune`, and not read here.
         time_budget
             Seconds of this verb.
 
@@ -205,8 +207,7 @@ class SimpleTVM:
         """
         source = self._at.require_source("build")
         if options is not None:
-            require_options(options)
-            self._setup = replace(self._setup, options=options)
+            self._setup = replace(self._setup, options=self._on_device(options))
         at, setup = self._at, self._setup
         with self._step("build") as calls:
             if at.tuned is None or at.tuned_with != setup.options:
@@ -343,6 +344,11 @@ class SimpleTVM:
         self.close()
 
     # ---- Steps ----
+
+    def _on_device(self, options: TuneOptions) -> TuneOptions:
+        """The options, with the tracker and the key that this chain was made with."""
+        require_options(options)
+        return replace(options, device=replace(options.device, **self._device))
 
     @contextmanager
     def _step(self, verb: str) -> Iterator[list[Mapping[str, float]]]:
