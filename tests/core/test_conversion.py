@@ -16,6 +16,7 @@ from tvm_ios.errors import OptionError
         ({"desired_layout": "WHCN"}, "desired_layout is 'WHCN'"),
         ({"mixed_precision": "float16"}, "mixed_precision is 'float16'; give True"),
         ({"mixed_precision_acc_type": "bfloat16"}, "mixed_precision_acc_type is 'bfloat16'"),
+        ({"mixed_precision_acc_type": "float16"}, "'float16', but nothing is in mixed precision"),
     ],
 )
 def test_unknown_values_are_refused(options, message):

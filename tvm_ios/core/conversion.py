@@ -47,6 +47,11 @@ class Conversion:
             raise OptionError(
                 f"mixed_precision_acc_type is {self.mixed_precision_acc_type!r}; give {names}"
             )
+        if self.mixed_precision_acc_type != "float32" and not self.mixed_precision:
+            raise OptionError(
+                f"mixed_precision_acc_type is {self.mixed_precision_acc_type!r}, but nothing is in "
+                "mixed precision; give mixed_precision=True as well (--mixed-precision)"
+            )
 
     @property
     def changes(self) -> bool:
