@@ -44,7 +44,17 @@ def test_a_shape_is_all_that_an_input_of_unknown_rank_needs():
         ),
         ([BARE], InputShapes(), r"give --batch-size N, or --input-shapes 'bare:\[\?,4\]'"),
         ([X], InputShapes(batch_size=2), r"leaves open dimension 2 of 'x' \(height\); give --inp"),
-        ([UNKNOWN], InputShapes(batch_size=2), r"leaves open dimension 0 of 'any' \(\.\.\.\)"),
+        (
+            [UNKNOWN],
+            InputShapes(batch_size=2),
+            r"leaves open dimension 0 of 'any' \(\.\.\.\); give --input-shapes 'any:\[\.\.\.\]'",
+        ),
+        (
+            [X, MASK],
+            InputShapes(shapes={"x": (1, 3, 5, 8)}, batch_size=4),
+            r"^net: the batch size is 4, but shapes of inputs say all first dimensions, "
+            r"x:\[1,3,5,8\] mask:\[1,5\]; leave out one of both$",
+        ),
         ([FIXED], InputShapes(batch_size=2), r"no first dimension open.*fixed:\[1,4\]"),
         (
             [FIXED, BARE],

@@ -42,8 +42,8 @@ def static_shapes(
     Raises
     ------
     OptionError
-        If a dimension stays open, or a shape is given that no input can have; the message begins
-        with the model's name.
+        If a dimension stays open, or a shape or a batch size is given that no input can have;
+        the message begins with the model's name.
     """
     named = _named_extents(model, inputs, given)
     filled = []
@@ -57,7 +57,14 @@ def static_shapes(
         filled.append(OpenInput(name=each.name, extents=extents))
     if any(each.open_dimensions for each in filled):
         raise _open_error(model, [each for each in filled if each.open_dimensions])
-    return {each.name: tuple(map(int, each.extents)) for each in filled}
+    shapes = {each.name: tuple(map(int, each.extents)) for each in filled}
+    firsts = {shapes[each.name][:1] for each in inputs if 0 in each.open_dimensions}
+    if given.batch_size is not None and (given.batch_size,) not in firsts:
+        raise OptionError(
+            f"{model}: the batch size is {given.batch_size}, but shapes of inputs say all first "
+            f"dimensions, {_listed(filled)}; leave out one of both"
+        )
+    return shapes
 
 
 def _named_extents(model: str, inputs: Sequence[OpenInput], given: InputShapes) -> dict[str, int]:
@@ -109,7 +116,8 @@ def _open_error(model: str, inputs: Sequence[OpenInput]) -> OptionError:
         for place in each.open_dimensions
         for symbol in (each.extents[place],)
     ]
-    batch = "" if any(each.open_dimensions != (0,) for each in inputs) else "--batch-size N, or "
+    alone = all(each.open_dimensions == (0,) and each.extents != (ANY_RANK,) for each in inputs)
+    batch = "--batch-size N, or " if alone else ""
     shapes = " ".join(each.as_text() for each in inputs)
     return OptionError(
         f"{model} leaves open {', '.join(open_ones)}; give {batch}--input-shapes {shapes!r} with "
