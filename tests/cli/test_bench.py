@@ -177,6 +177,15 @@ def test_compiled_models_are_raced_and_nothing_is_written(
     assert sorted(tmp_path.iterdir()) == others
 
 
+def test_the_race_of_compiled_models_is_written_where_output_says(fork_library, tmp_path, capsys):
+    other, output = tmp_path / "other.so", tmp_path / "out"
+    shutil.copy(fork_library, other)
+    assert bench(fork_library, other, "--rounds", 8, "--output", output) == 0
+    assert f"wrote {output / 'compiled.json'}" in capsys.readouterr().out
+    race = Comparison.from_record(json.loads((output / "compiled.json").read_text()))
+    assert race.names == (str(fork_library), str(other))
+
+
 def test_a_saved_run_is_a_compiled_model(fork_library, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
     folder = tmp_path / "runs" / "20260101-000000-net-abc"
@@ -215,6 +224,7 @@ def test_a_model_in_onnx_is_measured_against_stock_tvm(tmp_path, monkeypatch, ca
         (["same.so", "./same.so"], "same.so and ./same.so are one file; give it once"),
         (["unet", "--networks", "squeezenet"], "there are MODELs and --networks"),
         (["squeezenet", "--table", "t.md"], "give --output FOLDER"),
+        (["same.so", "--table", "t.md", "--output", "out"], "all MODELs are compiled; leave it"),
         (["unet", "--json", "--tuning", "autotvm"], "leave out --tuning and --only-table"),
         (["squeezenet", "--tuning", "autotvm"], "give them as --networks NAME"),
         (["bad.so", "--tuning", "autotvm"], "give them as --networks NAME"),

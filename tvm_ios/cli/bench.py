@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +14,12 @@ from tvm_ios.errors import OptionError
 from tvm_ios.experiments.compiled_race import compiled_file, lanes_of_files, race_files
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.support.whole_file import write_text
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
     from tvm_ios.experiments.benchmark import BenchmarkSettings
+    from tvm_ios.measure.comparison import Comparison
 
 __all__ = ["add_parser", "run"]
 
@@ -32,6 +34,8 @@ NETWORKS = (
 )
 FOLDER, TABLE = Path("benchmarks/results"), Path("benchmarks/README.md")
 """Where results of networks go by themselves."""
+RACE = "compiled.json"
+"""The file of ``--output`` that holds the race of compiled models."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -109,13 +113,18 @@ def run(arguments: argparse.Namespace) -> int:
     models = [word for word in arguments.models if word not in files]
     if not arguments.models:
         models = list(arguments.networks)
+    elif arguments.table is not None and not models:
+        raise OptionError(
+            "--table is of models that are measured against stock TVM, and all MODELs are "
+            f"compiled; leave it out: {RACE} in --output has their raw rounds"
+        )
     races = CompareOptions(rounds=arguments.rounds)
     compiled_for = lanes_of_files(files) if files else 0
     given, here = arguments.lanes, default_lanes() if models else 0
     # TVM's threads are made once, for whoever has the most.
     prepare_process(max(compiled_for, here) if given is None else given)
     records = _measure(arguments, models, here if given is None else given) if models else []
-    race = race_files(files, races, lanes=given) if files else None
+    race = _race(files, races, given, arguments.output) if files else None
     if arguments.json:
         told = {
             "models": [json.loads(record) for record in records],
@@ -124,6 +133,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(told, indent=1))
     elif race is not None:
         print(race.as_text())
+        if arguments.output is not None:
+            _say(f"wrote {arguments.output / RACE}")
     return 0
 
 
@@ -179,6 +190,20 @@ def _measure(arguments: argparse.Namespace, models: Sequence[str], lanes: int) -
     if table is not None:
         write_table(folder or FOLDER, table)
     return [record.to_json() for record in records]
+
+
+def _race(
+    files: Mapping[str, Path], options: CompareOptions, lanes: int | None, folder: Path | None
+) -> Comparison:
+    """Race compiled models, and write the rounds into a folder, where one is named."""
+    if folder is None:
+        return race_files(files, options, lanes=lanes)
+    from tvm_ios.experiments.benchmark import make_folder  # noqa: PLC0415
+
+    make_folder(folder)
+    race = race_files(files, options, lanes=lanes)
+    write_text(folder / RACE, json.dumps(race.as_record(), indent=1) + "\n")
+    return race
 
 
 def _say(words: str) -> None:
