@@ -9,13 +9,23 @@ from typing import Any, Self
 
 from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.errors import OptionError
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["BackendOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:
-    """What ``torch.compile(…, options={…})`` takes: arguments of :func:`tvm_ios.tune`."""
+    """What ``torch.compile(…, options={…})`` takes: arguments of :func:`tvm_ios.tune`.
+
+    Raises
+    ------
+    OptionError
+        If the target is a GPU: tensors are handed over where they lie, in the memory of the CPU.
+    ModelError
+        If TVM does not know the target.
+    """
 
     target: str | None = None
     tuning: str | None = None
@@ -25,6 +35,14 @@ class BackendOptions:
     lanes: int | None = None
     database: str | Path | None = None
     options: TuneOptions = DEFAULTS
+
+    def __post_init__(self) -> None:
+        if self.target is not None and is_gpu_target(resolve_target(self.target)):
+            raise OptionError(
+                f"target is {self.target!r}, but the backend tvm_ios runs on the CPU, where torch "
+                "has the tensors; leave it out, or schedule one model for the GPU: "
+                "tvm_ios.tune(*tvm_ios.from_torch(model, x), 'cuda')"
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
