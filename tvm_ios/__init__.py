@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.compile_schedule import compile_schedule
+    from tvm_ios.driver.input_shapes import InputShapes
     from tvm_ios.driver.model_source import from_onnx
     from tvm_ios.driver.options import BuildOptions, DatabaseOptions, TuneOptions
     from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
     from tvm_ios.measure.compare import CompareOptions
+    from tvm_ios.measure.machine_mode import ModeOptions
     from tvm_ios.measure.sampling import MeasureOptions
     from tvm_ios.relay.frontends.torch import from_torch
     from tvm_ios.runtime.artifact.artifact import load
@@ -34,8 +36,10 @@ __all__ = [
     "Conversion",
     "DatabaseOptions",
     "DeviceOptions",
+    "InputShapes",
     "InterOpSchedule",
     "MeasureOptions",
+    "ModeOptions",
     "MultiStreamGraphModule",
     "SearchOptions",
     "SimpleTVM",
@@ -58,8 +62,10 @@ _HOMES = {
     "Conversion": "tvm_ios.core.conversion",
     "DatabaseOptions": "tvm_ios.driver.options",
     "DeviceOptions": "tvm_ios.tuning.device_options",
+    "InputShapes": "tvm_ios.driver.input_shapes",
     "InterOpSchedule": "tvm_ios.core.schedule",
     "MeasureOptions": "tvm_ios.measure.sampling",
+    "ModeOptions": "tvm_ios.measure.machine_mode",
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
     "SearchOptions": "tvm_ios.search.options",
     "SimpleTVM": "tvm_ios.driver.simple_tvm",

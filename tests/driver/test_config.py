@@ -15,6 +15,7 @@ from tvm_ios import (
     DatabaseOptions,
     DeviceOptions,
     MeasureOptions,
+    ModeOptions,
     SearchOptions,
     TuneOptions,
     TuningOptions,
@@ -98,6 +99,14 @@ def test_there_is_a_table_for_every_noun():
     assert EVERYTHING.count("[") == len(fields(TuneOptions))
 
 
+def test_the_slow_mode_is_a_table_in_the_table_of_its_noun():
+    options = TuneConfig.parse(
+        "[measure.mode]\nslow_ns = 0\n[compare]\nmode.patience_s = 5"
+    ).options
+    assert options.measure == MeasureOptions(mode=ModeOptions(slow_ns=0))
+    assert options.compare == CompareOptions(mode=ModeOptions(patience_s=5))
+
+
 def test_options_of_tuning_are_left_out_where_nothing_is_tuned():
     idle = TuneConfig.parse("[tuning]\ntrials = 3")
     assert idle.options.kernels.trials == 3
@@ -116,12 +125,16 @@ def test_tune_takes_the_arguments():
         ("[search]\nfoo = 3\n", r"There are strategies, max_group_size, max_num_groups"),
         ("[search]\ntime_budget = 3\n", r"\[search\] has no key 'time_budget'"),
         ("[tuning]\nrpc_key = 'k'\n", r"\[tuning\] has no key 'rpc_key'"),
-        ("[compare]\nmode = 3\n", r"\[compare\] has no key 'mode'"),
+        ("[compare]\nmode = 3\n", r"compare.mode is 3; make it a table, \[compare.mode\]"),
         ("[compare]\nrounds = 1\n", r"\[compare\] rounds is 1"),
         ("[conversion]\ndesired_layout = 'CHWN'\n", r"\[conversion\] desired_layout is 'CHWN'"),
         ("[device]\nrpc_tracker = 'h:1'\n", r"\[device\] rpc_tracker is 'h:1' .*; give both"),
         ("[tuning]\nbackends = 3\n", r"\[tuning\] has no key .* mean 'backend'\?"),
-        ("[measure]\nmode = 3\n", r"\[measure\] has no key 'mode'"),
+        (
+            "[measure.mode]\nslow = 3\n",
+            r"\[measure.mode\] has no key 'slow', did you mean 'slow_ns'",
+        ),
+        ("[measure.mode]\nslow_ns = -1\n", r"\[measure.mode\] slow_ns is -1"),
         ("[search]\nmax_group_size = '3'\n", r"max_group_size is '3'; give a whole number"),
         ("[search]\nmax_group_size = -1\n", r"max_group_size is -1"),
         ("[search]\nmax_group_size = true\n", r"max_group_size is True"),

@@ -1,8 +1,9 @@
 """The options of a ``tune`` as a file.
 
 A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, of which
-``tuning`` also says which tuner is used, and a key ``time_budget``. What it leaves out has its
-default. Free of TVM, so that a bad file is refused before anything is loaded.
+``tuning`` also says which tuner is used, and a key ``time_budget``; a noun in a noun is a table in
+its table, such as ``[measure.mode]``. What it leaves out has its default. Free of TVM, so that a
+bad file is refused before anything is loaded.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.options import TuningOptions
@@ -142,15 +142,22 @@ _TABLES = {
 """Tables of a file, the fields of ``TuneOptions`` that they are, and their nouns."""
 
 
-def _noun(kind: type[Noun], table: Mapping[str, Any], name: str) -> Noun:
-    """The dataclass that a table describes."""
-    hints = {key: hint for key, hint in get_type_hints(kind).items() if hint is not ModeOptions}
+def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
+    """The dataclass that a table describes, those of tables in it included."""
+    if not isinstance(table, dict):
+        raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
+    hints = get_type_hints(kind)
     known = ("backend", *hints) if name == "tuning" else tuple(hints)
     require_known(table, known, f"[{name}] ")
     make: Callable[..., Any] = SearchOptions.of if kind is SearchOptions else kind
     try:
         made: Noun = make(
-            **{key: known_value(key, value, hints[key]) for key, value in table.items()}
+            **{
+                key: _noun(hints[key], value, f"{name}.{key}")
+                if is_dataclass(hints[key])
+                else known_value(key, value, hints[key])
+                for key, value in table.items()
+            }
         )
     except OptionError as error:
         raise OptionError(f"[{name}] {error}") from error
