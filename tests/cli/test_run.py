@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tvm_ios
 from tvm_ios.cli.main import main
+from tvm_ios.runtime.artifact.identity import read_processor
 
 
 def run(*words):
@@ -98,6 +101,22 @@ def test_mistakes_are_one_line(words, message, fork_library, tmp_path, monkeypat
     (line,) = shown.err.splitlines()
     assert message in line
     assert "Traceback" not in shown.out
+
+
+@pytest.mark.parametrize(
+    "words", [["run"], ["compare", "copy.so", "--rounds", "8"], ["bench", "--rounds", "8"]]
+)
+def test_files_of_another_processor_model_are_taken_on_request(
+    words, fork_library, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(fork_library, "copy.so")
+    other = replace(read_processor(), model="vendor_id Other")
+    monkeypatch.setattr("tvm_ios.runtime.artifact.artifact.read_processor", lambda: other)
+    words.insert(1, str(fork_library))
+    assert main(words) == 2
+    assert "(--any-processor-model)" in capsys.readouterr().err
+    assert main([*words, "--any-processor-model"]) == 0
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path, capsys):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.cli.measuring import add_measuring_options, prepare_process
+from tvm_ios.cli.measuring import add_loading_options, add_measuring_options, prepare_process
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.compiled_race import compiled_file, lanes_of_files, race_files
 from tvm_ios.host import default_lanes
@@ -104,6 +104,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print raw rounds as JSON, nothing else"
     )
+    add_loading_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     # TVM's threads are made once, for whoever has the most.
     prepare_process(max(compiled_for, here) if given is None else given)
     records = _measure(arguments, models, here if given is None else given) if models else []
-    race = _race(files, races, given, arguments.output) if files else None
+    race = _race(arguments, files, races) if files else None
     if arguments.json:
         told = {
             "models": [json.loads(record) for record in records],
@@ -193,16 +194,22 @@ def _measure(arguments: argparse.Namespace, models: Sequence[str], lanes: int) -
 
 
 def _race(
-    files: Mapping[str, Path], options: CompareOptions, lanes: int | None, folder: Path | None
+    arguments: argparse.Namespace, files: Mapping[str, Path], options: CompareOptions
 ) -> Comparison:
-    """Race compiled models, and write the rounds into a folder, where one is named."""
-    if folder is None:
-        return race_files(files, options, lanes=lanes)
-    from tvm_ios.experiments.benchmark import make_folder  # noqa: PLC0415
+    """Race compiled models, and write the rounds where ``--output`` says."""
+    folder = arguments.output
+    if folder is not None:
+        from tvm_ios.experiments.benchmark import make_folder  # noqa: PLC0415
 
-    make_folder(folder)
-    race = race_files(files, options, lanes=lanes)
-    write_text(folder / RACE, json.dumps(race.as_record(), indent=1) + "\n")
+        make_folder(folder)
+    race = race_files(
+        files,
+        options,
+        lanes=arguments.lanes,
+        any_processor_model=arguments.any_processor_model,
+    )
+    if folder is not None:
+        write_text(folder / RACE, json.dumps(race.as_record(), indent=1) + "\n")
     return race
 
 

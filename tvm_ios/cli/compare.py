@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.cli.measuring import add_loading_options, prepare_process
 from tvm_ios.errors import OptionError
 from tvm_ios.experiments.compiled_race import lanes_of_files, race_files
 from tvm_ios.measure.compare import CompareOptions
@@ -34,6 +34,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="rounds that count (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the raw rounds as JSON")
+    add_loading_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = (str(first), str(second))
     files = dict(zip(names, (first, second), strict=True))
     prepare_process(lanes_of_files(files))
-    found = race_files(files, options)
+    found = race_files(files, options, any_processor_model=arguments.any_processor_model)
     if arguments.json:
         print(json.dumps(found.as_record(), indent=1))
         return 0

@@ -1,4 +1,4 @@
-"""What the verbs that measure networks share: their options, and setting up the process."""
+"""What the verbs that run models share: their options, and setting up the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tvm_ios.host import default_lanes, require_relay_tvm
 
-__all__ = ["add_measuring_options", "prepare_process"]
+__all__ = ["add_loading_options", "add_measuring_options", "prepare_process"]
 
 
 def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[str]) -> None:
@@ -31,6 +31,15 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
     )
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+
+
+def add_loading_options(parser: argparse.ArgumentParser) -> None:
+    """Declare which compiled models are taken."""
+    parser.add_argument(
+        "--any-processor-model",
+        action="store_true",
+        help="take files tuned on another processor model, if this one has their instruction sets",
+    )
 
 
 def prepare_process(lanes: int | None) -> int:

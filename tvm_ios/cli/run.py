@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.cli.measuring import add_loading_options, prepare_process
 from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.run_times import RunTimes
@@ -86,6 +86,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print times and profile as JSON")
     parser.add_argument("--lanes", type=int, help="threads (default: what it was made for)")
+    add_loading_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,7 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
     prepare_process(arguments.lanes or identity.lanes)
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
 
-    with load(arguments.file, lanes=arguments.lanes) as executor:
+    with load(
+        arguments.file,
+        lanes=arguments.lanes,
+        any_processor_model=arguments.any_processor_model,
+    ) as executor:
         fill = FillMode(arguments.fill_mode)
         executor.run(**run_inputs(executor.plan, executor.input_names, given, fill))
         outputs = {

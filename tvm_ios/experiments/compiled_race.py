@@ -52,7 +52,11 @@ def lanes_of_files(files: Mapping[str, Path]) -> int:
 
 
 def race_files(
-    files: Mapping[str, Path], options: CompareOptions, *, lanes: int | None = None
+    files: Mapping[str, Path],
+    options: CompareOptions,
+    *,
+    lanes: int | None = None,
+    any_processor_model: bool = False,
 ) -> Comparison:
     """Time compiled models on made-up inputs, one sample of each in every round.
 
@@ -60,8 +64,8 @@ def race_files(
     ----------
     files
         What ``tune`` or ``export_library`` wrote, by the names that the result has.
-    lanes
-        Threads of each; what it was compiled for where omitted.
+    lanes, any_processor_model
+        As for :func:`tvm_ios.load`, of each.
 
     Raises
     ------
@@ -73,7 +77,9 @@ def race_files(
     with ExitStack() as stack:
         executors: dict[str, MultiStreamGraphModule | CudaGraphModule] = {}
         for name, path in files.items():
-            executors[name] = executor = load(path, lanes=lanes)
+            executors[name] = executor = load(
+                path, lanes=lanes, any_processor_model=any_processor_model
+            )
             stack.enter_context(executor)
             executor.run(**run_inputs(executor.plan, executor.input_names, None))
         return compare(

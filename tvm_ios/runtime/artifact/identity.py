@@ -167,7 +167,7 @@ class ArtifactIdentity:
             raise ArtifactError(
                 f"tuned on processor {self.processor_model}, but this one is {here.model}; it "
                 "would run, though its schedule was not measured here: tune again, or load it "
-                "with any_processor_model=True"
+                "with any_processor_model=True (--any-processor-model)"
             )
 
 
