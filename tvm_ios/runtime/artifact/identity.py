@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.plan.plan import PLAN_VERSION
+from tvm_ios.support.json_nouns import noun_from
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["ArtifactIdentity", "Processor", "needed_features", "read_processor"]
@@ -120,17 +121,8 @@ class ArtifactIdentity:
         """
         try:
             data = parse_json(text, "the identity")
-            plan_version = data.field("plan_version").whole()
-            _require_version(plan_version)
-            return cls(
-                plan_version=plan_version,
-                tvm_version=data.field("tvm_version").text(),
-                target=data.field("target").text(),
-                architecture=data.field("architecture").text(),
-                processor_model=data.field("processor_model").text(),
-                features=data.field("features").texts(),
-                lanes=data.field("lanes").whole(),
-            )
+            _require_version(data.field("plan_version").whole())
+            return noun_from(cls, data)
         except UnreadableValueError as error:
             raise ArtifactError(
                 f"the identity of the file cannot be read: {error}; export the model again"

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.support.json_nouns import noun_from
 from tvm_ios.support.stored_value import StoredValue
 
 __all__ = ["CudnnAlgorithm", "CudnnCall", "CudnnConvolution"]
@@ -121,48 +122,9 @@ class CudnnCall:
         Raises
         ------
         UnreadableValueError
-            If a field is missing or of another kind.
+            If a field is missing, of another kind, or does not exist.
         """
-        return cls(
-            convolution=_convolution(data.field("convolution")),
-            data=data.field("data").whole(),
-            weight=data.field("weight").whole(),
-            bias=data.field("bias").or_none(StoredValue.whole),
-            algorithm=data.field("algorithm").or_none(_algorithm),
-        )
-
-
-def _convolution(data: StoredValue) -> CudnnConvolution:
-    return CudnnConvolution(
-        input_shape=_shape(data.field("input_shape")),
-        weight_shape=_shape(data.field("weight_shape")),
-        strides=_pair(data.field("strides")),
-        padding=_pair(data.field("padding")),
-        dilation=_pair(data.field("dilation")),
-        groups=data.field("groups").whole(),
-        bias=data.field("bias").flag(),
-        relu=data.field("relu").flag(),
-        dtype=data.field("dtype").text(),
-        tf32=data.field("tf32").flag(),
-    )
-
-
-def _algorithm(data: StoredValue) -> CudnnAlgorithm:
-    return CudnnAlgorithm(
-        number=data.field("number").whole(),
-        device=data.field("device").text(),
-        version=data.field("version").whole(),
-    )
-
-
-def _shape(data: StoredValue) -> Shape:
-    first, second, third, fourth = (extent.whole() for extent in data.rows(4))
-    return first, second, third, fourth
-
-
-def _pair(data: StoredValue) -> Pair:
-    first, second = (value.whole() for value in data.rows(2))
-    return first, second
+        return noun_from(cls, data, whole=True)
 
 
 def _by(extents: tuple[int, ...]) -> str:
