@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from tvm_ios.experiments.harness.checkout import distinct_parts, recorded_problem
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
-from tvm_ios.experiments.harness.error_column import error_row, error_text
+from tvm_ios.experiments.harness.found_for import FoundFor, closing_row, matrices
 from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
-from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.report.chart import Matrix, Panel
+from tvm_ios.report.chart import Panel
 from tvm_ios.report.table import Table
 
 __all__ = ["PUBLISHED_MS", "BatchSpecialization", "BatchSpecializationCell", "RunAtBatch"]
@@ -109,44 +108,23 @@ class BatchSpecialization:
             "published: faster by (V100)",
             "error",
         )
-        errors = (
-            _error(each.cell, each.found, batch)
-            for each in outcomes
-            if each.found is not None
-            for batch in each.found.found_for
-        )
-        closing = error_row(errors, width=len(header))
-        return table_of(header, outcomes, _rows, closing)
+        runs = [_run(each.cell, each.found) for each in outcomes if each.found is not None]
+        return table_of(header, outcomes, _rows, closing_row(runs, width=len(header)))
 
     def panels(
         self, outcomes: Sequence[Outcome[BatchSpecializationCell, RunAtBatch]]
     ) -> tuple[Panel, ...]:
         """A matrix for each device, rows and columns as in the paper."""
-        panels = []
-        for device, title, published in (
-            ("V100", f"{NETWORK}, V100 by the model (published in brackets), ms", PUBLISHED_MS),
-            ("H100", f"{NETWORK}, H100 by the model, ms", {}),
-            (CPU, f"{CPU_NETWORK} measured on this CPU, ms", {}),
-        ):
-            rows = [
-                (e.cell.batch, e.found) for e in outcomes if e.cell.device == device and e.found
-            ]
-            if rows:
-                columns = rows[0][1].found_for
-                panels.append(
-                    Matrix(
-                        title=title,
-                        row_label="runs at batch",
-                        column_label="schedule found for batch",
-                        rows=tuple(str(batch) for batch, _ in rows),
-                        columns=tuple(map(str, columns)),
-                        values=tuple(each.ms for _, each in rows),
-                        published=tuple(
-                            published.get(batch, (None,) * len(columns)) for batch, _ in rows
-                        ),
-                    )
-                )
-        return tuple(panels)
+        titles = {
+            "V100": f"{NETWORK}, V100 by the model (published in brackets), ms",
+            "H100": f"{NETWORK}, H100 by the model, ms",
+            CPU: f"{CPU_NETWORK} measured on this CPU, ms",
+        }
+        runs = {
+            title: [_run(e.cell, e.found) for e in outcomes if e.cell.device == device and e.found]
+            for device, title in titles.items()
+        }
+        return matrices(runs, row_label="runs at batch", column_label="schedule found for batch")
 
 
 def _modelled(cell: BatchSpecializationCell, bench: Bench) -> RunAtBatch:
@@ -174,39 +152,15 @@ def _modelled(cell: BatchSpecializationCell, bench: Bench) -> RunAtBatch:
     )
 
 
-def _ratios(
-    cell: BatchSpecializationCell, found: RunAtBatch, batch: int
-) -> tuple[float, float | None]:
-    """Time of a schedule over that of the batch that runs: here, and on the published V100."""
-    ms = dict(zip(found.found_for, found.ms, strict=True))
-    ratio = ms[batch] / ms[cell.batch]
-    if cell.device != "V100":
-        return ratio, None
-    told = dict(zip(BATCHES, PUBLISHED_MS[cell.batch], strict=True))
-    return ratio, told[batch] / told[cell.batch]
-
-
-def _error(cell: BatchSpecializationCell, found: RunAtBatch, batch: int) -> float | None:
-    """How far the model is off; None for the own schedule, and where nothing is published."""
-    ratio, told = _ratios(cell, found, batch)
-    return None if told is None or batch == cell.batch else error_of(ratio, told)
+def _run(cell: BatchSpecializationCell, found: RunAtBatch) -> FoundFor[int]:
+    told = zip(BATCHES, PUBLISHED_MS[cell.batch], strict=True) if cell.device == "V100" else ()
+    return FoundFor(
+        own=cell.batch,
+        ms=dict(zip(found.found_for, found.ms, strict=True)),
+        told=dict(told),
+    )
 
 
 def _rows(cell: BatchSpecializationCell, found: RunAtBatch) -> list[tuple[str, ...]]:
     where = f"{cell.device}, {cell.run.size if cell.run else 'model'}"
-    rows: list[tuple[str, ...]] = []
-    for place, (batch, ms) in enumerate(zip(found.found_for, found.ms, strict=True)):
-        ratio, told = _ratios(cell, found, batch)
-        rows.append(
-            (
-                where,
-                str(cell.batch),
-                str(batch),
-                f"{ms:.3f}",
-                f"{ratio - 1:+.1%}",
-                "-" if told is None else f"{PUBLISHED_MS[cell.batch][place]:.2f}",
-                "-" if told is None else f"{told - 1:+.1%}",
-                error_text(_error(cell, found, batch)),
-            )
-        )
-    return rows
+    return [(where, str(cell.batch), *row) for row in _run(cell, found).rows()]

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from tvm_ios.experiments.harness.checkout import distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
-from tvm_ios.experiments.harness.error_column import error_row, error_text
+from tvm_ios.experiments.harness.found_for import FoundFor, closing_row, matrices
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
-from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.report.chart import Matrix, Panel
+from tvm_ios.report.chart import Panel
 from tvm_ios.report.table import Table
 
 __all__ = [
@@ -123,42 +122,20 @@ class DeviceSpecialization:
             "published: faster by",
             "error",
         )
-        errors = (
-            _error(each.cell, each.found, name)
-            for each in outcomes
-            if each.found is not None
-            for name in each.found.found_for
-        )
-        closing = error_row(errors, width=len(header))
-        return table_of(header, outcomes, _rows, closing)
+        runs = [_run(each.cell, each.found) for each in outcomes if each.found is not None]
+        return table_of(header, outcomes, _rows, closing_row(runs, width=len(header)))
 
     def panels(
         self, outcomes: Sequence[Outcome[SpecializationCell, Transferred]]
     ) -> tuple[Panel, ...]:
         """A matrix of GPUs and one of CPU devices, rows and columns as in the paper."""
-        found = {each.cell.runs_on: each.found for each in outcomes if each.found is not None}
-        panels = []
-        for title, names in (
-            ("Inception V3 by the model (published in brackets), ms", tuple(SYSTEMS)),
-            (f"{CPU_NETWORK} measured on this CPU, ms", tuple(d.name for d in CPU_DEVICES)),
-        ):
-            rows = [(name, found[name]) for name in names if name in found]
-            if rows:
-                panels.append(
-                    Matrix(
-                        title=title,
-                        row_label="runs on",
-                        column_label="schedule found for",
-                        rows=tuple(name for name, _ in rows),
-                        columns=names,
-                        values=tuple(each.ms for _, each in rows),
-                        published=tuple(
-                            tuple(PUBLISHED_MS.get((name, other)) for other in names)
-                            for name, _ in rows
-                        ),
-                    )
-                )
-        return tuple(panels)
+        found = {each.cell.runs_on: _run(each.cell, each.found) for each in outcomes if each.found}
+        names = {
+            "Inception V3 by the model (published in brackets), ms": tuple(SYSTEMS),
+            f"{CPU_NETWORK} measured on this CPU, ms": tuple(d.name for d in CPU_DEVICES),
+        }
+        runs = {title: [found[n] for n in own if n in found] for title, own in names.items()}
+        return matrices(runs, row_label="runs on", column_label="schedule found for")
 
 
 def _modelled(cell: SpecializationCell) -> Transferred:
@@ -174,34 +151,14 @@ def _modelled(cell: SpecializationCell) -> Transferred:
     )
 
 
-def _ratios(cell: SpecializationCell, found: Transferred, name: str) -> tuple[float, float | None]:
-    """Time of a schedule over that of its device's own: here, and as published where it is."""
-    here = cell.runs_on
-    ms = dict(zip(found.found_for, found.ms, strict=True))
-    told = PUBLISHED_MS.get((here, name))
-    return ms[name] / ms[here], told and told / PUBLISHED_MS[here, here]
-
-
-def _error(cell: SpecializationCell, found: Transferred, name: str) -> float | None:
-    """How far the model is off; None for the own schedule, and where nothing is published."""
-    ratio, told = _ratios(cell, found, name)
-    return None if told is None or name == cell.runs_on else error_of(ratio, told)
+def _run(cell: SpecializationCell, found: Transferred) -> FoundFor[str]:
+    return FoundFor(
+        own=cell.runs_on,
+        ms=dict(zip(found.found_for, found.ms, strict=True)),
+        told={name: ms for (here, name), ms in PUBLISHED_MS.items() if here == cell.runs_on},
+    )
 
 
 def _rows(cell: SpecializationCell, found: Transferred) -> list[tuple[str, ...]]:
     where = f"{cell.runs_on}, {cell.run.size if cell.run else 'model'}"
-    rows: list[tuple[str, ...]] = []
-    for name, ms in zip(found.found_for, found.ms, strict=True):
-        ratio, told = _ratios(cell, found, name)
-        rows.append(
-            (
-                where,
-                name,
-                f"{ms:.3f}",
-                f"{ratio - 1:+.1%}",
-                "-" if told is None else f"{PUBLISHED_MS[cell.runs_on, name]:.2f}",
-                "-" if told is None else f"{told - 1:+.1%}",
-                error_text(_error(cell, found, name)),
-            )
-        )
-    return rows
+    return [(where, *row) for row in _run(cell, found).rows()]
