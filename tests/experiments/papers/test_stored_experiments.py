@@ -10,10 +10,10 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.harness import checkout
 from tvm_ios.experiments.harness.cell_record import outcome_of, read_record, record_path
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings
-from tvm_ios.experiments.papers.frameworks import OURS, Frameworks, FrameworksCell
+from tvm_ios.experiments.papers.frameworks import OURS, Frameworks
 from tvm_ios.experiments.papers.frameworks import PUBLISHED_MS as FRAMEWORKS_MS
 from tvm_ios.experiments.papers.intra_inter import PUBLISHED_MS as TUNED_MS
-from tvm_ios.experiments.papers.intra_inter import IntraInter, IntraInterCell
+from tvm_ios.experiments.papers.intra_inter import IntraInter
 from tvm_ios.experiments.papers.pruning import Pruning
 from tvm_ios.experiments.papers.registry import EXPERIMENTS
 from tvm_ios.experiments.papers.schedules import Schedules
@@ -96,14 +96,8 @@ def test_committed_records_are_of_the_races_that_are_stored_now(experiment):
         assert found.measured_at == stored["taken_at"]
 
 
-@pytest.mark.parametrize(
-    ("experiment", "cell"),
-    [
-        (Frameworks(), FrameworksCell.of("lenet")),
-        (IntraInter(), IntraInterCell.of("lenet")),
-    ],
-    ids=["frameworks", "intra-inter"],
-)
-def test_a_race_that_is_not_stored_is_told_how_to_measure_it(experiment, cell, tmp_path):
+@pytest.mark.parametrize("experiment", [Frameworks(), IntraInter()], ids=lambda each: each.name)
+def test_a_race_that_is_not_stored_is_told_how_to_measure_it(experiment, tmp_path):
+    cell = checkout.StoredRaceCell.of("lenet", "lenet_bs1.json")
     with pytest.raises(ArtifactError, match=r"lenet_bs1.*measure it with .*lenet"):
         experiment.measure(cell, Bench(folder=tmp_path))

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.problem import RecordedPart, RecordedProblem, parse_problem
 from tvm_ios.errors import ArtifactError
+from tvm_ios.report.records import BenchmarkRecord
 
 __all__ = [
     "PAPER_NETWORKS",
     "ROOT",
+    "StoredRaceCell",
     "distinct_parts",
     "recorded_problem",
     "sample_part",
     "stored_digest",
-    "stored_names",
+    "stored_record",
     "stored_text",
 ]
 
@@ -59,10 +62,37 @@ def stored_digest(path: str) -> str:
         return ""
 
 
-def stored_names(folder: str, *, ending: str) -> tuple[str, ...]:
-    """The names of a folder's files in the checkout without their common ending, in order."""
-    files = (ROOT / folder).glob(f"*{ending}")
-    return tuple(sorted(path.name.removesuffix(ending) for path in files))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRaceCell:
+    """A cell of an experiment that reads the stored race of a network."""
+
+    network: str
+    race: str
+    """Digest of the file that the race is stored in: another race is another cell."""
+
+    @classmethod
+    def of(cls, network: str, path: str) -> Self:
+        """The cell of the race that is stored now."""
+        return cls(network=network, race=stored_digest(path))
+
+
+def stored_record(path: str, *, command: str) -> BenchmarkRecord:
+    """A record of a benchmark in the checkout.
+
+    Parameters
+    ----------
+    command
+        What measures it, for messages.
+
+    Raises
+    ------
+    ArtifactError
+        If it is not there, or no record.
+    """
+    try:
+        return BenchmarkRecord.from_json(stored_text(path))
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}; measure it with {command}") from error
 
 
 @cache

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
-from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.harness.checkout import stored_digest, stored_names, stored_text
+from tvm_ios.experiments.harness.checkout import ROOT, StoredRaceCell, stored_record
 from tvm_ios.experiments.harness.peers import ALL_PEERS, TORCH, Raced
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.report.chart import Bars, Panel, Series
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 
-__all__ = ["OURS", "PEERS", "PUBLISHED_MS", "Frameworks", "FrameworksCell", "RacedPeers"]
+__all__ = ["OURS", "PEERS", "PUBLISHED_MS", "Frameworks", "RacedPeers"]
 
 PEERS = {
     "PyTorch": TORCH[:2],
@@ -33,20 +31,6 @@ PUBLISHED_MS = {
     "squeezenet": (2.63, 4.08, 0.82, 0.90, 0.80, 0.73),
 }
 """Milliseconds on the V100, by framework of :data:`PUBLISHED`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworksCell:
-    """One network at batch one."""
-
-    network: str
-    race: str
-    """Digest of the file that the race is stored in: another race is another cell."""
-
-    @classmethod
-    def of(cls, network: str) -> Self:
-        """The cell of the race that is stored now."""
-        return cls(network=network, race=stored_digest(_path(network)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +70,21 @@ class Frameworks:
     )
     found_kind: type[RacedPeers] = RacedPeers
 
-    def cells(self, _: Settings) -> tuple[FrameworksCell, ...]:
+    def cells(self, _: Settings) -> tuple[StoredRaceCell, ...]:
         """The networks that the peers' run has a stored race of, by name."""
-        names = stored_names(RACES, ending="_bs1.json")
-        return tuple(map(FrameworksCell.of, names))
+        files = (ROOT / RACES).glob("*_bs1.json")
+        names = sorted(path.name.removesuffix("_bs1.json") for path in files)
+        return tuple(StoredRaceCell.of(name, _path(name)) for name in names)
 
-    def measure(self, cell: FrameworksCell, _: Bench) -> RacedPeers:
+    def measure(self, cell: StoredRaceCell, _: Bench) -> RacedPeers:
         """Read the stored race."""
         path = _path(cell.network)
-        try:
-            record = BenchmarkRecord.from_json(stored_text(path))
-        except ArtifactError as error:
-            raise ArtifactError(
-                f"{path}: {error}; measure it with python -m benchmarks.peers.measure --networks "
-                f"{cell.network}"
-            ) from error
+        record = stored_record(
+            path, command=f"python -m benchmarks.peers.measure --networks {cell.network}"
+        )
         return _raced(record, path)
 
-    def table(self, outcomes: Sequence[Outcome[FrameworksCell, RacedPeers]]) -> Table:
+    def table(self, outcomes: Sequence[Outcome[StoredRaceCell, RacedPeers]]) -> Table:
         """A row for each network."""
         header = (
             "network",
@@ -115,7 +96,7 @@ class Frameworks:
         )
         return table_of(header, outcomes, _rows)
 
-    def panels(self, outcomes: Sequence[Outcome[FrameworksCell, RacedPeers]]) -> tuple[Panel, ...]:
+    def panels(self, outcomes: Sequence[Outcome[StoredRaceCell, RacedPeers]]) -> tuple[Panel, ...]:
         """Throughput, the best being 1, as the paper has it: this CPU, and the published V100."""
         here = [(each.cell.network, each.found) for each in outcomes if each.found is not None]
         if not here:
@@ -183,7 +164,7 @@ def _raced(record: BenchmarkRecord, path: str) -> RacedPeers:
     )
 
 
-def _rows(cell: FrameworksCell, found: RacedPeers) -> list[tuple[str, ...]]:
+def _rows(cell: StoredRaceCell, found: RacedPeers) -> list[tuple[str, ...]]:
     told = PUBLISHED_MS.get(cell.network)
     return [
         (

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
-from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.harness.checkout import stored_digest, stored_text
+from tvm_ios.experiments.harness.checkout import StoredRaceCell, stored_record
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.report.chart import Bars, Panel, Series
-from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 
-__all__ = ["CORNERS", "PUBLISHED_MS", "Corners", "IntraInter", "IntraInterCell"]
+__all__ = ["CORNERS", "PUBLISHED_MS", "Corners", "IntraInter"]
 
 CORNERS = ("untuned sequential", "tuned sequential", "untuned IOS", "tuned IOS")
 """Neither, kernels tuned, scheduled, both; as ``tvm-ios bench --tuning`` calls them."""
@@ -33,20 +30,6 @@ PUBLISHED_MS = {
     "squeezenet": (0.75, 0.73),
 }
 """Milliseconds on the V100: TVM tuned by AutoTVM in order, and IOS on kernels of cuDNN."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntraInterCell:
-    """One network, tuned by AutoTVM."""
-
-    network: str
-    race: str
-    """Digest of the file that the race is stored in: another race is another cell."""
-
-    @classmethod
-    def of(cls, network: str) -> Self:
-        """The cell of the race that is stored now."""
-        return cls(network=network, race=stored_digest(_path(network)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +66,16 @@ class IntraInter:
     )
     found_kind: type[Corners] = Corners
 
-    def cells(self, _: Settings) -> tuple[IntraInterCell, ...]:
+    def cells(self, _: Settings) -> tuple[StoredRaceCell, ...]:
         """The networks that were tuned."""
-        return tuple(map(IntraInterCell.of, NETWORKS))
+        return tuple(StoredRaceCell.of(name, _path(name)) for name in NETWORKS)
 
-    def measure(self, cell: IntraInterCell, _: Bench) -> Corners:
+    def measure(self, cell: StoredRaceCell, _: Bench) -> Corners:
         """Read the stored race."""
         path = _path(cell.network)
-        try:
-            record = BenchmarkRecord.from_json(stored_text(path))
-        except ArtifactError as error:
-            raise ArtifactError(
-                f"{path}: {error}; measure it with tvm-ios bench --tuning autotvm --networks "
-                f"{cell.network}"
-            ) from error
+        record = stored_record(
+            path, command=f"tvm-ios bench --tuning autotvm --networks {cell.network}"
+        )
         race = record.comparison
         return Corners(
             ms=tuple(race.median_ns(corner) / 1e6 for corner in CORNERS),
@@ -106,7 +85,7 @@ class IntraInter:
             record=path,
         )
 
-    def table(self, outcomes: Sequence[Outcome[IntraInterCell, Corners]]) -> Table:
+    def table(self, outcomes: Sequence[Outcome[StoredRaceCell, Corners]]) -> Table:
         """A row for each network."""
         header = (
             "network",
@@ -120,7 +99,7 @@ class IntraInter:
         )
         return table_of(header, outcomes, _rows)
 
-    def panels(self, outcomes: Sequence[Outcome[IntraInterCell, Corners]]) -> tuple[Panel, ...]:
+    def panels(self, outcomes: Sequence[Outcome[StoredRaceCell, Corners]]) -> tuple[Panel, ...]:
         """What each brings over neither."""
         here = [(each.cell.network, each.found) for each in outcomes if each.found is not None]
         if not here:
@@ -142,7 +121,7 @@ def _path(network: str) -> str:
     return f"benchmarks/results/tuned/{network}_bs1.autotvm.json"
 
 
-def _rows(cell: IntraInterCell, found: Corners) -> list[tuple[str, ...]]:
+def _rows(cell: StoredRaceCell, found: Corners) -> list[tuple[str, ...]]:
     told = PUBLISHED_MS.get(cell.network)
     return [
         (
