@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.errors import HostError, JobError
+from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.trace import Span
+from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.palette import INK, WIRE
 from tvm_ios.support.stage_gate import StageKind
 
@@ -157,21 +158,12 @@ def draw_timeline(
     JobError
         If there are no stages, or the picture cannot be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise HostError(
-            "drawing a timeline needs matplotlib, which is not installed; run "
-            "`pip install 'tvm-ios[figures]'`"
-        ) from error
     rows = timeline_rows(machine, latest_run(spans, now_s), now_s=now_s)
     if not any(row.bars for row in rows):
         raise JobError(f"no stage has run yet, so there is nothing to draw in {path}; try later")
     depth = len(rows) + _GAP * (sum(row.begins_group for row in rows) - 1)
     height = _TOP + depth * _ROW + _BOTTOM
-    figure = Figure(figsize=(_WIDTH, height))
-    FigureCanvasAgg(figure)
+    figure = agg_figure((_WIDTH, height), "a timeline")
     left = (0.35 + 0.105 * max(len(row.label) for row in rows)) / _WIDTH
     axes = figure.add_axes((left, _BOTTOM / height, 1 - left - 0.02, 1 - (_TOP + _BOTTOM) / height))
     _paint(axes, rows, depth)

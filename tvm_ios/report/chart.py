@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_ios.errors import ArtifactError, HostError, OptionError
+from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.palette import INK, SERIES, WIRE
 
 if TYPE_CHECKING:
@@ -241,15 +242,10 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
     ArtifactError
         If the picture cannot be written.
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise HostError(
-            "charts need matplotlib, which is not installed; run `pip install 'tvm-ios[figures]'`"
-        ) from error
-    rows = -(-len(panels) // columns)
+    rows, columns = -(-len(panels) // columns), min(columns, len(panels))
+    figure = agg_figure((_WIDTH * columns, _HEIGHT * rows), "a chart", layout="constrained")
+    import matplotlib as mpl  # noqa: PLC0415 - slow to load; agg_figure says where it is missing
+
     style: Any = {
         "font.size": 12,
         "axes.spines.top": False,
@@ -263,11 +259,8 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
         "hatch.linewidth": 0.5,
     }
     with mpl.rc_context(style):
-        size = (_WIDTH * min(columns, len(panels)), _HEIGHT * rows)
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
         for number, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(rows, min(columns, len(panels)), number)
+            axes = figure.add_subplot(rows, columns, number)
             panel.draw_on(axes)
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.errors import HostError, OptionError
+from tvm_ios.errors import OptionError
+from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
 from tvm_ios.report.labels import duration, operator_label, schedule_facts, stage_label
 from tvm_ios.report.layout import lay_out
@@ -67,14 +68,6 @@ def draw_schedule(
     OptionError
         If there is not one latency a stage.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise HostError(
-            "drawing a schedule needs matplotlib, which is not installed; run "
-            "`pip install 'tvm-ios[figures]'`"
-        ) from error
     schedule.require_graph(graph)
     if stage_latencies_ns is not None and len(stage_latencies_ns) != len(schedule.stages):
         raise OptionError(
@@ -84,8 +77,7 @@ def draw_schedule(
     layout = lay_out(graph, schedule)
     width = max(layout.width, 7.0) + 2 * _MARGIN
     height = layout.height + _TITLE + _LEGEND + _MARGIN
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = agg_figure((width, height), "a schedule")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_xlim(-_MARGIN, width - _MARGIN)

@@ -12,9 +12,9 @@ from math import hypot
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.errors import HostError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import CALLER, Step, StepKind, StreamProgram, order_on_streams
+from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.geometry import Point
 from tvm_ios.report.palette import FAMILIES, INK, family_of
 
@@ -110,19 +110,10 @@ def draw_streams(
     HostError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise HostError(
-            "drawing a plan needs matplotlib, which is not installed; run "
-            "`pip install 'tvm-ios[figures]'`"
-        ) from error
     layout = lay_out_streams(order_on_streams(plan))
     width = _LEFT + layout.columns * _PITCH
     height = _TOP + (layout.streams + 1) * _ROW + _BOTTOM
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = agg_figure((width, height), "a plan")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_xlim(0, width)

@@ -1,0 +1,42 @@
+"""An empty figure of matplotlib, which is optional and loaded only when something is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.errors import HostError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["agg_figure"]
+
+
+def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
+    """A figure that is drawn without a display, and apart from those of pyplot.
+
+    Parameters
+    ----------
+    size
+        Width and height in inches.
+    what
+        What is drawn, for messages.
+    options
+        Of matplotlib's ``Figure``.
+
+    Raises
+    ------
+    HostError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise HostError(
+            f"drawing {what} needs matplotlib, which is not installed; run "
+            "`pip install 'tvm-ios[figures]'`"
+        ) from error
+    figure = Figure(figsize=size, **options)
+    FigureCanvasAgg(figure)
+    return figure
