@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from statistics import geometric_mean
 
 import pytest
 
@@ -22,11 +22,6 @@ from tvm_ios.experiments.papers import (
 )
 
 QUICK = Settings(lanes=2, quick=True)
-
-
-def geometric_mean(values):
-    values = list(values)
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def measured(experiment, tmp_path, choose):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
@@ -271,9 +271,8 @@ def _normalised(
 
 def _closing(ratios: Sequence[float], width: int) -> tuple[str, ...]:
     """The row of the means, above 1 where we are faster."""
-    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
     enough = sum(ratio >= 1 for ratio in ratios)
-    said = f"{mean:.2f}; at least 1.00 in {enough} of {len(ratios)} rows"
+    said = f"{geometric_mean(ratios):.2f}; at least 1.00 in {enough} of {len(ratios)} rows"
     before = 2 + len(CONTESTANTS)
     return ("geometric mean", *[""] * before, said, *[""] * (width - before - 2))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from tvm_ios.experiments.harness.checkout import PAPER_NETWORKS, distinct_parts
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
@@ -227,10 +227,10 @@ def _means(
         if not here:
             continue
         for name in (*NAMES, *([TUNE] if device == CPU else [])):
-            ours = _mean(each.found.speedup(name) for each in here if each.found)
+            ours = geometric_mean(each.found.speedup(name) for each in here if each.found)
             told = None
             if name in NAMES:
-                told = _mean(published_speedup(each.cell.network, name) for each in here)
+                told = geometric_mean(published_speedup(each.cell.network, name) for each in here)
             error = "-"
             if device == "V100":
                 off = mean_error(
@@ -274,7 +274,8 @@ def _panel(device: str, outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules
         ]
 
     series = [
-        Series(name=name, values=(*throughputs(name), _mean(throughputs(name)))) for name in names
+        Series(name=name, values=(*throughputs(name), geometric_mean(throughputs(name))))
+        for name in names
     ]
     if device == "V100":
         told = {n: dict(zip(NAMES, PUBLISHED_MS[n], strict=True)) for n in PUBLISHED_MS}
@@ -283,7 +284,9 @@ def _panel(device: str, outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules
                 min(told[each.cell.network].values()) / told[each.cell.network][name]
                 for each in here
             ]
-            series.append(Series(name=name, values=(*values, _mean(values)), published=True))
+            series.append(
+                Series(name=name, values=(*values, geometric_mean(values)), published=True)
+            )
     run = here[0].cell.run
     source = f"measured, {run}" if run else f"by the model, {SYSTEMS[device].description}"
     return Bars(
@@ -292,9 +295,3 @@ def _panel(device: str, outcomes: Sequence[Outcome[SchedulesCell, FoundSchedules
         groups=(*(each.cell.network for each in here), "mean"),
         series=tuple(series),
     )
-
-
-def _mean(values: Iterable[float]) -> float:
-    """Geometric mean."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))

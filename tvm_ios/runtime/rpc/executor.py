@@ -13,7 +13,7 @@ from tvm_ios.plan.plan import ExecutionPlan, PlanInput
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.input_value import input_value, output_tensor
 from tvm_ios.runtime.cpu.lane_executor import dependency_order
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError
+from tvm_ios.runtime.cpu.lane_pool import LaunchFailedError
 from tvm_ios.runtime.rpc.kernels import RemoteKernels
 from tvm_ios.runtime.rpc.lanes import RemoteLanes
 
@@ -42,16 +42,11 @@ class RemoteExecutor:
     """
 
     def __init__(
-        self,
-        plan: ExecutionPlan,
-        kernels: RemoteKernels,
-        *,
-        lanes: int | None = None,
-        options: LaneOptions | None = None,
+        self, plan: ExecutionPlan, kernels: RemoteKernels, *, lanes: int | None = None
     ) -> None:
         self.plan = plan
         self._connection = kernels.connection
-        self._lanes = RemoteLanes(self._connection, plan.lanes if lanes is None else lanes, options)
+        self._lanes = RemoteLanes(self._connection, plan.lanes if lanes is None else lanes)
         self._addresses, memory = kernels.place(plan)
         calls = [(launch, not launch.split) for launch in plan.launches]
         self._launches = kernels.launches(plan, self._addresses, calls, memory)

@@ -28,10 +28,8 @@ class RemoteLanes:
     Every method raises CostError if the device is lost.
     """
 
-    def __init__(
-        self, connection: RemoteConnection, lanes: int, options: LaneOptions | None = None
-    ) -> None:
-        options = options or LaneOptions()
+    def __init__(self, connection: RemoteConnection, lanes: int) -> None:
+        options = LaneOptions()
         lanes = require_lanes(lanes, connection.cores, f"{connection.address.as_text()} has")
         self.connection = connection
         self._lanes = lanes
