@@ -17,7 +17,7 @@ from benchmarks.peers.peer import Peer
 from benchmarks.peers.record import FLOOR_MS
 from benchmarks.peers.summary import Standing, facts_of, standing_of, summary_json
 from tvm_ios.errors import TvmIosError
-from tvm_ios.experiments.benchmark import around_table
+from tvm_ios.experiments.benchmark import around_table, write_between
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 from tvm_ios.support.whole_file import write_text
@@ -100,10 +100,10 @@ def write_all(records: Sequence[BenchmarkRecord], *, folder: Path, long: Path, s
             "measure again"
         )
     tables = [(long, peer_table(records)), (short, short_table(records))]
-    around = [around_table(path, MARKERS) for path, _ in tables]
-    for (path, table), (before, after) in zip(tables, around, strict=True):
-        text = f"{before}{MARKERS[0]}\n{table.as_markdown()}\n{MARKERS[1]}{after}"
-        write_text(path, text)
+    for path, _ in tables:
+        around_table(path, MARKERS)  # refused before anything is written
+    for path, table in tables:
+        write_between(path, table, MARKERS)
     write_text(folder / SUMMARY, summary_json(_fast_ones_first(records)) + "\n")
 
 

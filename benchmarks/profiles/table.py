@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.profiles.measure import FOLDER
 from benchmarks.profiles.profile import Kind, Profile, read_profiles
 from tvm_ios.errors import TvmIosError
-from tvm_ios.experiments.benchmark import around_table, write_text
+from tvm_ios.experiments.benchmark import write_between
 from tvm_ios.report.table import Table
 
 __all__ = ["MARKERS", "main", "profile_table"]
@@ -58,12 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--readme", type=Path, default=Path("benchmarks/README.md"), help="gets the table")
     options = parser.parse_args(arguments)
     try:
-        table = profile_table(read_profiles(options.folder)).as_markdown()
+        table = profile_table(read_profiles(options.folder))
         if options.write:
-            before, after = around_table(options.readme, MARKERS)
-            write_text(options.readme, f"{before}{MARKERS[0]}\n{table}\n{MARKERS[1]}{after}")
+            write_between(options.readme, table, MARKERS)
         else:
-            print(table)
+            print(table.as_markdown())
     except (OSError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -41,6 +41,7 @@ __all__ = [
     "make_folder",
     "measure_models",
     "read_record",
+    "write_between",
     "write_table",
 ]
 
@@ -161,11 +162,21 @@ def write_table(folder: Path, readme: Path) -> None:
     records = [read_record(path) for path in sorted(folder.glob(RECORDS))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
-    before, after = around_table(readme)
     records.sort(key=lambda record: record.comparison.median_ns(IOS))
-    begin, end = MARKERS
-    table = results_table(records).as_markdown()
-    write_text(readme, f"{before}{begin}\n{table}\n{end}{after}")
+    write_between(readme, results_table(records))
+
+
+def write_between(readme: Path, table: Table, markers: tuple[str, str] = MARKERS) -> None:
+    """Put a table between two markers of a Markdown file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file cannot be read or written, or has no markers.
+    """
+    before, after = around_table(readme, markers)
+    begin, end = markers
+    write_text(readme, f"{before}{begin}\n{table.as_markdown()}\n{end}{after}")
 
 
 def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str, str]:

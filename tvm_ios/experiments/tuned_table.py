@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.benchmark import around_table, read_record
+from tvm_ios.experiments.benchmark import read_record, write_between
 from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.experiments.tuned_benchmark import TUNED, UNTUNED, corner
 from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.support.whole_file import write_text
 
 __all__ = ["MARKERS", "tuned_table", "write_tuned_table"]
 
@@ -30,10 +29,8 @@ def write_tuned_table(folder: Path, readme: Path) -> None:
     found = {path: read_record(path) for path in sorted(folder.glob("*.json"))}
     if not found:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench --tuning autotvm` first")
-    before, after = around_table(readme, MARKERS)
-    begin, end = MARKERS
     table = tuned_table([(_backend(path), record) for path, record in found.items()])
-    write_text(readme, f"{before}{begin}\n{table.as_markdown()}\n{end}{after}")
+    write_between(readme, table, MARKERS)
 
 
 def _backend(path: Path) -> str:
