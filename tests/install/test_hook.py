@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from tvm_ios.errors import HostError
-from tvm_ios.install.hook import MODULE_NAME, PTH_NAME, hook_is_installed, write_hook
+from tvm_ios.install.finder import STUB_FILE
+from tvm_ios.install.hook import MODULE_NAME, PTH_NAME, write_hook
 
 ADD_SITE = "import site, sys; site.addsitedir(sys.argv[1]); import importlib.util as u; "
 
 
 def test_writing_twice_changes_nothing_the_second_time(tmp_path):
     assert len(write_hook(tmp_path)) == 4
-    assert hook_is_installed(tmp_path)
     assert write_hook(tmp_path) == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "_tvm_ios_finder.py",
@@ -26,7 +26,6 @@ def test_writing_twice_changes_nothing_the_second_time(tmp_path):
 def test_a_damaged_hook_is_noticed_and_mended(tmp_path):
     write_hook(tmp_path)
     (tmp_path / PTH_NAME).write_text("")
-    assert not hook_is_installed(tmp_path)
     assert write_hook(tmp_path) == (tmp_path / PTH_NAME,)
 
 
@@ -44,13 +43,15 @@ def test_a_pth_without_its_module_is_silent(run_python, tmp_path):
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
-def test_this_environment_has_the_hook_of_this_version():
-    site = next((path for path in sys.path if os.path.exists(f"{path}/{PTH_NAME}")), None)
+def test_this_environment_has_the_hook_of_this_version(tmp_path):
+    sites = (Path(path) for path in sys.path)
+    site = next((path for path in sites if (path / PTH_NAME).exists()), None)
     if site is None:
         pytest.skip("the hook is not installed: a TVM of the user's is in use")
-    from pathlib import Path
-
-    assert hook_is_installed(Path(site))
+    write_hook(tmp_path)
+    for name in (PTH_NAME, f"{MODULE_NAME}.py", "_tvm_ios_quick_import.py"):
+        assert (site / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert (site / STUB_FILE).is_file()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

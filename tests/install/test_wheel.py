@@ -16,7 +16,6 @@ def test_a_tvm_with_relay_on_the_path_wins(monkeypatch, tmp_path):
         (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     installation = install_relay_tvm()
-    assert installation.changed == ()
     assert f"found a TVM with Relay at {package / '__init__.py'}" in installation.as_text()
 
 

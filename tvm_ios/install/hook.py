@@ -16,7 +16,7 @@ from tvm_ios.install.finder import STUB_FILE
 from tvm_ios.support.c_compiler import compile_shared
 from tvm_ios.support.whole_file import write_bytes
 
-__all__ = ["hook_is_installed", "write_hook"]
+__all__ = ["write_hook"]
 
 MODULE_NAME = "_tvm_ios_finder"
 PTH_NAME = "tvm_ios_finder.pth"
@@ -44,23 +44,16 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
         If there is no C compiler or ``site_packages`` cannot be written.
     """
     stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
-    contents = {STUB_FILE: stub.read_bytes(), **_texts()}
+    contents = {
+        STUB_FILE: stub.read_bytes(),
+        **{name: source.read_bytes() for name, source in _COPIES.items()},
+        PTH_NAME: PTH_LINE.encode(),
+    }
     return tuple(
         site_packages / name
         for name, content in contents.items()
         if _replace(site_packages / name, content)
     )
-
-
-def hook_is_installed(site_packages: Path) -> bool:
-    """Whether ``site_packages`` holds the hook of this version of tvm-ios."""
-    same = all(_content(site_packages / name) == content for name, content in _texts().items())
-    return same and (site_packages / STUB_FILE).is_file()
-
-
-def _texts() -> dict[str, bytes]:
-    copies = {name: source.read_bytes() for name, source in _COPIES.items()}
-    return {**copies, PTH_NAME: PTH_LINE.encode()}
 
 
 def _content(path: Path) -> bytes | None:

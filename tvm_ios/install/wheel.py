@@ -28,10 +28,9 @@ _PLATFORMS = ("x86_64", "amd64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What `install_relay_tvm` did, one line a step, and the files that changed."""
+    """What `install_relay_tvm` did, one line a step."""
 
     steps: tuple[str, ...]
-    changed: tuple[Path, ...] = ()
 
     def as_text(self) -> str:
         """The steps, one a line."""
@@ -95,7 +94,7 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
             f"note: the TVM at {own.origin} has no Relay; `import tvm` now gives the wheel's. "
             "TVM_IOS_TVM=path gives the other one back"
         )
-    return Installation(steps=tuple(steps), changed=changed)
+    return Installation(steps=tuple(steps))
 
 
 def _pinned_wheel() -> str:
