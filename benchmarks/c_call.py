@@ -63,8 +63,8 @@ def main() -> None:
             rows[lanes] = [[float(ns) for ns in line.split()] for line in lines.splitlines()]
     record = {
         "command": "python -m benchmarks.c_call",
-        "machine": dict(machine_facts()),
-        "versions": dict(version_facts()),
+        "machine": machine_facts(),
+        "versions": version_facts(),
         "runs_a_round": RUNS,
         "rounds": [{"lanes": n, "ns_of_a_run": ["loop", "calls"], "rows": rows[n]} for n in rows],
     }

@@ -87,8 +87,8 @@ def _races(rounds: int) -> dict[str, Any]:
     return {
         "command": f"python -m benchmarks.cpu_model --measure --rounds {rounds}",
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": dict(machine_facts()),
-        "versions": dict(version_facts()),
+        "machine": machine_facts(),
+        "versions": version_facts(),
         "peak_gflops_of_each_core": peak.of_each_core,
         "races": races,
     }

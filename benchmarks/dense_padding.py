@@ -71,8 +71,8 @@ def main() -> None:
     record = {
         "command": "python -m benchmarks.dense_padding",
         "taken_at": time.strftime("%Y-%m-%d"),
-        "machine": dict(machine_facts()),
-        "versions": dict(version_facts()),
+        "machine": machine_facts(),
+        "versions": version_facts(),
         "rows x inputs x units": found,
     }
     RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

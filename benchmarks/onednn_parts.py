@@ -196,8 +196,8 @@ def main() -> None:
         "command": "python -m benchmarks.onednn_parts",
         "lanes": lanes,
         "library": processor.as_text(),
-        "machine": dict(machine_facts()),
-        "versions": dict(version_facts()),
+        "machine": machine_facts(),
+        "versions": version_facts(),
         "parts": "images x channels x rows, microseconds",
         "calls": rows,
     }

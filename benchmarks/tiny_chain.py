@@ -52,8 +52,8 @@ def main() -> None:
     result = {
         "command": "python -m benchmarks.tiny_chain",
         "operators": OPERATORS,
-        "machine": dict(machine_facts()),
-        "versions": dict(version_facts()),
+        "machine": machine_facts(),
+        "versions": version_facts(),
         "shapes": found,
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")

@@ -13,7 +13,7 @@ import pytest
 from tests.onnx_models import write_two_ways
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 ROOT = Path(__file__).resolve().parent.parent
 HASTY = """
@@ -259,8 +259,8 @@ def record(network, rounds, **facts):
         target="t",
         lanes=2,
         command="c",
-        machine=(),
-        versions=(),
+        machine={},
+        versions={},
         taken_at="2026-01-01",
         comparison=Comparison(
             names=tuple(rounds),
@@ -271,7 +271,7 @@ def record(network, rounds, **facts):
             confidence=0.95,
             notes=(),
         ),
-        facts=tuple(NamedValue(name.replace("_", " "), value) for name, value in facts.items()),
+        facts={name.replace("_", " "): value for name, value in facts.items()},
     )
 
 

@@ -26,7 +26,7 @@ from tvm_ios.measure.comparison import LEAST_ROUNDS, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.chrome_trace import write_chrome_trace
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -232,19 +232,19 @@ def _record(
         target=machine.target,
         lanes=place.settings.streams,
         command=f"python benchmarks/gpu.py --output {place.folder.name}",
-        machine=_named(machine.facts),
-        versions=_named({**machine.versions, **torch_versions}),
+        machine=machine.facts,
+        versions={**machine.versions, **torch_versions},
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
-        facts=tuple(_facts(place, step)),
+        facts=dict(_facts(place, step)),
         notes=(*notes, *comparison.notes),
     )
 
 
-def _facts(place: Workplace, step: Step) -> Iterator[NamedValue]:
-    yield NamedValue("kernels", "+".join(step.kernels))
+def _facts(place: Workplace, step: Step) -> Iterator[tuple[str, str]]:
+    yield "kernels", "+".join(step.kernels)
     if place.settings.quick:
-        yield NamedValue("quick", "smallest networks, shortest measurements")
+        yield "quick", "smallest networks, shortest measurements"
     for kernels in step.kernels:
         search = place.ledger.data(f"{step.case.name}.search.{kernels.value}")
         if not search:
@@ -252,13 +252,9 @@ def _facts(place: Workplace, step: Step) -> Iterator[NamedValue]:
         stages, about = search["stages"], kernels.value
         for who, counts in stages.items():
             name = f"stages of {who}".replace(" ", "_")
-            yield NamedValue(f"{about} {name}", str(counts["stages"]))
+            yield f"{about} {name}", str(counts["stages"])
         for what in ("merged", "widest"):
             word = "in" if what == "merged" else "of"
-            yield NamedValue(f"{about} {what}_{word}_{IOS}", str(stages[IOS][what]))
+            yield f"{about} {what}_{word}_{IOS}", str(stages[IOS][what])
         for what in ("pricing_s", "device_s", "stages_measured", "stages_known"):
-            yield NamedValue(f"{about} {what}", f"{search[what]:.6g}")
-
-
-def _named(facts: Mapping[str, str]) -> tuple[NamedValue, ...]:
-    return tuple(NamedValue(name, value) for name, value in facts.items())
+            yield f"{about} {what}", f"{search[what]:.6g}"

@@ -37,13 +37,12 @@ def report(folder: Path, settings: Settings) -> str:
 
 def _about(folder: Path) -> list[str]:
     machine = Machine.read(folder)
-    facts = [*machine.facts.items(), *machine.versions.items()]
+    facts = {**machine.facts, **machine.versions}
     for path in sorted((folder / "results").glob("*.json"))[:1]:
         record = BenchmarkRecord.from_json(path.read_text())
-        known = {name for name, _ in facts}
-        facts += [(each.name, each.value) for each in record.versions if each.name not in known]
+        facts |= {name: each for name, each in record.versions.items() if name not in facts}
     return [
-        f"- {machine.target}; " + "; ".join(f"{name} {value}" for name, value in facts),
+        f"- {machine.target}; " + "; ".join(f"{name} {value}" for name, value in facts.items()),
         "- Ratios are medians over the rounds of one interleaved run; CUDA graphs on both sides "
         f"unless a column says {STREAMS}. float32 without TF32.",
     ]
@@ -96,10 +95,9 @@ def _details(found: Sequence[Result]) -> Table:
     counts = (*(f"stages of {who}" for who in SCHEDULES), f"merged in {IOS}", f"widest of {IOS}")
     rows = []
     for result in found:
-        facts = {fact.name: fact.value for fact in result.record.facts}
         about = result.kernels.value
         keys = [f"{about} {name.replace(' ', '_')}" for name in (*counts, *names)]
-        cells = (facts.get(key, _NONE) for key in keys)
+        cells = (result.record.facts.get(key, _NONE) for key in keys)
         rows.append((result.case.network, str(result.case.batch_size), about, *cells))
     header = ("network", "batch", "kernels", *counts, *names)
     return Table(header=header, rows=tuple(rows))

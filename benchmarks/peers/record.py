@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
@@ -16,9 +15,9 @@ from benchmarks.peers.network import TOLERANCE, Case
 from benchmarks.peers.peak import Peak, floor_ns
 from benchmarks.peers.peer import Contestant, Peer
 from benchmarks.peers.worker import Prepared
-from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.host.machine import machine_facts
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 __all__ = ["FLOOR_MS", "KERNELS", "SCHEDULE", "peer_record"]
 
@@ -74,15 +73,15 @@ def peer_record(
         target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
         lanes=max(who.threads for who in prepared),
         command=shlex.join(["python", "-m", "benchmarks.peers.measure", *sys.argv[1:]]),
-        machine=_machine(),
-        versions=(
-            *_versions(),
-            NamedValue("python", platform.python_version()),
-            *{NamedValue(*version): None for each in kernels for version in each.versions},
-        ),
+        machine=machine_facts(),
+        versions={
+            **_versions(),
+            "python": platform.python_version(),
+            **{name: version for each in kernels for name, version in each.versions},
+        },
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
-        facts=tuple(NamedValue(key, value) for key, value in facts.items()),
+        facts=facts,
         notes=(*notes, *comparison.notes),
     )
 
@@ -108,18 +107,10 @@ def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[st
     }
 
 
-def _versions() -> Iterator[NamedValue]:
+def _versions() -> dict[str, str]:
     """Of the packages that are here; where only ours run, peers need not be."""
+    found = {}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            yield NamedValue(package, metadata.version(package))
-
-
-def _machine() -> tuple[NamedValue, ...]:
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return (
-        NamedValue("processor", processor_name()),
-        NamedValue("cores", str(default_lanes())),
-        NamedValue("memory GiB", f"{pages / 2**30:.0f}"),
-        NamedValue("kernel", platform.release()),
-    )
+            found[package] = metadata.version(package)
+    return found

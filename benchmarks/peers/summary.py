@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.peers.record import FLOOR_MS, KERNELS, SCHEDULE
 from tvm_ios.report.records import BenchmarkRecord
 
-__all__ = ["Standing", "facts_of", "standing_of", "summary_json"]
+__all__ = ["Standing", "standing_of", "summary_json"]
 
 _SEQUENTIAL = "sequential"
 
@@ -36,7 +36,7 @@ class Standing:
 
 def standing_of(record: BenchmarkRecord) -> Standing | None:
     """What a record says of us; None where none of ours or no peer took part."""
-    facts, comparison = facts_of(record), record.comparison
+    facts, comparison = record.facts, record.comparison
     ours = [name for name in comparison.names if f"{SCHEDULE} {name}" in facts]
     peers = [name for name in comparison.names if name not in ours]
     if not ours or not peers:
@@ -70,8 +70,3 @@ def summary_json(records: Iterable[BenchmarkRecord]) -> str:
     """A list with one object for each record that has us, fields as in :class:`Standing`."""
     found = [standing for record in records if (standing := standing_of(record)) is not None]
     return json.dumps([asdict(standing) for standing in found], indent=1)
-
-
-def facts_of(record: BenchmarkRecord) -> dict[str, str]:
-    """The facts of a record by name."""
-    return {fact.name: fact.value for fact in record.facts}

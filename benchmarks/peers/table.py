@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.peers.errors import PeerError
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.record import FLOOR_MS
-from benchmarks.peers.summary import Standing, facts_of, standing_of, summary_json
+from benchmarks.peers.summary import Standing, standing_of, summary_json
 from tvm_ios.errors import TvmIosError
 from tvm_ios.experiments.benchmark import around_table, write_between
 from tvm_ios.report.records import BenchmarkRecord
@@ -44,7 +44,7 @@ def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
         (
             record.network,
             str(record.batch_size),
-            f"{float(facts_of(record)[FLOOR_MS]):.3f}",
+            f"{float(record.facts[FLOOR_MS]):.3f}",
             *(_peer_cell(record, peer) for peer in peers),
             *_our_cells(standing_of(record)),
         )

@@ -10,7 +10,7 @@ import pytest
 from tests.onnx_models import write_two_ways
 from tvm_ios.cli.main import main
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 NAMES = (
     "TVM, 1 thread",
@@ -38,11 +38,11 @@ def record(network: str, *, slower: float = 1.0) -> BenchmarkRecord:
         target="llvm",
         lanes=2,
         command=f"tvm-ios bench --networks {network}",
-        machine=(NamedValue("processor", "none"),),
-        versions=(NamedValue("tvm-ios", "0"),),
+        machine={"processor": "none"},
+        versions={"tvm-ios": "0"},
         taken_at="2026-01-01T00:00:00+00:00",
         comparison=Comparison(names=NAMES, rounds=rounds, confidence=0.95, notes=()),
-        facts=(NamedValue("kept", "IOS-both"),),
+        facts={"kept": "IOS-both"},
     )
 
 

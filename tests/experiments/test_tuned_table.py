@@ -8,7 +8,7 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.experiments.stock_contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.experiments.tuned_table import MARKERS, tuned_table, write_tuned_table
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 
 def record(network, tuned_ms, **facts):
@@ -29,8 +29,8 @@ def record(network, tuned_ms, **facts):
         target="llvm",
         lanes=2,
         command="tvm-ios bench",
-        machine=(),
-        versions=(),
+        machine={},
+        versions={},
         taken_at="2026-01-01",
         comparison=Comparison(
             names=tuple(run_ms),
@@ -38,7 +38,7 @@ def record(network, tuned_ms, **facts):
             confidence=0.95,
             notes=(),
         ),
-        facts=tuple(NamedValue(name, value) for name, value in facts.items()),
+        facts=facts,
     )
 
 

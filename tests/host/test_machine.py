@@ -13,18 +13,18 @@ from tvm_ios.host.machine import machine_facts, package_version, source_commit, 
 
 
 def test_facts_have_names():
-    facts = dict(machine_facts())
+    facts = machine_facts()
     assert facts["processor"] == processor_name()
     assert facts["cores"] == str(default_lanes())
     assert int(facts["memory GiB"]) > 0
-    versions = dict(version_facts())
+    versions = version_facts()
     assert list(versions) == ["tvm-ios", "tvm", "llvm", "python"]
     assert versions["python"] == platform.python_version()
 
 
 def test_a_checkout_that_nobody_installed_has_no_version(monkeypatch):
     installed = package_version()
-    assert dict(version_facts())["tvm-ios"] == installed == metadata.version("tvm-ios")
+    assert version_facts()["tvm-ios"] == installed == metadata.version("tvm-ios")
     monkeypatch.setattr(sys, "path", [])  # where metadata is looked for
     assert package_version() == "from the checkout"
 

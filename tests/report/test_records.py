@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def record(comparison) -> BenchmarkRecord:
         target="llvm -mcpu=skylake-avx512",
         lanes=2,
         command="make bench",
-        machine=(NamedValue("cpu", "a processor"), NamedValue("cores", "2")),
-        versions=(NamedValue("tvm", "0.17"),),
+        machine={"cpu": "a processor", "cores": "2"},
+        versions={"tvm": "0.17"},
         taken_at="2026-11-20T00:00:00Z",
         comparison=comparison,
         notes=("tuned kernels",),

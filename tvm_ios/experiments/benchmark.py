@@ -28,7 +28,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.terminal import StderrProgress
@@ -224,7 +224,7 @@ def results_table(records: Sequence[BenchmarkRecord]) -> Table:
         latencies = [
             f"{comparison.median_ns(name) / 1e6:.3f}" for name in (best, SEQUENTIAL, GREEDY, IOS)
         ]
-        kept = _facts(record).get("kept", IOS)
+        kept = record.facts.get("kept", IOS)
         ratios = []
         for base in (best, STOCK_LANES, SEQUENTIAL):
             speedup = comparison.speedup(kept, over=base) if kept != base else None
@@ -247,10 +247,6 @@ def results_table(records: Sequence[BenchmarkRecord]) -> Table:
         "kept over sequential",
     )
     return Table(header=header, rows=tuple(rows))
-
-
-def _facts(record: BenchmarkRecord) -> dict[str, str]:
-    return {fact.name: fact.value for fact in record.facts}
 
 
 def _record(name: str, found: Evaluation, settings: BenchmarkSettings) -> BenchmarkRecord:
@@ -289,11 +285,11 @@ def benchmark_record(
         target=str(built.prepared.target),
         lanes=settings.lanes,
         command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=tuple(NamedValue(*fact) for fact in machine_facts()),
-        versions=tuple(NamedValue(*fact) for fact in version_facts()),
+        machine=machine_facts(),
+        versions=version_facts(),
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
-        facts=tuple(NamedValue(key, str(value)) for key, value in facts.items()),
+        facts={key: str(value) for key, value in facts.items()},
         notes=notes,
     )
 

@@ -75,7 +75,7 @@ def tuned_table(found: Sequence[tuple[str, BenchmarkRecord]]) -> Table:
 
 def _row(backend: str, record: BenchmarkRecord) -> tuple[str, ...]:
     comparison = record.comparison
-    facts = {fact.name: fact.value for fact in record.facts}
+    facts = record.facts
     stock = min((STOCK_ONE, STOCK_ALL), key=comparison.median_ns)
     shown = [stock] + [
         corner(kernels, who)

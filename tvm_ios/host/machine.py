@@ -14,15 +14,15 @@ from tvm_ios.host.processor import default_lanes, processor_name
 __all__ = ["machine_facts", "package_version", "source_commit", "version_facts"]
 
 
-def machine_facts() -> tuple[tuple[str, str], ...]:
-    """Names and values: processor, cores that this process may use, memory, kernel."""
+def machine_facts() -> dict[str, str]:
+    """Processor, cores that this process may use, memory and kernel, by name."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return (
-        ("processor", processor_name()),
-        ("cores", str(default_lanes())),
-        ("memory GiB", f"{pages / 2**30:.0f}"),
-        ("kernel", platform.release()),
-    )
+    return {
+        "processor": processor_name(),
+        "cores": str(default_lanes()),
+        "memory GiB": f"{pages / 2**30:.0f}",
+        "kernel": platform.release(),
+    }
 
 
 def package_version() -> str:
@@ -33,15 +33,15 @@ def package_version() -> str:
         return "from the checkout"
 
 
-def version_facts() -> tuple[tuple[str, str], ...]:
-    """Names and versions: tvm-ios, TVM, which is loaded, LLVM and Python."""
+def version_facts() -> dict[str, str]:
+    """Versions of tvm-ios, TVM, which is loaded, LLVM and Python, by name."""
     tvm: Any = import_module("tvm")
-    return (
-        ("tvm-ios", package_version()),
-        ("tvm", tvm.__version__),
-        ("llvm", str(tvm.support.libinfo().get("LLVM_VERSION", "unknown"))),
-        ("python", platform.python_version()),
-    )
+    return {
+        "tvm-ios": package_version(),
+        "tvm": tvm.__version__,
+        "llvm": str(tvm.support.libinfo().get("LLVM_VERSION", "unknown")),
+        "python": platform.python_version(),
+    }
 
 
 def source_commit() -> str:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tvm_ios.errors import ArtifactError, CostError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
-__all__ = ["RECORD_VERSION", "BenchmarkRecord", "NamedValue"]
+__all__ = ["RECORD_VERSION", "BenchmarkRecord"]
 
 RECORD_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class NamedValue:
-    """One fact of a machine or one version of a program."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +26,14 @@ class BenchmarkRecord:
     lanes: int
     command: str
     """The command that makes this record."""
-    machine: tuple[NamedValue, ...]
+    machine: Mapping[str, str]
     """Processor, cores, memory, kernel …"""
-    versions: tuple[NamedValue, ...]
+    versions: Mapping[str, str]
     """tvm-ios, TVM, LLVM, Python …"""
     taken_at: str
     """ISO 8601, in UTC."""
     comparison: Comparison
-    facts: tuple[NamedValue, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
     """What else is worth keeping: stages, prices, seconds by phase."""
     notes: tuple[str, ...] = ()
 
@@ -54,10 +47,10 @@ class BenchmarkRecord:
                 "target": self.target,
                 "lanes": self.lanes,
                 "command": self.command,
-                "machine": {fact.name: fact.value for fact in self.machine},
-                "versions": {fact.name: fact.value for fact in self.versions},
+                "machine": dict(self.machine),
+                "versions": dict(self.versions),
                 "taken_at": self.taken_at,
-                "facts": {fact.name: fact.value for fact in self.facts},
+                "facts": dict(self.facts),
                 "notes": list(self.notes),
                 "median_ns": {
                     name: self.comparison.median_ns(name) for name in self.comparison.names
@@ -90,10 +83,10 @@ class BenchmarkRecord:
                 target=data.field("target").text(),
                 lanes=data.field("lanes").whole(),
                 command=data.field("command").text(),
-                machine=_named_values(data.field("machine")),
-                versions=_named_values(data.field("versions")),
+                machine=_texts(data.field("machine")),
+                versions=_texts(data.field("versions")),
                 taken_at=data.field("taken_at").text(),
-                facts=_named_values(data.field("facts")),
+                facts=_texts(data.field("facts")),
                 notes=data.field("notes").texts(),
                 comparison=Comparison.from_record(data.field("comparison").value),
             )
@@ -104,5 +97,5 @@ class BenchmarkRecord:
             ) from error
 
 
-def _named_values(data: StoredValue) -> tuple[NamedValue, ...]:
-    return tuple(NamedValue(name, value.text()) for name, value in data.fields().items())
+def _texts(data: StoredValue) -> dict[str, str]:
+    return {name: value.text() for name, value in data.fields().items()}

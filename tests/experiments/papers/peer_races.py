@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tvm_ios.experiments.harness.peers import Raced
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.report.records import BenchmarkRecord, NamedValue
+from tvm_ios.report.records import BenchmarkRecord
 
 __all__ = ["raced_peers"]
 
@@ -35,10 +35,10 @@ def raced_peers(
         target="t",
         lanes=2,
         command="c",
-        machine=(),
-        versions=(),
+        machine={},
+        versions={},
         taken_at="2026-01-01",
         comparison=Comparison(names=tuple(ms), rounds=(once,) * 6, confidence=0.95, notes=()),
-        facts=tuple(NamedValue(name, value) for name, value in {**facts, **more_facts}.items()),
+        facts={**facts, **more_facts},
     )
     return Raced(record=record, left_out=tuple(left_out))

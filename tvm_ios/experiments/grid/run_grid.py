@@ -92,7 +92,7 @@ def _run(
     jobs = StateFolder(grid.results / "jobs")
     with sole_daemon(jobs):  # what a grid that was killed has left computing is ended
         _forget(jobs)
-    facts = dict(machine_facts())
+    facts = machine_facts()
     with contextlib.ExitStack() as stack:
         tracker = None
         if any(cell.wants_device for cell in cells):

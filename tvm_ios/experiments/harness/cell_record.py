@@ -130,5 +130,5 @@ def outcome_of(
 def versions_here() -> dict[str, str]:
     """Versions of what runs; without TVM where nothing has loaded it."""
     if "tvm" in sys.modules:
-        return dict(version_facts())
+        return version_facts()
     return {"tvm-ios": package_version(), "python": platform.python_version()}

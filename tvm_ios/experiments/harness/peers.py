@@ -85,7 +85,7 @@ class Raced:
         None where they did not race: what IOS found does not where it is sequential order.
         """
         race = self.record.comparison
-        facts = {fact.name: fact.value for fact in self.record.facts}
+        facts = self.record.facts
         orders = {
             facts[f"schedule of {name}"]: name
             for name in race.names

@@ -214,7 +214,7 @@ def _measure(experiment: Experiment[Any, Any], bench: Bench, command: str, cell:
         taken_at=taken_at,
         commit=source_commit(),
         command=command,
-        machine=dict(machine_facts()),
+        machine=machine_facts(),
         versions=versions_here(),
         found=None if found is None else noun_record(experiment.found_kind, found),
     )

@@ -202,7 +202,6 @@ class Ansor:
 def raced_network(raced: Raced) -> RacedNetwork:
     """What a race of a network says of PyTorch and of us."""
     race = raced.record.comparison
-    facts = {fact.name: fact.value for fact in raced.record.facts}
     chosen = {EAGER: raced.fastest(TORCH[:2]), COMPILED: raced.fastest(TORCH[2:])}
     same = []
     for kernels, title in KERNELS.items():
@@ -223,7 +222,7 @@ def raced_network(raced: Raced) -> RacedNetwork:
         same=tuple(same),
         best=best,
         over_torch=over,
-        records=_records_in_force(facts.get("tune's report on kernels ansor", "")),
+        records=_records_in_force(raced.record.facts.get("tune's report on kernels ansor", "")),
         left_out=raced.left_out,
         race=race,
     )

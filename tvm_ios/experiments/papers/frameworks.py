@@ -143,7 +143,7 @@ def _path(network: str) -> str:
 def _raced(record: BenchmarkRecord, path: str) -> RacedPeers:
     race = record.comparison
     raced = Raced(record=record, left_out=())
-    facts = {fact.name: fact.value for fact in record.facts}
+    facts = record.facts
     ours = [name for name in race.names if f"schedule of {name}" in facts]
     chosen = {name: raced.fastest(ways) for name, ways in PEERS.items()}
     best, peer = min(ours, key=race.median_ns, default=None), raced.fastest(ALL_PEERS)
