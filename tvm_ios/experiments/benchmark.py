@@ -38,7 +38,7 @@ __all__ = [
     "BenchmarkSettings",
     "around_table",
     "benchmark_record",
-    "make_folder",
+    "make_output_folder",
     "measure_models",
     "read_record",
     "write_between",
@@ -100,7 +100,7 @@ def measure_models(
     sources = [(name, _source(name, settings.batch_size)) for name in models]
     settings.call()  # what cannot be honoured is refused before any work
     if folder is not None:
-        make_folder(folder)
+        make_output_folder(folder)
     records = []
     for named, source in sources:
         name, (mod, params) = Path(named).stem, source()
@@ -115,7 +115,7 @@ def measure_models(
     return records
 
 
-def make_folder(folder: Path) -> None:
+def make_output_folder(folder: Path) -> None:
     """Make the folder of a command's files, before the work whose results go there.
 
     Raises

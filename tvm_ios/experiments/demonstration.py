@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.benchmark import make_folder
+from tvm_ios.experiments.benchmark import make_output_folder
 from tvm_ios.experiments.evaluation import IOS, Evaluation, evaluate
 from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.tuned_benchmark import evaluate_tuned
@@ -85,7 +85,7 @@ def demonstrate_tuned(
 
 
 def _begin(folder: Path, lanes: int) -> None:
-    make_folder(folder)
+    make_output_folder(folder)
     print(f"{processor_name()}, {lanes} lanes, target {host_target()}", flush=True)
 
 

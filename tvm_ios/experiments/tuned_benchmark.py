@@ -19,7 +19,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,
-    make_folder,
+    make_output_folder,
 )
 from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.comparison import Comparison
@@ -176,7 +176,7 @@ def measure_tuned(
     factories = [(name, by_name(name)) for name in networks]
     settings.call()  # what cannot be honoured is refused before any work
     folder = settings.folder or Path()
-    make_folder(folder)
+    make_output_folder(folder)
     batch_size = 1 if settings.batch_size is None else settings.batch_size
     for name, factory in factories:
         mod, params = factory(batch_size=batch_size)
