@@ -8,10 +8,11 @@ import pytest
 
 from tests.experiments.papers.peer_races import raced_peers
 from tvm_ios.errors import ArtifactError, HostError
-from tvm_ios.experiments.harness.checkout import ROOT
+from tvm_ios.experiments.harness.checkout import ROOT, stored_digest
 from tvm_ios.experiments.harness.peers import KernelRecipe, PeerGroup, PeerRace
 from tvm_ios.experiments.harness.protocol import Outcome, Settings
 from tvm_ios.experiments.papers.ansor import (
+    COMMITTED_LOG,
     PUBLISHED_MS,
     PUBLISHED_OVER,
     Ansor,
@@ -76,6 +77,16 @@ def test_rows_have_the_published_numbers_and_the_last_one_the_mean():
     panels = Ansor().panels([outcome(found)])
     assert [panel.title.split(",")[0] for panel in panels] == ["Batch 1", "Batch 1", "Batch 16"]
     assert panels[0].series[-1].values == (1.0,)
+
+
+def test_a_row_that_was_raced_with_another_log_says_so():
+    found = raced_network(raced(TORCH))
+    now = replace(found, log_digest=stored_digest(COMMITTED_LOG))
+    table = Ansor().table([outcome(found), outcome(replace(found, log_digest="0")), outcome(now)])
+    records = [row[table.header.index("Ansor's records")] for row in table.rows[:3]]
+    assert records == ["24 of 26 (unknown log)", "24 of 26 (another log)", "24 of 26"]
+    tuned, *_ = Ansor().cells(Settings(lanes=2, tune=True))
+    assert tuned.source.remark(found.log_digest, COMMITTED_LOG) == ""
 
 
 def test_the_artifacts_speedups_are_its_own():

@@ -115,7 +115,8 @@ def outcome_of(
     if record.status is CellStatus.DONE:
         stored = StoredValue(record.found, "found")
         try:
-            found = noun_from(experiment.found_kind, stored, whole=True)
+            # Not whole: cells from before an experiment kept a field have its default.
+            found = noun_from(experiment.found_kind, stored)
         except UnreadableValueError as error:
             raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
     return Outcome(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_ios.experiments.harness.checkout import stored_digest
 from tvm_ios.experiments.harness.protocol import Settings
 
 __all__ = ["KernelSource", "kernel_source"]
@@ -19,6 +20,16 @@ class KernelSource:
     def __str__(self) -> str:
         """Where the kernels come from, in words."""
         return f"{self.trials} candidates" if self.trials else "committed log"
+
+    def digest(self, log: str) -> str:
+        """That of the committed log as it is now; empty where a cell has a log of its own."""
+        return "" if self.trials else stored_digest(log)
+
+    def remark(self, digest: str, log: str) -> str:
+        """What a row says of a log that is not the one of now, or that its cell did not keep."""
+        if digest == self.digest(log):
+            return ""
+        return " (another log)" if digest else " (unknown log)"
 
 
 def kernel_source(settings: Settings, *, quick_trials: int, trials: int) -> KernelSource:

@@ -85,6 +85,7 @@ def measured(cell: OperatorCell, operator: SingleOperator, bench: Bench) -> Meas
         log=str(log.relative_to(ROOT)) if log.is_relative_to(ROOT) else log.name,
         lowered=lowered,
         program=path.name,
+        log_digest=cell.source.digest(COMMITTED_LOG),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tvm_ios.experiments.harness.checkout import ROOT
@@ -110,6 +110,8 @@ class RacedNetwork:
     left_out: tuple[str, ...]
     """Who took no part, and why."""
     race: Comparison
+    log_digest: str = ""
+    """Of the committed log; empty with ``--tune``, and of cells from before this was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,8 @@ class Ansor:
         "schedule marked = is sequential order: such a network has nothing to run side by side.",
         f"Ansor's kernels are those of the committed log `{COMMITTED_LOG}`, made by "
         "`tvm-ios jobs run benchmarks/records/ansor_quick.toml`; with `--tune` each network is "
-        f"searched into a log of its own ({TRIALS} candidates, {QUICK_TRIALS} with `--quick`).",
+        f"searched into a log of its own ({TRIALS} candidates, {QUICK_TRIALS} with `--quick`). "
+        "*Another log* is another version of it, and of *unknown log* are cells that kept none.",
         "Goal on two cores: at least 1.00 of PyTorch in all ten rows, and 1.5 in their geometric "
         "mean; the last row says what is reached.",
     )
@@ -154,9 +157,9 @@ class Ansor:
 
     def measure(self, cell: AnsorCell, bench: Bench) -> RacedNetwork:
         """Build with three sets of kernels, and race."""
-        trials = cell.source.trials
+        trials, digest = cell.source.trials, cell.source.digest(COMMITTED_LOG)
         race = peer_race(cell.network, cell.run, cell.against, bench, trials=trials)
-        return raced_network(race.run(_recipes(cell, bench)))
+        return replace(raced_network(race.run(_recipes(cell, bench))), log_digest=digest)
 
     def table(self, outcomes: Sequence[Outcome[AnsorCell, RacedNetwork]]) -> Table:
         """A row for each network and batch, and the mean of those that have PyTorch."""
@@ -288,7 +291,7 @@ def _rows(cell: AnsorCell, found: RacedNetwork) -> list[tuple[str, ...]]:
             ),
             found.best,
             "-" if found.over_torch is None else "{:.2f} ({:.2f}-{:.2f})".format(*found.over_torch),
-            found.records,
+            found.records + cell.source.remark(found.log_digest, COMMITTED_LOG),
             "; ".join(found.left_out) or "-",
             f"{torch_ms:.2f}",
             f"{ansor_ms:.2f}",

@@ -127,6 +127,8 @@ class MeasuredOperator:
     """The program as lowered IR."""
     program: str
     """The file with the lowered IR, beside the table."""
+    log_digest: str = ""
+    """Of the committed log; empty with ``--tune``, and of cells from before this was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,8 @@ class AnsorOperators:
     notes: tuple[str, ...] = (
         "Measured on this CPU with the best record of the committed log "
         "`benchmarks/records/ansor_operators.auto_scheduler.log`; with `--tune` each is searched "
-        "into a log of its own. GFLOPS are the operator's floating-point operations by the median "
+        "into a log of its own. *Another log* is another version of it, and of *unknown log* are "
+        "cells that kept none. GFLOPS are the operator's floating-point operations by the median "
         "time. The lowered IR of each best program lies beside this table, OPERATOR.txt, and "
         "stands in the JSON.",
     )
@@ -222,7 +225,7 @@ def _rows(cell: OperatorCell, found: MeasuredOperator) -> list[tuple[str, ...]]:
             f"{found.ms:.3f}",
             f"{found.gflops:.1f}",
             str(found.candidates),
-            found.log,
+            found.log + cell.source.remark(found.log_digest, found.log),
             found.program,
             "-" if told is None else f"{told[1]:.3f}",
             "-" if told is None else f"{told[0]:.2f}",
