@@ -54,3 +54,18 @@ def test_the_length_of_a_race_is_known_before() -> None:
     options = CompareOptions(rounds=10, warmup=1, number=1, min_repeat_ms=5.0)
     assert race_s(20_000_000, options) == pytest.approx(4 * 10 * 0.040)
     assert race_s(1_000_000, options) == pytest.approx(4 * 10 * 0.006)
+    assert race_s(1_000_000, options, contestants=2) == pytest.approx(2 * 10 * 0.006)
+
+
+@pytest.mark.parametrize(
+    ("run_ms", "seconds"),
+    [
+        (10, 25 * 4 * 0.020),
+        (40, 25 * 4 * 0.040),  # no warm-up
+        (100, 5.0),  # no more rounds after longest_s
+        (400, 10 * 4 * 0.4),  # but ten in any case
+        (2000, 6 * 4 * 2.0),  # or six, where a round takes longest_s
+    ],
+)
+def test_a_race_is_no_longer_than_it_may_be(run_ms, seconds) -> None:
+    assert race_s(run_ms * 1e6, CompareOptions()) == pytest.approx(seconds)

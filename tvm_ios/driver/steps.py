@@ -20,7 +20,7 @@ from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.race import compiled_for, race_s
+from tvm_ios.profile.race import compiled_for, race_s, round_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.traced_runs import RUNS_FOR_TRACES, traced_runs
 from tvm_ios.relay.context import applied_records_digest
@@ -78,7 +78,14 @@ class Steps:
             )
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
-            found = find_schedules(prices, limits, self.call.clock, self.call.budget, lists=lists)
+            found = find_schedules(
+                prices,
+                limits,
+                self.call.clock,
+                self.call.budget,
+                lists=lists,
+                compare=self.call.compare,
+            )
             known_ns = {
                 name: () if name == Contestant.OWN_KERNELS.value else prices.known_ns(schedule)
                 for name, schedule in found.schedules.items()
@@ -193,11 +200,11 @@ class Steps:
     def race_options(self, sequential_ns: int, contestants: int) -> CompareOptions:
         """Options of a race with as many rounds as there is time for."""
         compare = self.call.compare
-        whole_s = race_s(sequential_ns, compare) * contestants / 4
-        if self.call.budget.allows(whole_s):
+        if self.call.budget.allows(race_s(sequential_ns, compare, contestants=contestants)):
             return compare
-        share = max(0.0, self.call.budget.left_s) / whole_s
-        rounds = max(least_rounds(compare.confidence), int(share * compare.rounds))
+        each_s = round_s(sequential_ns, compare, contestants=contestants)
+        affordable = int(max(0.0, self.call.budget.left_s) / each_s)
+        rounds = min(max(least_rounds(compare.confidence), affordable), compare.rounds)
         if rounds < compare.rounds:
             self.call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
-        return replace(compare, rounds=min(rounds, compare.rounds))
+        return replace(compare, rounds=rounds)

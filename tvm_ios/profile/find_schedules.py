@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.compile.lower import widest_stage
-from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import race_s
@@ -42,7 +43,7 @@ class FoundSchedules:
     searches: Mapping[str, SearchResult]
     """Results of the searches, by name."""
     sequential_ns: int
-    """Sum of the prices of all operators, in nanoseconds: about what a run takes."""
+    """Sum of the prices of all operators, idle lanes helping: about what a run takes."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,6 +75,7 @@ def find_schedules(
     budget: TimeBudget | None = None,
     *,
     lists: Mapping[str, str] = MappingProxyType({}),
+    compare: CompareOptions | None = None,
 ) -> FoundSchedules:
     """Price a build's operators, settle which of them are split, and search its schedules.
 
@@ -92,12 +94,16 @@ def find_schedules(
         rest takes the best schedule so far.
     lists
         A list for each entry, by contestant: made from the schedule of the search named there.
+    compare
+        Options of the race for which time is set aside.
     """
     searches: dict[str, SearchResult] = {}
     budget = budget or TimeBudget()
     with resumable(prices):
         settle_ways(prices)
-        reserve_s = race_s(sum(prices.operator_ns))
+        singles = [Stage(((index,),)) for index in range(len(prices.graph))]
+        sequential_ns = sum(prices.price(prices.graph, singles))
+        reserve_s = race_s(sequential_ns, compare or CompareOptions())
         for name, options in limits.items():
             part = budget.part(len(limits) - len(searches), reserve_s=reserve_s)
             searches[name] = search_schedule(prices, options, clock, budget=part)
@@ -125,7 +131,7 @@ def find_schedules(
     return FoundSchedules(
         schedules=annotated,
         searches=searches,
-        sequential_ns=sum(prices.operator_ns),
+        sequential_ns=sequential_ns,
     )
 
 

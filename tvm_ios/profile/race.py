@@ -17,14 +17,14 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
-from tvm_ios.measure.compare import CompareOptions, compare
-from tvm_ios.measure.comparison import Comparison, Verdict
+from tvm_ios.measure.compare import EARLY_LOOKS, LONG_RUN_NS, CompareOptions, compare
+from tvm_ios.measure.comparison import Comparison, Verdict, least_rounds
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["VARIANT_RACE", "choose", "compiled_for", "executors_of", "race", "race_s"]
+__all__ = ["VARIANT_RACE", "choose", "compiled_for", "executors_of", "race", "race_s", "round_s"]
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 """Of variants of one schedule before the last race: short, as there may be several."""
@@ -109,11 +109,25 @@ def executors_of(
         yield executors
 
 
-def race_s(sequential_ns: int, options: CompareOptions | None = None) -> float:
-    """About how many seconds a race of four contestants takes, all rounds and warm-up counted."""
-    chosen = options or CompareOptions()
-    sample_s = max(sequential_ns / 1e9 * chosen.number, chosen.min_repeat_ms / 1e3)
-    return 4 * chosen.rounds * (sample_s + chosen.warmup * sequential_ns / 1e9)
+def round_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
+    """About how many seconds a round takes of a race that chooses, warm-up included."""
+    sample_s = max(run_ns * options.number / 1e9, options.min_repeat_ms / 1e3)
+    warmup = 0 if run_ns >= LONG_RUN_NS else options.warmup
+    return contestants * (sample_s + warmup * run_ns / 1e9)
+
+
+def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> float:
+    """About how many seconds a race that chooses takes, where nothing ends it before its time.
+
+    Parameters
+    ----------
+    run_ns
+        What a run of a contestant takes.
+    """
+    each_s = round_s(run_ns, options, contestants=contestants)
+    is_long = each_s >= options.longest_s
+    least = least_rounds(options.confidence) if is_long else EARLY_LOOKS[0]
+    return min(options.rounds * each_s, max(options.longest_s, least * each_s))
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
