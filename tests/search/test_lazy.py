@@ -342,3 +342,42 @@ def test_stages_may_cost_less_than_a_part_of_them_where_the_model_says_so(costs,
     lazy = search_ios(graph, model, SearchOptions(max_chain_size=3))
     exhaustive = search_ios(graph, model, SearchOptions(), lazy=False)
     assert lazy.latency_ns == exhaustive.latency_ns
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_merges_that_cost_less_than_a_member_are_found(one_block, native):
+    """A member's first row, such as the sum it reads, is not in the price of a merge."""
+    copy = [102400, 2048, 1]
+    convolutions = [
+        ([copy, [135168, 4096, 1]], 64, 1),
+        ([copy, [33792, 1024, 1]], 16, 1),
+        ([copy, [147968, 512, 1]], 8, 3),
+        ([copy, [16896, 512, 1]], 8, 1),
+    ]
+    operators = [Operator(name="first", kind="k", predecessors=(), workload="w")]
+    operators += [
+        Operator(
+            name=f"convolution {size}x{size} to {channels}",
+            kind="conv2d",
+            predecessors=(0,),
+            workload="w",
+            convolution=Convolution(
+                operand="x",
+                plain_operand=True,
+                input_shape=(32, 8, 8),
+                out_channels=channels,
+                kernel=(size, size),
+                strides=(1, 1),
+                padding=(size // 2,) * 4,
+                epilogue="",
+            ),
+        )
+        for _, channels, size in convolutions
+    ]
+    operators.append(Operator(name="last", kind="k", predecessors=(1, 2, 3, 4), workload="w"))
+    rows = [[[1000, 1000, 1]], *(row for row, _, _ in convolutions), [[500, 1000, 1]]]
+    constants = SyntheticConstants(
+        peak_per_ns=1000, saturation=1000, launch_ns=0, host_ns=0, barrier_ns=200
+    )
+    model = SyntheticCostModel(constants, [[PrimitiveWork(*each) for each in row] for row in rows])
+    _both_ways(OperatorGraph("g", tuple(operators)), model, one_block, native=native)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import Stage
 from tvm_ios.errors import CostError
 
@@ -51,7 +52,7 @@ class _Load:
 
 
 class SyntheticCostModel:
-    """Prices stages by formula.
+    """Prices stages by formula; a :class:`~tvm_ios.cost.protocol.CostModel` with floors.
 
     Parameters
     ----------
@@ -87,6 +88,20 @@ class SyntheticCostModel:
             for stage in stages
         ]
 
+    def floors(
+        self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
+    ) -> list[int]:
+        """Nanoseconds that no stage costs less than that contains the stage of this price.
+
+        A merge is priced by the last row of its members, so it may cost less than one of them.
+        """
+        return [
+            min(price_ns, self._merged(graph, stage))
+            if len(stage.operators) == 1 and _may_merge(graph, stage.operators[0])
+            else price_ns
+            for stage, price_ns in zip(stages, prices_ns, strict=True)
+        ]
+
     def _concurrent(self, stage: Stage) -> int:
         longest = throughput = kernels = 0
         for group in stage.groups:
@@ -118,6 +133,11 @@ class SyntheticCostModel:
         work = PrimitiveWork(outputs * channels * height * width + outputs, outputs, 1)
         load = _load(work, self._constants)
         return max(load.alone_ns, load.throughput_ns, self._constants.host_ns)
+
+
+def _may_merge(graph: OperatorGraph, index: int) -> bool:
+    convolution = graph.operators[index].convolution
+    return convolution is not None and why_not_merge([convolution, convolution]) is None
 
 
 def _load(work: PrimitiveWork, constants: SyntheticConstants) -> _Load:
