@@ -301,3 +301,27 @@ def test_a_list_sees_through_views_and_keeps_merges():
     assert [row.operator for row in run.operators if row.group == 1] == ["wide+narrow"]
     merged = next(row for row in run.operators if row.group == 1)
     assert merged.start_ns >= next(r for r in run.operators if r.operator == "stem").end_ns
+
+
+@pytest.mark.parametrize("launching", [Launching.STREAMS, Launching.SYNCHRONISED])
+def test_an_operator_more_may_put_groups_in_a_better_order(launching):
+    """The host takes groups by their lowest operators, and here the longer one first."""
+    kernel = KernelWork(
+        matrix_product=True,
+        rows=256,
+        columns=64,
+        depth=512,
+        activation_bytes=4 * 256 * (512 + 64),
+        weight_bytes=4 * 64 * 512,
+    )
+    operators = (
+        Operator(name="view", kind="reshape", predecessors=(), workload="w"),
+        Operator(name="short", kind="dense", predecessors=(), workload="w"),
+        Operator(name="long", kind="dense", predecessors=(0,), workload="w"),
+    )
+    graph = OperatorGraph("g", operators)
+    model = AnalyticalGpuCost("k80", launching=launching, works=[[], [kernel], [kernel, kernel]])
+    part, whole = Stage(((1,), (2,))), Stage(((0, 2), (1,)))
+    part_ns, whole_ns = model.price(graph, [part, whole])
+    assert whole_ns < part_ns
+    assert model.floors(graph, [part], [part_ns])[0] <= whole_ns

@@ -96,10 +96,18 @@ class AnalyticalGpuCost:
 
         A merge that makes a concatenation needless may cost less than a smaller merge or one
         convolution. So merges and single operators give no floor; lower bounds say as much of them.
+        Where a host issues kernels, it takes groups by their lowest operators, and one more of
+        these may put groups in a better order: all that holds is the bound. In a CUDA graph a price
+        is a floor but for the anomalies that :mod:`~tvm_ios.cost.analytical.gpu_sharing` names.
         """
-        del graph
+        prices = self._prices_of(graph)
+        in_graph = self.launching is Launching.GRAPH
         return [
-            0 if stage.is_merge or len(stage.operators) == 1 else price_ns
+            0
+            if stage.is_merge or len(stage.operators) == 1
+            else price_ns
+            if in_graph
+            else prices.lower_bound(stage)
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
 
