@@ -15,6 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
+from tvm_ios.kernels.code_generation import compilers
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
@@ -98,7 +99,7 @@ def test_prices_of_a_device_are_kept_under_what_they_always_were(
     assert profile_context(target, 2, device) == ProfileContext(
         device=name,
         lanes=2,
-        tvm_version=tvm.__version__,
+        tvm_version=" ".join(compilers()),
         kernels="llvm -keys=cpu -mcpu=skylake-avx512",
         executor=executor,
         protocol=4,

@@ -89,7 +89,7 @@ def test_a_key_holds_what_the_code_depends_on(kernels, monkeypatch):
     assert key(kernel, config={"relay.FuseOps.max_depth": 3}) == keys[0]
     monkeypatch.setattr(tvm, "__version__", "0.17.1")
     monkeypatch.setattr(
-        "tvm_ios.kernels.code_generation._compilers", lambda: (tvm.__version__, "", "")
+        "tvm_ios.kernels.code_generation.compilers", lambda: (tvm.__version__, "", "")
     )
     assert key(kernel) not in keys
 

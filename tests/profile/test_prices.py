@@ -24,6 +24,7 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import list_choice, way_choice, ways_in_network
+from tvm_ios.profile import prices as prices_module
 from tvm_ios.profile.kernel_variant import with_kernel_identity, without_help
 from tvm_ios.profile.last_race import raced_end
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -305,6 +306,16 @@ def test_the_context_tells_lanes_and_targets_apart(built: BuiltModel) -> None:
     here = LocalCpu()
     assert profile_context(target, 1, here) == profile_context(target, 1, LocalCpu())
     assert profile_context(target, 1, here) != profile_context(target, 2, here)
+
+
+def test_the_context_tells_compilers_apart(
+    built: BuiltModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = [profile_context(built.prepared.target, 1, LocalCpu())]
+    for llvm in ("16.0.6", "18.1.8"):
+        monkeypatch.setattr(prices_module, "compilers", lambda llvm=llvm: ("0.17.0", "abc", llvm))
+        contexts.append(profile_context(built.prepared.target, 1, LocalCpu()))
+    assert len({context.digest() for context in contexts}) == 3
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

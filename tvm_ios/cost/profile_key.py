@@ -36,6 +36,7 @@ class ProfileContext:
     """What runs the kernels: processor model and instruction set, or GPU and driver."""
     lanes: int
     tvm_version: str
+    """Version and commit of TVM, and versions of the compilers behind it."""
     kernels: str
     """What decides the code of a kernel besides its workload: target, tuning records."""
     executor: str = ""

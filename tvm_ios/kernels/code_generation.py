@@ -17,7 +17,7 @@ from tvm_ios.kernels.archive import pack_kernel
 from tvm_ios.kernels.cuda_source import mended_cuda_source, users_hook
 from tvm_ios.kernels.lowered import LoweredKernel
 
-__all__ = ["CodeGeneration", "generate", "generate_in_worker"]
+__all__ = ["CodeGeneration", "compilers", "cuda_compiler", "generate", "generate_in_worker"]
 
 OWN_PASSES = "tir.add_lower_pass"
 """Option of a PassContext that holds passes a user wrote; no text says what they do."""
@@ -73,8 +73,8 @@ class CodeGeneration:
             self.required,
             self.disabled,
             self.config,
-            _compilers(),
-            _cuda_compiler() if json.loads(self.target)["kind"] == "cuda" else "",
+            compilers(),
+            cuda_compiler() if json.loads(self.target)["kind"] == "cuda" else "",
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -148,7 +148,7 @@ def _cuda_is_untouched() -> bool:
     return users_hook() is None and _compile_callback() == CUDA_COMPILER
 
 
-def _cuda_compiler() -> str:
+def cuda_compiler() -> str:
     """Place and version of the CUDA compiler; empty where there is none to compile anything."""
     place = shutil.which("nvcc")
     return "" if place is None else f"{place} {_version_of(place)}"
@@ -163,7 +163,7 @@ def _version_of(_compiler: str) -> str:
 
 
 @cache
-def _compilers() -> tuple[str, ...]:
+def compilers() -> tuple[str, ...]:
     """Versions of TVM and LLVM, exactly."""
     flags = tvm.support.libinfo()
     return tvm.__version__, str(flags["GIT_COMMIT_HASH"]), str(flags["LLVM_VERSION"])

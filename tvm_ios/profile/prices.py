@@ -25,6 +25,7 @@ from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.host import cached_libinfo
+from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.profile.kernel_variant import (
     VariantGraph,
     by_library,
@@ -367,10 +368,11 @@ def profile_context(
     target, lanes
         What kernels are compiled for, and how many lanes run them.
     """
+    versions = (*compilers(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
     return ProfileContext(
         device=device.name,
         lanes=lanes,
-        tvm_version=tvm.__version__,
+        tvm_version=" ".join(versions),
         kernels=f"{target} {applied_records_digest()}".rstrip(),
         executor=device.executor_digest,
     )
