@@ -215,6 +215,22 @@ def test_answers_that_are_no_prices(answer, message):
         search_ios(make_graph([[], []]), Answers(answer))
 
 
+@pytest.mark.parametrize(
+    ("method", "answer", "message"),
+    [
+        ("lower_bound", [], "asked for 3 lower bounds and gave 0"),
+        ("lower_bound", [0.5] * 3, "gave 0.5 for the concurrent stage .* a lower bound is a whole"),
+        ("floors", [1], "asked for 2 floors and gave 1"),
+        ("floors", [-1] * 2, "gave -1"),
+    ],
+)
+def test_answers_that_are_no_bounds(method, answer, message):
+    model = Answers(lambda stages: [1] * len(stages))
+    setattr(model, method, lambda *_: answer)
+    with pytest.raises(SearchError, match=message):
+        search_ios(make_graph([[], []]), model)
+
+
 def test_errors_of_the_cost_model_pass_through():
     def refuse(stages):
         raise CostError("no device")

@@ -73,34 +73,35 @@ class Pricer:
             If the cost model answers with too few prices or with something that is no price.
         """
         if new := [stage for stage in stages if stage not in self._known_ns]:
-            self._known_ns.update(zip(new, self._answers(new), strict=True))
+            answers = self._cost_model.price(self._graph, self._expanded(new))
+            self._known_ns.update(zip(new, self._checked("price", new, answers), strict=True))
         return [self._known_ns[stage] for stage in stages]
 
-    def _answers(self, stages: Sequence[Stage]) -> list[int]:
-        answers = self._cost_model.price(self._graph, self._expanded(stages))
-        if len(answers) != len(stages):
-            raise SearchError(
-                f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} prices "
-                f"and gave {len(answers)}; it must give one a stage, in order"
-            )
-        return [
-            answer
-            if type(answer) is int and 0 <= answer <= LARGEST_PRICE_NS
-            else self._checked(stage, answer)
-            for stage, answer in zip(stages, answers, strict=True)
-        ]
-
     def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
-        """What each stage costs at least, in nanoseconds; 0 where the cost model does not know."""
-        if isinstance(self._cost_model, LowerBoundModel):
-            return self._cost_model.lower_bound(self._graph, self._expanded(stages))
-        return [0] * len(stages)
+        """What each stage costs at least, in nanoseconds; 0 where the cost model does not know.
+
+        Raises
+        ------
+        SearchError
+            As :meth:`price` does.
+        """
+        if not isinstance(self._cost_model, LowerBoundModel):
+            return [0] * len(stages)
+        answers = self._cost_model.lower_bound(self._graph, self._expanded(stages))
+        return self._checked("lower bound", stages, answers)
 
     def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
-        """What no stage that contains one of these costs less than; their prices as a rule."""
-        if isinstance(self._cost_model, FloorModel):
-            return self._cost_model.floors(self._graph, self._expanded(stages), prices_ns)
-        return prices_ns
+        """What no stage that contains one of these costs less than; their prices as a rule.
+
+        Raises
+        ------
+        SearchError
+            As :meth:`price` does.
+        """
+        if not isinstance(self._cost_model, FloorModel):
+            return prices_ns
+        answers = self._cost_model.floors(self._graph, self._expanded(stages), prices_ns)
+        return self._checked("floor", stages, answers)
 
     def _expanded(self, stages: Sequence[Stage]) -> Sequence[Stage]:
         """The stages of operators that stages of units are."""
@@ -108,12 +109,26 @@ class Pricer:
             return stages
         return [self._contraction.expand(stage) for stage in stages]
 
-    def _checked(self, stage: Stage, answer: object) -> int:
-        price = as_whole(answer)
-        if price is not None and 0 <= price <= LARGEST_PRICE_NS:
-            return price
+    def _checked(self, what: str, stages: Sequence[Stage], answers: Sequence[object]) -> list[int]:
+        """A price or bound for each stage: the compiled search reads as many as it asked for."""
+        if len(answers) != len(stages):
+            raise SearchError(
+                f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} {what}s "
+                f"and gave {len(answers)}; it must give one a stage, in order"
+            )
+        return [
+            answer
+            if type(answer) is int and 0 <= answer <= LARGEST_PRICE_NS
+            else self._whole(what, stage, answer)
+            for stage, answer in zip(stages, answers, strict=True)
+        ]
+
+    def _whole(self, what: str, stage: Stage, answer: object) -> int:
+        number = as_whole(answer)
+        if number is not None and 0 <= number <= LARGEST_PRICE_NS:
+            return number
         raise SearchError(
             f"graph {self._graph.name!r}: the cost model gave {answer!r} for the "
-            f"{stage.strategy.value} stage {stage.groups}; a price is a whole number of "
+            f"{stage.strategy.value} stage {stage.groups}; a {what} is a whole number of "
             f"nanoseconds from 0 to {LARGEST_PRICE_NS}"
         )
