@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tvm
 
-from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.passes.partition_stages import PartitionStages
 from tvm_ios.passes.prepare_module import PrepareModule
 from tvm_ios.relay.extract import extract
@@ -30,6 +30,11 @@ def test_a_module_that_is_not_prepared_is_refused(case):
     schedule = sequential_schedule(extract(prepared).graph)
     with pytest.raises(ModelError, match="not fused"):
         PartitionStages(schedule=schedule)(module)
+
+
+def test_what_is_no_schedule_is_refused_where_the_pass_is_made():
+    with pytest.raises(OptionError, match=r"schedule is 'greedy\.json'; give an InterOpSchedule"):
+        PartitionStages(schedule="greedy.json")
 
 
 def test_a_schedule_for_another_graph_is_refused(case):

@@ -11,7 +11,7 @@ from tvm_ios.cost.analytical.cpu import CPU
 from tvm_ios.cost.analytical.cpu_model import AnalyticalCpuCost
 from tvm_ios.cost.analytical.gpu import GPU
 from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
-from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.errors import ModelError, OptionError, SearchError
 from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule
 from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
@@ -80,6 +80,15 @@ def test_a_list_for_a_cpu_that_is_not_here_takes_its_lanes_for_what_they_are():
     assert one.latency_ns == sum(model.operators_ns(graph, lanes=1))
     assert one.latency_ns / 2 < two.latency_ns < one.latency_ns
     assert len(two.unsplit) < len(graph)
+
+
+def test_a_list_by_answers_that_are_no_prices_is_refused(case):
+    class Fractions:
+        def price(self, _graph, stages):
+            return [0.5] * len(stages)
+
+    with pytest.raises(SearchError, match=r"gave 0\.5 for the concurrent stage"):
+        scheduled(case, scheduler="list", cost_model=Fractions(), lanes=1)
 
 
 @pytest.mark.slow

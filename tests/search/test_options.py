@@ -32,6 +32,8 @@ def test_defaults_are_the_papers():
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
         ({"list_only": 1}, "list_only is 1; give True or False"),
+        ({"native": "no"}, "native is 'no'; give True or False"),
+        ({"centred_merges": None}, "centred_merges is None; give True or False"),
         ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
         ({"endings": "complete"}, "endings is 'complete'"),
     ],

@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import OptionError
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import is_partitioned
 
@@ -21,10 +22,23 @@ __all__ = ["PartitionStages"]
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PartitionStages")
 @dataclass(frozen=True, kw_only=True)
 class PartitionStages:
-    """Turn the stages of a schedule into functions of the module."""
+    """Turn the stages of a schedule into functions of the module.
+
+    Raises
+    ------
+    OptionError
+        If the schedule is none; raised where the pass is made.
+    """
 
     schedule: InterOpSchedule
     """A schedule that was made for the graph of this very module."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, InterOpSchedule):
+            raise OptionError(
+                f"schedule is {self.schedule!r}; give an InterOpSchedule, such as "
+                "InterOpSchedule.from_json makes of a file's text"
+            )
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Run the pass; TVM calls this."""

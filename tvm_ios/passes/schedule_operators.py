@@ -8,7 +8,7 @@ flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,9 +18,9 @@ import tvm
 
 from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.protocol import CostModel, DescribedModel, LaneModel
+from tvm_ios.cost.protocol import CostModel, LaneModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
@@ -37,6 +37,7 @@ from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.search.pricer import Pricer
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 
@@ -122,19 +123,15 @@ class ScheduleOperators(_Options):
         """A list by prices of a model, which may know nothing of help by idle lanes."""
         target = resolve_target(self.target)
         lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS
+        pricer = Pricer(graph, cost_model)
+        alone_ns: Sequence[int] = pricer.singles_ns
+        helped_ns = alone_ns
         if isinstance(cost_model, LaneModel):
             alone_ns = cost_model.operators_ns(graph, lanes=1)
             helped_ns = cost_model.operators_ns(graph, lanes=lanes)
-        else:
-            alone_ns = cost_model.price(graph, [Stage(((index,),)) for index in range(len(graph))])
-            helped_ns = alone_ns
         return list_schedule(
             graph,
-            OperatorTimes(
-                alone_ns=alone_ns,
-                helped_ns=helped_ns,
-                priced_by=cost_model.description if isinstance(cost_model, DescribedModel) else "",
-            ),
+            OperatorTimes(alone_ns=alone_ns, helped_ns=helped_ns, priced_by=pricer.description),
             lanes=lanes,
             hand_over=hand_over_of(target),
             start=sequential_schedule(graph),

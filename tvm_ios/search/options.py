@@ -70,7 +70,7 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
-        for name in ("list_only", "pad_merged_kernels"):
+        for name in ("centred_merges", "list_only", "native", "pad_merged_kernels"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
         no_limit = " (0 means no limit)"
