@@ -50,7 +50,7 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching, monkeypatch) -> N
         RelayStageRunner(built, lanes=2, session=session) as runner,
     ):
         prices = KernelPrices(runner, options=MEASURE)
-        limits = {"ios": SearchOptions()}
+        limits = {"ios": SearchOptions(max_chain_size=1)}
         found = find_schedules(prices, limits, budget=budget, compare=compare)
         singles = [Stage(((index,),)) for index in range(len(built.graph))]
         assert found.sequential_ns == sum(prices.price(built.graph, singles))

@@ -164,4 +164,5 @@ def widest_stage(schedule: InterOpSchedule) -> int:
     """The lanes of a list, or else the most groups in a stage: streams that a GPU can use."""
     if schedule.home_lanes:
         return schedule.num_home_lanes
-    return max((len(stage.groups) for stage in schedule.stages), default=1)
+    groups = (1 if stage.is_merge else len(stage.groups) for stage in schedule.stages)
+    return max(groups, default=1)
