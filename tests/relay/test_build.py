@@ -70,6 +70,23 @@ def test_merged_schedules_need_one(nets):
         placements_for(extraction, schedule)
 
 
+def test_a_merged_kernel_counts_what_its_members_take(nets):
+    extraction = nets.extraction()
+    merged = Stage(((1,), (2,)), Strategy.MERGE)
+    tail = tuple(Stage(((i,),)) for i in range(3, len(extraction.graph)))
+    schedule = replace(
+        make_schedule(extraction.graph, (Stage(((0,),)), merged, *tail), "test"),
+        operator_ns=tuple(range(100, 100 + len(extraction.graph))),
+    )
+    staged = build(rewrite(extraction.module, schedule), nets.target)
+    costs_ns = {
+        name: placement.cost_ns
+        for name, placement in zip(staged.operator_names, staged.placements, strict=True)
+    }
+    first, second = schedule.operator_names[1:3]
+    assert costs_ns[f"{first}+{second}"] == 101 + 102
+
+
 def test_incomplete_schedules_are_refused(nets):
     extraction = nets.extraction()
     schedule = make_schedule(extraction.graph, (Stage(((0,),)),), "test")

@@ -16,7 +16,7 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ModelError, ScheduleError
-from tvm_ios.kernels import KernelCompiler, KernelCounts, LoweredKernel, import_kernels
+from tvm_ios.kernels import KernelCompiler, LoweredKernel, import_kernels
 from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
@@ -75,8 +75,6 @@ class StagedBuild:
     kernel_keys: Mapping[str, str]
     """What machine code depends on, as a digest, by the symbol of the kernel; none for a kernel
     that TVM compiled with the module around it, or that passes of the user's own may change."""
-    kernel_counts: KernelCounts
-    """How many kernels were compiled for it, and how many were known."""
     lowered: Mapping[str, LoweredKernel]
     """The kernels before code generation, by the digest of their function."""
     extraction: Extraction
@@ -143,7 +141,6 @@ def build(
             for digest in map(_digest, extraction.calls)
         ),
         kernel_keys=kernels.keys,
-        kernel_counts=kernels.counts,
         lowered=kernels.lowered,
         extraction=extraction,
         target=chosen,
@@ -186,7 +183,7 @@ def _placements(
 ) -> tuple[Placement, ...]:
     """The placement of every kernel, given its name and its stage and group.
 
-    A kernel that the schedule does not know by name, such as a merged one, has no cost of its own.
+    A merged kernel is named after its members and counts as all of them; copies count nothing.
     """
     costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
     unsplit = {schedule.operator_names[index] for index in schedule.unsplit}
@@ -197,7 +194,7 @@ def _placements(
             lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
             if schedule.home_lanes
             else None,
-            cost_ns=costs_ns.get(name, 0),
+            cost_ns=sum(costs_ns.get(member, 0) for member in name.split("+")),
             split=name not in unsplit,
             view=view,
         )
@@ -213,7 +210,6 @@ class _Kernels:
     symbols: dict[str, str]
     archives: dict[str, bytes]
     keys: dict[str, str]
-    counts: KernelCounts
 
 
 def _compile_kernels(
@@ -236,7 +232,6 @@ def _compile_kernels(
         symbols={digest: kernel.symbol for digest, kernel in lowered.items()},
         archives=archives,
         keys=keys,
-        counts=counts,
     )
 
 
