@@ -83,7 +83,6 @@ def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_libr
     module, params = SMALLER.get(name, by_name(name))()
     built = build_model(module, params, TARGET, name=name)
     model = lower_schedule(built, greedy_schedule(built.graph), lanes=4)
-    assert model.on_gpu
     hosts = model.kernels.staged.factory.lib.imported_modules
     for_device = [device for host in hosts for device in host.imported_modules]
     assert len(for_device) >= len({launch.kernel for launch in model.plan.launches})

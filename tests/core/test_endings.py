@@ -14,7 +14,6 @@ from tvm_ios.core.endings import (
     components,
     descendant_masks,
     disjoint_unions,
-    endings,
     sink_mask,
 )
 from tvm_ios.core.graph import bits_of, mask_of
@@ -56,6 +55,14 @@ def _subsets(state):
         yield from (mask_of(chosen) for chosen in combinations(indices, size))
 
 
+def _neighbours(successors):
+    neighbours = list(successors)
+    for tail, mask in enumerate(successors):
+        for head in bits_of(mask):
+            neighbours[head] |= 1 << tail
+    return neighbours
+
+
 def _by_definition(successors, state, rule, r, s):
     graph = _digraph(successors)
     found = set()
@@ -78,7 +85,9 @@ def _by_definition(successors, state, rule, r, s):
 @given(graphs_and_states(), st.sampled_from(EndingRule), st.integers(0, 4), st.integers(0, 4))
 def test_endings_are_those_of_the_definition(case, rule, r, s):
     successors, state = case
-    found = list(endings(state, successors, rule, r, s))
+    groups = admissible_groups(state, descendant_masks(successors), rule, r)
+    neighbours = _neighbours(successors)
+    found = [components(ending, neighbours) for ending in disjoint_unions(groups, s)]
     as_sets = [frozenset(frozenset(bits_of(group)) for group in groups) for groups in found]
     assert len(as_sets) == len(set(as_sets))
     assert set(as_sets) == _by_definition(successors, state, rule, r, s)
@@ -103,13 +112,10 @@ def test_sinks(case):
 @given(graphs(), st.data())
 def test_components(successors, data):
     subset = data.draw(st.integers(0, (1 << len(successors)) - 1))
-    neighbours = list(successors)
-    for tail, mask in enumerate(successors):
-        for head in bits_of(mask):
-            neighbours[head] |= 1 << tail
     graph = _digraph(successors).subgraph(bits_of(subset))
     expected = {frozenset(c) for c in nx.weakly_connected_components(graph)}
-    assert {frozenset(bits_of(c)) for c in components(subset, neighbours)} == expected
+    found = components(subset, _neighbours(successors))
+    assert {frozenset(bits_of(c)) for c in found} == expected
 
 
 def test_groups_are_ascending_and_unions_come_depth_first():
@@ -120,4 +126,5 @@ def test_groups_are_ascending_and_unions_come_depth_first():
 
 
 def test_nothing_ends_the_empty_state():
-    assert list(endings(0, [0, 0])) == []
+    groups = admissible_groups(0, descendant_masks([0, 0]), EndingRule.COMPLETE, 0)
+    assert disjoint_unions(groups, 0) == []

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.search.list_bounds import lower_bound_ns
 from tvm_ios.search.list_decoder import (
     ListProblem,
     ListTask,
@@ -115,7 +116,7 @@ def test_timelines_are_legal(problem, seed):
     decoder = make_list_decoder(problem)
     timeline = decoder.timeline(keys)
     assert decoder.lengths_ns(keys[np.newaxis]).tolist() == [max(timeline.ends_ns, default=0)]
-    assert max(timeline.ends_ns, default=0) >= problem.lower_bound_ns()
+    assert max(timeline.ends_ns, default=0) >= lower_bound_ns(problem)
     assert sorted(timeline.order) == list(range(len(problem.tasks)))
     busy = [[] for _ in range(problem.lanes)]
     for number, task in enumerate(problem.tasks):
@@ -149,7 +150,7 @@ def test_no_list_beats_brute_force(problem):
     if not problem.tasks:
         return
     lists_ns = make_list_decoder(problem).lengths_ns(every_order(problem))
-    assert problem.lower_bound_ns() <= shortest_ns(problem) <= lists_ns.min()
+    assert lower_bound_ns(problem) <= shortest_ns(problem) <= lists_ns.min()
 
 
 @given(problem=problems(most=4, lanes=2).map(without_costs))
@@ -178,7 +179,7 @@ def test_a_fork_of_two_by_hand(make):
     assert timeline.homes == (0, 0, 1)
     assert timeline.starts_ns == (0, 10, 12)
     assert timeline.ends_ns == (10, 40, 37)
-    assert fork.lower_bound_ns() == 40
+    assert lower_bound_ns(fork) == 40
     assert fork.upward_ranks().tolist() == [47, 30, 20]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.search.list_bounds import lower_bound_ns
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
@@ -72,7 +73,7 @@ def test_a_list_is_a_schedule_and_no_longer_than_its_start(case, lanes, start):
     assert listed.num_home_lanes <= lanes
     assert listed.latency_ns <= order_ns(graph, times, begun, lanes)
     _, problem = list_problem(graph, times, lanes=lanes, hand_over=CORES, start=begun)
-    assert listed.latency_ns >= problem.lower_bound_ns()
+    assert listed.latency_ns >= lower_bound_ns(problem)
     again = list_schedule(graph, times, lanes=lanes, start=begun, options=FEW)
     assert again == listed
     assert InterOpSchedule.from_json(listed.to_json()) == listed

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.endings import EndingRule, endings
+from tvm_ios.core.endings import (
+    EndingRule,
+    admissible_groups,
+    descendant_masks,
+    disjoint_unions,
+)
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph, bits_of, mask_of
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import Strategy
@@ -103,9 +108,11 @@ class _Reference:
                 if len(chosen) > 1 and _may_merge(members, self.options):
                     yield mask_of(chosen), True
         if Strategy.CONCURRENT in self.options.strategies:
-            limits = self.options.max_group_size, self.options.max_num_groups
-            for groups in endings(state, self.block.successors, self.options.endings, *limits):
-                yield sum(groups), False
+            options = self.options
+            descendants = descendant_masks(self.block.successors)
+            groups = admissible_groups(state, descendants, options.endings, options.max_group_size)
+            for ending in disjoint_unions(groups, options.max_num_groups):
+                yield ending, False
         else:
             for sink in sinks:
                 yield 1 << sink, False

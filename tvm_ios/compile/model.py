@@ -25,7 +25,6 @@ from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
-from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -60,11 +59,6 @@ class CompiledModel:
     def module(self) -> tvm.IRModule:
         """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
         return self.partition()
-
-    @property
-    def on_gpu(self) -> bool:
-        """True if it was compiled for a GPU."""
-        return is_gpu_target(self.kernels.staged.target)
 
     def executor(
         self,

@@ -7,7 +7,7 @@ of a concurrent stage (Ding et al., MLSys 2021, section 4.1). Sets are bit masks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "components",
     "descendant_masks",
     "disjoint_unions",
-    "endings",
     "sink_mask",
 ]
 
@@ -156,28 +155,3 @@ def disjoint_unions(groups: Sequence[int], max_num_groups: int) -> list[int]:
 
     extend(0, groups, max_num_groups or len(groups) or 1)
     return unions
-
-
-def endings(
-    state: int,
-    successors: Sequence[int],
-    rule: EndingRule = EndingRule.COMPLETE,
-    max_group_size: int = 0,
-    max_num_groups: int = 0,
-) -> Iterator[tuple[int, ...]]:
-    """Every ending of a state as its groups, bit masks by lowest operator first.
-
-    Examples
-    --------
-    >>> list(endings(0b111, [0b110, 0, 0]))  # operator 0 feeds 1 and 2
-    [(2,), (2, 4), (4,), (7,)]
-    """
-    neighbours = list(successors)
-    for index, mask in enumerate(successors):
-        for other in range(len(successors)):
-            if mask >> other & 1:
-                neighbours[other] |= 1 << index
-    descendants = descendant_masks(successors)
-    groups = admissible_groups(state, descendants, rule, max_group_size)
-    for ending in disjoint_unions(groups, max_num_groups):
-        yield components(ending, neighbours)

@@ -341,25 +341,11 @@ class MeasuredCostModel:
         self._save_at = 1
         self._database_note = None
 
-    def _count(
-        self,
-        *,
-        requested: int = 0,
-        priced: int = 0,
-        from_database: int = 0,
-        samples: int = 0,
-        slow_rounds_dropped: int = 0,
-        seconds: float = 0.0,
-    ) -> None:
+    def _count(self, **more: float) -> None:
+        """Add to counters, by name."""
         old = self._counters
         self._counters = replace(
-            old,
-            requested=old.requested + requested,
-            priced=old.priced + priced,
-            from_database=old.from_database + from_database,
-            samples=old.samples + samples,
-            slow_rounds_dropped=old.slow_rounds_dropped + slow_rounds_dropped,
-            seconds=old.seconds + seconds,
+            old, **{name: getattr(old, name) + number for name, number in more.items()}
         )
 
 
