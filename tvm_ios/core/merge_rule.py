@@ -98,9 +98,7 @@ def why_not_merge(
     )
 
 
-def merge_convolutions(
-    members: Sequence[Convolution | None], *, centred: bool = False
-) -> MergedConvolution:
+def merge_convolutions(members: Sequence[Convolution | None]) -> MergedConvolution:
     """The merged convolution of two or more convolutions.
 
     Raises
@@ -108,7 +106,7 @@ def merge_convolutions(
     ScheduleError
         If :func:`why_not_merge` has a reason.
     """
-    reason = why_not_merge(members, centred=centred)
+    reason = why_not_merge(members)
     if reason:
         raise ScheduleError(f"these operators cannot be merged: {reason}")
     convolutions = [member for member in members if member is not None]
