@@ -15,8 +15,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.analytical.cpu import CPU
 from tvm_ios.cost.analytical.cpu_kernel import CpuKernel
-from tvm_ios.cost.analytical.gpu_work import KernelWork, merged_work, operator_work, product_of
-from tvm_ios.errors import CostError
+from tvm_ios.cost.analytical.gpu_work import KernelWork, merge_members, merged_work, works_for
 
 __all__ = ["AnalyticalCpuCost"]
 
@@ -119,14 +118,7 @@ class AnalyticalCpuCost:
     def _read(self, graph: OperatorGraph) -> None:
         if self._graph is graph:
             return
-        works = self._works
-        if works is None:
-            works = [operator_work(operator) for operator in graph.operators]
-        if len(works) != len(graph):
-            raise CostError(
-                f"graph {graph.name!r} has {len(graph)} operators, but there is work of "
-                f"{len(works)}; use the cost model of this graph"
-            )
+        works = works_for(graph, self._works)
         weights = sum(work.weight_bytes for row in works for work in row)
         self._in_l3 = weights <= self.cpu.l3_bytes
         self._graph, self._found = graph, list(works)
@@ -203,17 +195,7 @@ class AnalyticalCpuCost:
 
     def _merged(self, graph: OperatorGraph, members: Sequence[int]) -> CpuKernel:
         """The one convolution that all members become."""
-        convolutions, works = [], []
-        for index in members:
-            operator = graph.operators[index]
-            if operator.convolution is None or not self._found[index]:
-                raise CostError(
-                    f"graph {graph.name!r}: operator {index} ({operator.name!r}) is merged but is "
-                    "no convolution"
-                )
-            convolutions.append(operator.convolution)
-            works.append(product_of(self._found[index]))
-        return self._kernel(merged_work(convolutions, works))
+        return self._kernel(merged_work(*merge_members(graph, self._found, members)))
 
 
 def _packed(times_ns: Sequence[float], lanes: int) -> float:

@@ -11,18 +11,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.core.graph import Convolution, Operator
+from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.merge_rule import merge_convolutions
 from tvm_ios.cost.synthetic import PrimitiveWork
+from tvm_ios.errors import CostError
 
 __all__ = [
     "FLOAT_BYTES",
     "KernelWork",
     "copy_work",
+    "merge_members",
     "merged_work",
     "operator_work",
     "product_of",
     "recorded_work",
+    "works_for",
 ]
 
 FLOAT_BYTES = 4
@@ -86,6 +89,48 @@ def operator_work(operator: Operator) -> tuple[KernelWork, ...]:
     else:
         work = _stream(outputs, depth=depth, activation_bytes=operator.memory_bytes)
     return (work,)
+
+
+def works_for(
+    graph: OperatorGraph, works: Sequence[Sequence[KernelWork]] | None
+) -> Sequence[Sequence[KernelWork]]:
+    """The kernels of every operator of a graph: those that are given, else what operators tell.
+
+    Raises
+    ------
+    CostError
+        If they are of another number of operators.
+    """
+    if works is None:
+        return [operator_work(operator) for operator in graph.operators]
+    if len(works) != len(graph):
+        raise CostError(
+            f"graph {graph.name!r} has {len(graph)} operators, but there is work of "
+            f"{len(works)}; use the cost model of this graph"
+        )
+    return works
+
+
+def merge_members(
+    graph: OperatorGraph, works: Sequence[Sequence[KernelWork]], members: Sequence[int]
+) -> tuple[list[Convolution], list[KernelWork]]:
+    """The convolutions of a merge, and the kernel of each that is its product.
+
+    Raises
+    ------
+    CostError
+        If an operator is no convolution, or has no kernel.
+    """
+    convolutions = []
+    for index in members:
+        operator = graph.operators[index]
+        if operator.convolution is None or not works[index]:
+            raise CostError(
+                f"graph {graph.name!r}: operator {index} ({operator.name!r}) is merged but is no "
+                "convolution"
+            )
+        convolutions.append(operator.convolution)
+    return convolutions, [product_of(works[index]) for index in members]
 
 
 def merged_work(members: Sequence[Convolution], works: Sequence[KernelWork]) -> KernelWork:

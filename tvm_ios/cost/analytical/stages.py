@@ -17,8 +17,13 @@ from tvm_ios.cost.analytical.gpu_sharing import (
     share_gpu,
     share_gpu_in_order,
 )
-from tvm_ios.cost.analytical.gpu_work import KernelWork, copy_work, merged_work, product_of
-from tvm_ios.errors import CostError
+from tvm_ios.cost.analytical.gpu_work import (
+    KernelWork,
+    copy_work,
+    merge_members,
+    merged_work,
+    product_of,
+)
 
 __all__ = ["Launching", "OperatorSpan", "StagePrices"]
 
@@ -245,19 +250,9 @@ class StagePrices:
 
     def _merged_kernels(self, members: Sequence[int]) -> list[LaunchedKernel]:
         """The merged convolution, its bias if that is a kernel, and slices that are copied."""
-        convolutions, rows = [], []
-        for index in members:
-            operator = self.graph.operators[index]
-            if operator.convolution is None or not self._works[index]:
-                raise CostError(
-                    f"graph {self.graph.name!r}: operator {index} ({operator.name!r}) is merged "
-                    "but is no convolution"
-                )
-            convolutions.append(operator.convolution)
-            rows.append(self._works[index])
-        works = [product_of(row) for row in rows]
+        convolutions, works = merge_members(self.graph, self._works, members)
         merged = merged_work(convolutions, works)
-        biases = [] if rows[0][-1] is works[0] else [copy_work(merged)]
+        biases = [] if self._works[members[0]][-1] is works[0] else [copy_work(merged)]
         copies = [] if _images(convolutions[0], works[0]) == 1 else [copy_work(w) for w in works]
         return self._launch([merged, *biases, *copies])
 

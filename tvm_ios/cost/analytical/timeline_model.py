@@ -14,10 +14,9 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.analytical.gpu import GPU
 from tvm_ios.cost.analytical.gpu_kernel import Kernels
-from tvm_ios.cost.analytical.gpu_work import KernelWork, operator_work
+from tvm_ios.cost.analytical.gpu_work import KernelWork, works_for
 from tvm_ios.cost.analytical.stages import Launching, StagePrices
 from tvm_ios.cost.analytical.timeline import SimulatedOperator, SimulatedRun
-from tvm_ios.errors import CostError
 
 __all__ = ["AnalyticalGpuCost", "Kernels", "Launching"]
 
@@ -177,13 +176,6 @@ class AnalyticalGpuCost:
 
     def _prices_of(self, graph: OperatorGraph) -> StagePrices:
         if self._stages is None or self._stages.graph is not graph:
-            works = self._works
-            if works is None:
-                works = [operator_work(operator) for operator in graph.operators]
-            if len(works) != len(graph):
-                raise CostError(
-                    f"graph {graph.name!r} has {len(graph)} operators, but there is work of "
-                    f"{len(works)}; use the cost model of this graph"
-                )
+            works = works_for(graph, self._works)
             self._stages = StagePrices(graph, works, self.gpu, self.launching, self.kernels)
         return self._stages
