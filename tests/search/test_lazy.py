@@ -304,7 +304,7 @@ class WholesPay:
 
     def floors(self, _graph, stages, prices):
         return [
-            price - self.bonus * (not self._is_whole(stage))
+            max(0, price - self.bonus * (not self._is_whole(stage)))
             for stage, price in zip(stages, prices, strict=True)
         ]
 

@@ -46,7 +46,7 @@ class FloorModel(Protocol):
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
-        """Nanoseconds that no stage costs less than that contains the stage of this price."""
+        """Nanoseconds that no stage costs less than that contains the stage of this price; or 0."""
         ...
 
 
