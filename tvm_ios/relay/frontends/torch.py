@@ -15,7 +15,8 @@ from tvm import relay
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
-from tvm_ios.relay.frontends.torch_operators import converters, missing_operators
+from tvm_ios.relay.frontends.torch_converters import converters
+from tvm_ios.relay.frontends.torch_operators import missing_operators
 
 __all__ = [
     "change_in_place",
@@ -28,6 +29,13 @@ __all__ = [
 ]
 
 _IN_PLACE = re.compile(r"(\w+::\w*[^_])_")
+_WRITES = {
+    "aten::__iand__": "aten::bitwise_and_",
+    "aten::__ilshift__": "aten::bitwise_left_shift_",
+    "aten::__ior__": "aten::bitwise_or_",
+    "aten::__irshift__": "aten::bitwise_right_shift_",
+    "aten::__ixor__": "aten::bitwise_xor_",
+}
 # The last input of these says whether they draw, or update statistics, as in training.
 _TRAINING = {
     "aten::alpha_dropout": 2,
@@ -106,6 +114,7 @@ def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
     graph = found.graph
     torch._C._jit_pass_inline(graph)  # noqa: SLF001 - torch gives no other way
     _without_idle_dropouts(graph)
+    _with_named_writes(graph)
     # Without this, who reads a tensor that was changed in place afterwards would get the old one.
     torch._C._jit_pass_remove_mutation(graph)  # noqa: SLF001
     return found
@@ -233,6 +242,18 @@ def _without_idle_dropouts(graph: Any) -> None:
         place = _TRAINING.get(node.kind().removesuffix("_")) if is_dropout else None
         if place is not None and not list(node.inputs())[place].toIValue():
             node.output().replaceAllUsesWith(next(node.inputs()))
+            node.destroy()
+
+
+def _with_named_writes(graph: Any) -> None:
+    """Name what ``&=`` and its like call as other changes in place, which torch can undo."""
+    for node in list(graph.nodes()):
+        if name := _WRITES.get(node.kind()):
+            named = graph.create(name, list(node.inputs()), 1)
+            named.insertBefore(node)
+            named.copyMetadata(node)
+            named.output().setType(node.output().type())
+            node.output().replaceAllUsesWith(named.output())
             node.destroy()
 
 

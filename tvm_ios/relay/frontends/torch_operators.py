@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
-from math import pi
 from typing import Any
 
-import tvm
-from tvm import relay
-from tvm.relay.frontend.pytorch import PyTorchOpConverter, get_all_op_names
-from tvm.relay.prelude import Prelude
+from tvm.relay.frontend.pytorch import get_all_op_names
 
-__all__ = ["converters", "missing_operators"]
+from tvm_ios.relay.frontends.torch_converters import known_operators
+
+__all__ = ["missing_operators"]
 
 # TVM draws these from a seed that is a constant of what is compiled: the same in every run.
 _RANDOM = frozenset({"aten::multinomial", "aten::randn"})
 _AS_GIVEN = "the data type of the input"
+_NAMED_AXES = tuple(range(8))
 _OVERLOOKED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "aten::_weight_norm": {"dim": _NAMED_AXES},
     "aten::argsort": {"stable": ()},
     "aten::avg_pool2d": {"divisor_override": (None,)},
     "aten::avg_pool3d": {"divisor_override": (None,)},
@@ -26,9 +26,12 @@ _OVERLOOKED: dict[str, dict[str, tuple[Any, ...]]] = {
     "aten::linalg_vector_norm": {"dtype": (None, _AS_GIVEN)},
     "aten::log_softmax": {"dtype": (None, _AS_GIVEN)},
     "aten::mean": {"dtype": (None,)},
+    "aten::meshgrid": {"indexing": (None, "ij")},
     "aten::norm": {"dtype": (None, _AS_GIVEN)},
     "aten::prod": {"dtype": (None, _AS_GIVEN)},
     "aten::round": {"decimals": (0,)},
+    "aten::scaled_dot_product_attention": {"enable_gqa": (False,)},
+    "aten::scatter_reduce": {"reduce": ("sum", "prod", "amax", "amin")},
     "aten::softmax": {"dtype": (None, _AS_GIVEN)},
     "aten::sort": {"stable": ()},
     "aten::std": {"correction": (0, 1)},
@@ -42,17 +45,15 @@ right; of ``stable`` none, since it stands where the axis does otherwise."""
 
 def missing_operators(trace: Any) -> tuple[str, ...]:
     """Operators of a trace that TVM's importer does not know, or not as they are used; sorted."""
-    names = set(get_all_op_names(trace.graph)) - _known_operators()
+    names = set(get_all_op_names(trace.graph)) - (known_operators() - _RANDOM)
     missing = {name for name in names if not name.startswith("prim::")}
     for kind, arguments in _OVERLOOKED.items():
         for node in trace.graph.findAllNodes(kind):
             missing.update(_overlooked(node, arguments))
+    for kind, (what, is_unfit) in _UNFIT.items():
+        if any(is_unfit(*node.inputs()) for node in trace.graph.findAllNodes(kind)):
+            missing.add(f"{kind} {what}")
     return tuple(sorted(missing))
-
-
-def converters() -> dict[str, Callable[[list[Any], Sequence[str]], relay.Expr]]:
-    """Converters that take the place of TVM's, which overlook an argument."""
-    return {"aten::add": _add, "aten::div": _div, "aten::gelu": _gelu}
 
 
 def _overlooked(node: Any, arguments: dict[str, tuple[Any, ...]]) -> list[str]:
@@ -79,44 +80,59 @@ def _schema(text: str) -> Any:
 
 
 def _dtype(value: Any) -> Any:
-    return getattr(value.type(), "dtype", lambda: None)()
+    return value.type().dtype() if value.type().kind() == "TensorType" else None
 
 
-def _add(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
-    """A sum, the second term ``alpha`` times."""
-    if len(inputs) < 3 or (not isinstance(inputs[2], relay.Expr) and inputs[2] == 1):
-        return _converter().add(inputs, input_types)
-    first, second, alpha = _converter().pytorch_promote_types(inputs, input_types)
-    return relay.add(first, alpha * second)
+def _shape(value: Any) -> list[int]:
+    return (value.type().sizes() or []) if value.type().kind() == "TensorType" else []
 
 
-def _div(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
-    """A quotient, rounded as torch is asked for; that of whole numbers stays whole if it is."""
-    if len(inputs) < 3 or inputs[2] is None:
-        return _converter().convert_map["aten::div"](inputs, input_types)
-    first, second = _converter().pytorch_promote_types(inputs[:2], input_types[:2])
-    if inputs[2] == "floor":
-        return relay.floor_divide(first, second)
-    whole = all("int" in each for each in input_types[:2])
-    return relay.divide(first, second) if whole else relay.trunc(relay.divide(first, second))
+def _elements(value: Any) -> list[Any]:
+    return list(value.node().inputs()) if value.node().kind() == "prim::ListConstruct" else []
 
 
-def _gelu(inputs: list[Any], input_types: Sequence[str]) -> relay.Expr:
-    """GELU, by ``tanh`` where torch is asked for that."""
-    if len(inputs) < 2 or inputs[1] == "none":
-        return _converter().gelu(inputs, input_types)
-    x = inputs[0]
-    half, one, slope, cubic = (
-        relay.const(number, input_types[0]) for number in (0.5, 1.0, (2 / pi) ** 0.5, 0.044715)
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a number or a tensor of numbers that are whole."""
+    if _dtype(value) is None:
+        return str(value.type()) == "int"
+    return not _dtype(value).is_floating_point
+
+
+def _scales(data: Any, *rest: Any) -> bool:
+    """Whether an image is scaled to a size that is rounded, of which the scale tells nothing."""
+    factors = [each.toIValue() for each in _elements(rest[-1])]
+    corners = len(rest) > 2 and rest[1].toIValue()  # then the scale is that of the size
+    extents = _shape(data)[-len(factors) :] if factors else []
+    return not corners and any(
+        not isinstance(factor, float) or extent * factor % 1
+        for extent, factor in zip(extents, factors, strict=False)
     )
-    return half * x * (one + relay.tanh(slope * (x + cubic * x * x * x)))
 
 
-@cache
-def _known_operators() -> frozenset[str]:
-    return frozenset(_converter().convert_map) - _RANDOM
+def _masks(data: Any, indices: Any, *rest: Any) -> bool:  # noqa: ARG001
+    return any(str(_dtype(each)) in ("torch.bool", "torch.uint8") for each in _elements(indices))
 
 
-@cache
-def _converter() -> PyTorchOpConverter:
-    return PyTorchOpConverter(Prelude(tvm.IRModule()), "float32")
+def _is_mask_of_bytes(data: Any, indices: Any) -> bool:  # noqa: ARG001
+    return any(str(_dtype(each)) == "torch.uint8" for each in _elements(indices))
+
+
+_UNFIT: dict[str, tuple[str, Callable[..., bool]]] = {
+    "aten::cross_entropy_loss": (
+        "of more axes than two",
+        lambda data, *_: len(_shape(data)) != 2,
+    ),
+    "aten::index": ("by a mask of bytes", _is_mask_of_bytes),
+    "aten::index_put": ("by a mask", _masks),
+    "aten::pad": ("of more than three axes", lambda _, pads, *__: len(_elements(pads)) > 6),
+    "aten::pow": (
+        "of whole numbers",
+        lambda base, exponent: _is_whole(base) and _is_whole(exponent),
+    ),
+    **{
+        f"aten::upsample_{kind}": ("by a scale that does not give a whole size", _scales)
+        for kind in ("bicubic2d", "bilinear2d", "nearest2d", "nearest3d", "trilinear3d")
+    },
+}
+"""What TVM's converters get wrong by more than the value of one argument: how it is told, and a
+test of a node's inputs."""

@@ -1,0 +1,36 @@
+"""Arithmetic that frameworks define and Relay has otherwise: rounding, and extremes of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import relay
+
+__all__ = ["extreme", "round_to_even"]
+
+
+def round_to_even(value: relay.Expr, dtype: str) -> relay.Expr:
+    """The nearest whole numbers, of two that are as near the even one; Relay's are away from zero.
+
+    Parameters
+    ----------
+    value
+        Of floating point; what is infinite stays so.
+    dtype
+        Its data type.
+    """
+    half, two = relay.const(0.5, dtype), relay.const(2, dtype)
+    is_tie = relay.equal(relay.abs(value - relay.trunc(value)), half)
+    return relay.where(is_tie, two * relay.round(value * half), relay.round(value))
+
+
+def extreme(
+    reduce: Callable[[relay.Expr], relay.Expr], value: relay.Expr, dtype: str
+) -> relay.Expr:
+    """The greatest or the least value, which may be infinite: as of a row that is masked whole.
+
+    TVM begins with the last finite number. Of halves, twice that is infinite; all else is exact.
+    """
+    if not dtype.startswith("float"):
+        return reduce(value)
+    return reduce(value * relay.const(0.5, dtype)) * relay.const(2, dtype)
