@@ -294,3 +294,37 @@ def test_threads_import_one_after_another():
         found = list(threads.map(lambda _: import_onnx("net.onnx", made, {"x": SHAPE}), range(8)))
     for module, _ in found:
         tvm.ir.assert_structural_equal(module, found[0][0])
+
+
+TIES = np.array([[0.5, 1.5, 2.5, np.inf], [-0.5, -1.5, 6.5, -np.inf]], "float32")
+
+
+@pytest.mark.parametrize(
+    ("node", "weights", "value"),
+    [
+        (helper.make_node("Round", ["x"], ["y"]), {}, TIES),
+        (
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], axis=0),
+            {"scale": np.array([1.0, 0.5], "float32"), "zero": np.array([3, 0], "int8")},
+            np.array([[0.5, 1.5, 2.5, 200.0], [-0.25, -0.75, 1.25, -200.0]], "float32"),
+        ),
+        (helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"]), {}, 255 - TIES[:, :3]),
+    ],
+    ids=["round", "quantize", "dynamic"],
+)
+def test_of_two_numbers_that_are_as_near_the_even_one_is_taken(node, weights, value):
+    made = model(node, weights=weights, outputs=node.output, shape=value.shape)
+    found = answers(read(made, value.shape), value)
+    for got, wanted in zip(found, ReferenceEvaluator(made).run(None, {"x": value}), strict=True):
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    "operator", ["Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"]
+)
+def test_numbers_that_are_drawn_are_no_constants(operator):
+    drawn = helper.make_node(operator, ["x"], ["y"], name="draw")
+    assert f"node 'draw' ({operator}) is an operator that TVM's importer gets wrong" in refused(
+        model(drawn)
+    )

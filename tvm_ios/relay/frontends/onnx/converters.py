@@ -11,6 +11,8 @@ from tvm import relay
 from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
+from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
+from tvm_ios.relay.frontends.pooling import within_data
 
 __all__ = ["CONVERTERS"]
 
@@ -83,7 +85,7 @@ def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
 
 
 def _pooling(name: str) -> Converter:
-    """A pooling; with ``ceil_mode`` TVM's own has windows that begin beyond the data, ONNX none."""
+    """A pooling; with ``ceil_mode`` TVM's own has windows that begin beyond the data."""
 
     def convert(inputs: Any, attributes: Any, params: Any) -> Any:
         count = len(attributes["kernel_shape"])
@@ -95,16 +97,8 @@ def _pooling(name: str) -> Converter:
         value = original(inputs, attributes, params)
         if not rounds_up:
             return value
-        data, made = (frontend.infer_shape(each) for each in (inputs[0], value))
-        rows = list(zip(data[-count:], made[-count:], strides, begins, strict=True))
-        if not all(isinstance(extent, int) for extent, *_ in rows):
-            return value  # known once shapes are
-        # A window more than there is place to begin, counted from the first one.
-        ends = [min(ours, (extent + begin - 1) // step + 1) for extent, ours, step, begin in rows]
-        if ends == list(made[-count:]):
-            return value
-        whole = list(made[:-count])
-        return relay.strided_slice(value, [0] * len(made), [*whole, *ends])
+        shape, made = (frontend.infer_shape(each) for each in (inputs[0], value))
+        return within_data(value, shape, made, strides, begins)
 
     return convert
 
@@ -155,25 +149,47 @@ def _reduction(name: str) -> Converter:
                 attributes["axes"] = given
         if noop and "axes" not in attributes:
             raise ModelError("reduces over no axis (noop_with_empty_axes); leave the node out")
-        held = [value]  # a scalar becomes one number along an axis, in place
-        found = getattr(frontend, name)._impl_v1(held, attributes, params)  # noqa: SLF001
-        return _infinite(name, held[0], found, attributes) if name in _LEAST else found
+
+        def reduce(value: Any) -> Any:
+            return getattr(frontend, name)._impl_v1([value], attributes, params)  # noqa: SLF001
+
+        if name not in _EXTREMES:
+            return reduce(value)
+        return extreme(reduce, value, frontend.infer_type(value).checked_type.dtype)
 
     return convert
 
 
-_LEAST = {"ReduceMax": -np.inf, "ReduceMin": np.inf}
-"""What nothing is beyond; TVM begins with the last finite number before it."""
+_EXTREMES = ("ReduceMax", "ReduceMin")
 
 
-def _infinite(name: str, value: Any, found: Any, attributes: Any) -> Any:
-    """The greatest or the least value, which may be infinite: as of a row that is masked whole."""
-    dtype = frontend.infer_type(value).checked_type.dtype
-    if not dtype.startswith("float"):
-        return found
-    least = relay.const(_LEAST[name], dtype)
-    axes, keep = attributes.get("axes"), bool(attributes.get("keepdims", 1))
-    return relay.where(relay.all(relay.equal(value, least), axes, keep), least, found)
+def _round(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
+    """The nearest whole numbers, the even one of two; TVM's own makes NaN of infinity."""
+    (value,) = inputs
+    return round_to_even(value, frontend.infer_type(value).checked_type.dtype)
+
+
+def _quantize_linear(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
+    """A quantization that rounds ties to the even number; TVM's own rounds them away from zero."""
+    data, scale, zero = inputs[0], inputs[1], inputs[2]
+    if zero is None:
+        raise ModelError("has no zero point, which tells the data type; give one")
+    rank = len(frontend.infer_shape(data))
+    axis = attributes.get("axis", 1) % rank if rank > 1 else 0
+    scale, zero = (_along(each, rank - axis) for each in (scale, zero))
+    dtype = frontend.infer_type(zero).checked_type.dtype
+    real = frontend.infer_type(scale).checked_type.dtype
+    whole = round_to_even(relay.cast(data, real) / scale, real) + relay.cast(zero, real)
+    limits = np.iinfo(dtype)
+    return relay.cast(relay.clip(whole, limits.min, limits.max), dtype)
+
+
+def _along(value: Any, places: int) -> Any:
+    """One number, or one for each place of the axis that so many places from the end begin with."""
+    shape = frontend.infer_shape(value)
+    if len(shape) > 1:
+        raise ModelError("has scales for blocks; give one, or one for each place of an axis")
+    return relay.reshape(value, (-1, *[1] * (places - 1))) if shape and places else value
 
 
 _REDUCTIONS = (
@@ -201,6 +217,8 @@ CONVERTERS: Mapping[str, Converter] = {
     "MaxPool": _pooling("MaxPool"),
     "Mod": _mod,
     "PRelu": _prelu,
+    "QuantizeLinear": _quantize_linear,
+    "Round": _round,
     **{name: _reduction(name) for name in _REDUCTIONS},
 }
 """Converters by operator, for all opsets."""
