@@ -10,12 +10,14 @@ torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` ha
 
 from torch import nn  # noqa: E402 - torch may be missing
 from torch.fx import symbolic_trace  # noqa: E402
+from tvm import relay  # noqa: E402
 
 from tests.pytorch.compiling import OPTIONS, compiled  # noqa: E402
 from tvm_ios.pytorch import program  # noqa: E402
 from tvm_ios.pytorch.backend import tvm_ios  # noqa: E402
 from tvm_ios.pytorch.captured import CapturedGraph  # noqa: E402
 from tvm_ios.pytorch.options import BackendOptions  # noqa: E402
+from tvm_ios.relay.frontends import torch as frontend  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
 
@@ -160,3 +162,18 @@ def test_a_graph_that_cannot_be_looked_at_is_torchs(said, parts):
     torch.testing.assert_close(run(x), gathered(x))
     assert said()[0].startswith("tvm_ios leaves a graph to torch: it cannot be looked at: NotImpl")
     assert parts == []
+
+
+@torch.no_grad()
+def test_a_part_that_computes_something_else_is_left_to_torch(monkeypatch, said, parts):
+    known = frontend.converters
+    wrong = {"aten::tanh": lambda inputs, _: relay.sigmoid(inputs[0])}
+    monkeypatch.setattr(frontend, "converters", lambda: known() | wrong)
+
+    def bent(x):
+        return torch.tanh(x) * 2
+
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(compiled(bent)(x), bent(x), rtol=0, atol=0)
+    assert len(parts) == 1
+    assert "something else than torch: 20 of 20 values of output 0 differ" in said()[-1]

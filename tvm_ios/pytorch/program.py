@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+from torch.utils import _pytree as pytree
 
 from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError
+from tvm_ios.pytorch.agreement import disagreement
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
@@ -210,4 +212,9 @@ def _compiled_part(
     # An input in the place of a weight is one on purpose, and none that somebody forgot.
     mod = with_constants(*from_trace(trace, given))
     model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
-    return CompiledPart(model, input_names(trace, len(given)), result)
+    part = CompiledPart(model, input_names(trace, len(given)), result)
+    with torch.no_grad():
+        pairs = (pytree.tree_leaves(each) for each in (part(*given), result))
+    if difference := disagreement(*pairs):
+        raise ModelError(f"compiled, it computes something else than torch: {difference}")
+    return part
