@@ -69,6 +69,7 @@ GROUPS = {
         (lambda x, y: (x > 0) / (y + 7), REAL, WHOLE),
         (lambda x: torch.ones_like(x) * x, WIDE),
         (lambda x: torch.full((4,), 2**40 + 1) + x, WHOLE),
+        (lambda x: ((x > 0) + (x > 1)).sum(), REAL),
         (lambda x: x.clamp(0.5, 2.5), WHOLE),
         (lambda x: x.reciprocal() + x.exp() + x.square(), WHOLE * 2 + 1),
     ],
@@ -80,7 +81,7 @@ GROUPS = {
         (lambda x: torch.baddbmm(x[None] * INF, x[None], x[None], beta=0), DRAWN[:, :3]),
     ],
     "functions have the arguments that they are given": [
-        (lambda x: torch.roll(x, 1), REAL),
+        (lambda x: torch.roll(x, 1) + torch.roll(x, 1, -1), REAL),
         (lambda x: x.round(), torch.tensor([0.5, 1.5, 2.5, -0.5, -1.5, 0.3, INF])),
         (lambda x: F.softplus(x, threshold=0.5), DRAWN),
         (lambda x: F.softplus(x, threshold=0), DRAWN),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import pi
 from typing import Any
 
 import tvm
@@ -13,8 +12,8 @@ from tvm.relay.frontend.pytorch import PyTorchOpConverter, _convert_dtype_value
 from tvm.relay.prelude import Prelude
 
 from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
-from tvm_ios.relay.frontends.pooling import within_data
 from tvm_ios.relay.frontends.torch_indexing import indexing_converters
+from tvm_ios.relay.frontends.torch_layers import layer_converters
 
 __all__ = ["converters", "known_operators"]
 
@@ -28,8 +27,6 @@ def converters() -> dict[str, Converter]:
     tvms.types.clear()  # of models that were imported before
     return {
         "aten::add": _add,
-        "aten::addmm": _without_beta("aten::addmm"),
-        "aten::baddbmm": _without_beta("aten::baddbmm"),
         "aten::bitwise_left_shift": _tvms("aten::__lshift__"),
         "aten::bitwise_not": _bitwise_not,
         "aten::bitwise_right_shift": _tvms("aten::__rshift__"),
@@ -39,17 +36,10 @@ def converters() -> dict[str, Converter]:
         "aten::div": _div,
         "aten::full": _full,
         "aten::full_like": _full_like,
-        "aten::gelu": _gelu,
-        "aten::gru": _gru,
         "aten::mv": tvms.matmul,
         "aten::ones_like": lambda inputs, types: _full_like([inputs[0], 1, inputs[1]], types),
         "aten::roll": _roll,
         "aten::round": _round,
-        # The argument beyond these is one that TVM's takes for a sign of an older torch.
-        "aten::scaled_dot_product_attention": lambda inputs, types: (
-            tvms.scaled_dot_product_attention(inputs[:7], types)
-        ),
-        "aten::softplus": _softplus,
         "aten::square": lambda inputs, _: inputs[0] * inputs[0],
         "aten::to": _to,
         "aten::true_divide": _div,
@@ -57,9 +47,9 @@ def converters() -> dict[str, Converter]:
         **{f"aten::{name}": _bitwise(operation) for name, operation in _BITWISE.items()},
         **{f"aten::{name}": _extreme(f"aten::{name}") for name in ("amax", "amin", "max", "min")},
         **{f"aten::{name}": _of_real(f"aten::{name}") for name in _OF_REALS},
-        **{f"aten::{name}": _pooling(f"aten::{name}") for name in _POOLINGS},
         **{f"aten::{name}": _widened(f"aten::{name}") for name in ("cumsum", "prod", "sum")},
         **indexing_converters(tvms),
+        **layer_converters(tvms),
     }
 
 
@@ -91,22 +81,18 @@ def _is_whole(dtype: str) -> bool:
 
 
 def _add(inputs: list[Any], types: Sequence[str]) -> Any:
-    """A sum, the second term ``alpha`` times."""
-    if len(inputs) < 3 or (not isinstance(inputs[2], relay.Expr) and inputs[2] == 1):
+    """A sum, the second term ``alpha`` times; of truth values, whether one is true."""
+    if types[0] == "ListType":
         return _converter().add(inputs, types)
-    first, second, alpha = _converter().pytorch_promote_types(inputs, types)
-    return relay.add(first, alpha * second)
-
-
-def _without_beta(name: str) -> Converter:
-    """A product added to a first input, which counts for nothing, NaN or not, ``beta`` times 0."""
-
-    def convert(inputs: list[Any], types: Sequence[str]) -> Any:
-        if not isinstance(inputs[3], relay.Expr) and inputs[3] == 0:
-            inputs = [relay.zeros_like(inputs[0]), *inputs[1:]]
-        return _tvms(name)(inputs, types)
-
-    return convert
+    first, second = _converter().pytorch_promote_types(inputs[:2], types[:2])
+    dtype, alpha = _dtype(first), inputs[2] if len(inputs) > 2 else 1
+    if dtype == "bool":
+        return relay.logical_or(first, second)
+    if isinstance(alpha, relay.Expr):
+        second = relay.cast(alpha, dtype) * second
+    elif alpha != 1:
+        second = relay.const(alpha, dtype) * second
+    return relay.add(first, second)
 
 
 _BITWISE = {
@@ -201,23 +187,6 @@ def _full_like(inputs: list[Any], types: Sequence[str]) -> Any:  # noqa: ARG001
     return relay.full(number, _shape(data), dtype)
 
 
-def _gelu(inputs: list[Any], types: Sequence[str]) -> Any:
-    """GELU, by ``tanh`` where torch is asked for that."""
-    if len(inputs) < 2 or inputs[1] == "none":
-        return _converter().gelu(inputs, types)
-    x = inputs[0]
-    half, one, slope, cubic = (
-        relay.const(number, types[0]) for number in (0.5, 1.0, (2 / pi) ** 0.5, 0.044715)
-    )
-    return half * x * (one + relay.tanh(slope * (x + cubic * x * x * x)))
-
-
-def _gru(inputs: list[Any], types: Sequence[str]) -> Any:
-    """A GRU; TVM's own gives the last states of both directions an axis of their own."""
-    output, state = _tvms("aten::gru")(inputs, types)
-    return output, relay.reshape(state, (-1, *_shape(state)[-2:]))
-
-
 _OF_REALS = (
     *("acos", "asin", "atan", "cos", "cosh", "erf", "exp", "log", "log10", "log1p", "log2"),
     *("reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
@@ -235,55 +204,20 @@ def _of_real(name: str) -> Converter:
     return convert
 
 
-_POOLINGS = {
-    "avg_pool1d": 4,
-    "avg_pool2d": 4,
-    "avg_pool3d": 4,
-    "max_pool1d": 5,
-    "max_pool2d": 5,
-    "max_pool2d_with_indices": 5,
-    "max_pool3d": 5,
-}
-"""Where they say whether their output is rounded up."""
-
-
-def _pooling(name: str) -> Converter:
-    """A pooling without windows that begin beyond the data."""
-    rounds_up = _POOLINGS[name.removeprefix("aten::")]
-
-    def convert(inputs: list[Any], types: Sequence[str]) -> Any:
-        found = _tvms(name)(inputs, types)
-        if not inputs[rounds_up]:
-            return found
-        value, *rest = found if isinstance(found, tuple) else (found,)
-        strides = inputs[2] or inputs[1]
-        value = within_data(value, _shape(inputs[0]), _shape(value), strides, inputs[3])
-        return (value, *rest) if rest else value
-
-    return convert
-
-
 def _roll(inputs: list[Any], types: Sequence[str]) -> Any:
     """Values moved along axes; along the flattened tensor where there are none."""
     data, shifts, axes = inputs
+    shape = _shape(data)
     if axes:
-        return _tvms("aten::roll")(inputs, types)
+        return _tvms("aten::roll")([data, shifts, [axis % len(shape) for axis in axes]], types)
     flat = _tvms("aten::roll")([relay.reshape(data, [-1]), shifts, [0]], types)
-    return relay.reshape(flat, _shape(data))
+    return relay.reshape(flat, shape)
 
 
 def _round(inputs: list[Any], types: Sequence[str]) -> Any:  # noqa: ARG001
     """The nearest whole numbers, the even one of two."""
     dtype = _dtype(inputs[0])
     return inputs[0] if _is_whole(dtype) else round_to_even(inputs[0], dtype)
-
-
-def _softplus(inputs: list[Any], types: Sequence[str]) -> Any:
-    """The logarithm of one and an exponential; the value itself above a threshold."""
-    x = inputs[0]
-    beta, threshold, one = (relay.const(float(each), types[0]) for each in (*inputs[1:3], 1))
-    smooth = relay.log(relay.exp(x * beta) + one) / beta
-    return relay.where(relay.greater(x * beta, threshold), x, smooth)
 
 
 def _to(inputs: list[Any], types: Sequence[str]) -> Any:
