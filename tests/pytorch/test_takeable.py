@@ -52,6 +52,31 @@ def test_what_is_added_in_place_keeps_its_data_type():
 
 
 @torch.no_grad()
+def test_masks_that_are_written_to_by_bits_are_taken(parts, said):
+    def masked(x):
+        mask = x > 0
+        mask &= x < 1
+        return torch.special.bessel_j0(x) * mask
+
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(compiled(masked)(x), masked(x))
+    assert "leaves 1 of 5 calls to torch: aten::special_bessel_j0 (1)" in said()[-1]
+    assert len(parts) == 1
+
+
+@torch.no_grad()
+def test_bits_that_are_written_are_seen_by_views():
+    def viewed(x):
+        mask = x > 0
+        seen = mask.view(-1)
+        mask &= x < 1
+        return seen.float() * 2
+
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(compiled(viewed)(x), viewed(x))
+
+
+@torch.no_grad()
 def test_views_alone_are_no_part(parts):
     def viewed(x):
         return torch.special.bessel_j0(x.reshape(3, 4).transpose(0, 1)).flip(0)

@@ -143,9 +143,14 @@ class _Probe(fx.Interpreter):
 
 _FUNCTIONAL = {
     operator.iadd: operator.add,
+    operator.iand: operator.and_,
+    operator.ilshift: operator.lshift,
     operator.isub: operator.sub,
     operator.imul: operator.mul,
+    operator.ior: operator.or_,
+    operator.irshift: operator.rshift,
     operator.itruediv: operator.truediv,
+    operator.ixor: operator.xor,
 }
 
 
