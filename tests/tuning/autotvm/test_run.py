@@ -18,7 +18,7 @@ from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.autotvm.measure import Measuring
-from tvm_ios.tuning.autotvm.run import TuningRun
+from tvm_ios.tuning.autotvm.run import TuningRun, outcome_row
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.tuners import end_workers, fits_next, plan_tuner, use_cores
 from tvm_ios.tuning.device_options import DeviceOptions
@@ -79,6 +79,38 @@ def test_a_cost_model_that_a_log_teaches_does_so_in_a_stage(recording_gate, tmp_
         AutoTvmBackend(gate=gate).tune(one_convolution(), {}, TARGET, log, options)
         assert gate.kinds == [*first, *BATCH]
     assert gate.events.count("tell 3 of 3") == 1
+
+
+class NothingBuilds(Measuring):
+    """Every candidate fails; notes whether it would have been built as AutoTVM does in tuning."""
+
+    def build(self, granted, inputs):
+        self.noted = autotvm.GLOBAL_SCOPE.in_tuning
+        return [MeasureResult(("", "no code"), 2, 0.1, 0.0)] * len(inputs)
+
+
+def test_what_a_log_teaches_does_not_end_tuning_mode(recording_gate, tmp_path):
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    known = MeasureInput(TARGET, task.task, task.task.config_space.get(0))
+    history = [(known, MeasureResult((1e-3,), 0, 0.1, 0.0))]
+    options = TuningOptions(tuner="xgb", trials=2)
+    run = TuningRun(
+        records=tmp_path / "new.log",
+        options=options,
+        gate=recording_gate(),
+        progress=None,
+        time_left=TimeBudget(),
+        begin=0.0,
+        rows=[outcome_row(task, history)],
+        total=1,
+    )
+    plan = plan_tuner(task, history, options, "xgb")
+    measuring = NothingBuilds(options=options, device=DeviceOptions(), gpu=False, width=1)
+    with measuring:
+        run.tune(0, task, plan, measuring)
+    assert plan.learns_first
+    assert measuring.noted
+    assert not autotvm.GLOBAL_SCOPE.in_tuning
 
 
 @pytest.mark.parametrize(("done", "told"), [(2, 1), (3, 0)])

@@ -19,7 +19,7 @@ from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.autotvm.measure import Measuring, in_tuning
+from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.autotvm.run import TuningRun, outcome_row, quiet
 from tvm_ios.tuning.autotvm.tasks import Layout, blocks_of, config_blocks, extract_tasks
 from tvm_ios.tuning.autotvm.tuners import plan_tuner, require_tuner
@@ -85,7 +85,7 @@ class AutoTvmBackend:
             measuring = Measuring(
                 options=options, device=self.device, gpu=gpu, width=self.gate.most_cores
             )
-            with guarded_workers(threads=options.threads or 1), measuring, quiet(), in_tuning():
+            with guarded_workers(threads=options.threads or 1), measuring, quiet():
                 for place, (task, plan) in enumerate(zip(tasks, plans, strict=True)):
                     if plan is not None and not run.late:
                         run.tune(place, task, plan, measuring)

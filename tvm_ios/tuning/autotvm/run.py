@@ -23,7 +23,7 @@ from tvm.autotvm.tuner import Tuner
 from tvm_ios.support.progress import Progress, ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageKind, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.autotvm.measure import Measuring, died
+from tvm_ios.tuning.autotvm.measure import Measuring, died, in_tuning
 from tvm_ios.tuning.autotvm.tasks import KernelTask
 from tvm_ios.tuning.autotvm.tuners import PlannedTuner, end_workers, fits_next, use_cores
 from tvm_ios.tuning.measured_batch import BatchDevice, measure_batch
@@ -57,7 +57,8 @@ class TuningRun:
                 measuring.learn_limits(granted, task.task)
         tuner = self._made(task, plan)
         try:
-            self._loop(place, task, tuner, plan.left, measuring)
+            with in_tuning():  # only now: a tuner that learns from a log leaves it at its end
+                self._loop(place, task, tuner, plan.left, measuring)
         finally:
             end_workers(tuner)
 
