@@ -223,7 +223,7 @@ def tuned_kernels(
             build(FASTER_ONLY)
         # Without any record TVM may have nothing but plain loops: such a race takes half an hour.
         # What was tuned just now is raced, since it may be for merges, which are no operators yet.
-        fits = judged.workloads or outcome is not None
+        fits = judged.workloads or request.backend == ANSOR
         hopeless = frozenset[str]() if fits else {ANSOR}
         with call.clock.phase("check tuned", call.to_profile):
             raced = choose_build({n: each for n, each in builds.items() if n not in hopeless}, call)
@@ -269,7 +269,7 @@ def _judged(
         return judged_records(
             replace(untuned, libraries=()),
             replace(tuned, libraries=()),
-            recorded_workloads(logs),
+            recorded_workloads(logs, untuned.prepared.target),
             lanes=call.lanes,
             session=session,
         )

@@ -73,7 +73,7 @@ def test_slow_kernels_are_left_out_and_the_network_stays_right(branching, untune
     backend = AnsorBackend()
     with backend.applied([log]):
         tuned = build_model(*branching, TARGET)
-    recorded = recorded_workloads([log])
+    recorded = recorded_workloads([log], TARGET)
     with LocalCpu().open() as session:
         judged = judged_records(untuned, tuned, recorded, lanes=1, session=session)
     slower = judged.slower
@@ -125,6 +125,20 @@ def test_builds_of_two_models_have_nothing_in_common(untuned):
     with LocalCpu().open() as session:
         judged = judged_records(untuned, other, keys, lanes=1, session=session)
     assert judged == JudgedRecords(frozenset(keys), slower=frozenset())
+
+
+def test_records_of_another_device_are_none_of_this_one(tmp_path):
+    line = (
+        '{{"i": [["[\\"{key}\\", 1]", "{target}", [1, 64, 64, 0, 0, 0, 0, 0], "", 2, []], '
+        '[[], []]], "r": [[0.001], 0, 1.0, 1], "v": "v0.6"}}\n'
+    )
+    log = tmp_path / "shared.json"
+    log.write_text(
+        line.format(key="here", target="llvm -mcpu=core2")
+        + line.format(key="elsewhere", target="cuda -arch=sm_90")
+        + line.format(key="unknown", target="llvm -of-another-tvm=1")
+    )
+    assert recorded_workloads([log], TARGET) == {'["here", 1]'}
 
 
 @pytest.mark.slow

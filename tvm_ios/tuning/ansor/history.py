@@ -13,7 +13,7 @@ from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_ios.tuning.ansor.tasks import ansor_context
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
-from tvm_ios.tuning.records.target_records import is_target, preferred_records
+from tvm_ios.tuning.records.target_records import is_target, preferred_records, targets_with_key
 
 __all__ = ["apply_history", "known_records", "recorded_workloads"]
 
@@ -39,13 +39,14 @@ def known_records(
     return {workload: list(records.values()) for workload, records in found.items()}
 
 
-def recorded_workloads(logs: Sequence[Path]) -> frozenset[str]:
-    """Workloads that logs hold a candidate of that ran, whatever its target."""
-    records = read_records(*logs).records
+def recorded_workloads(logs: Sequence[Path], target: tvm.target.Target) -> frozenset[str]:
+    """Workloads that logs hold a candidate of that ran, and that TVM takes for a target."""
+    records = [record for record in read_records(*logs).records if record.ok]
+    fitting = targets_with_key(records, target)
     return frozenset(
         record.workload
         for record in records
-        if record.format is RecordFormat.AUTO_SCHEDULER and record.ok
+        if record.format is RecordFormat.AUTO_SCHEDULER and record.target in fitting
     )
 
 

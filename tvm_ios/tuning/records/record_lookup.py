@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,6 +27,7 @@ from tvm_ios.relay.kernels import empty_compiler
 from tvm_ios.tuning.ansor.tasks import quiet_lookups
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
 from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
+from tvm_ios.tuning.records.target_records import targets_with_key
 
 __all__ = ["contexts_around", "records_around", "records_in_force"]
 
@@ -236,19 +235,13 @@ def _known_to_contexts(target: tvm.target.Target) -> Iterator[_Known]:
 
 
 def _known_to_logs(logs: Sequence[Path], target: tvm.target.Target) -> Iterator[_Known]:
-    keys = set(map(str, target.keys))
-
-    @cache
-    def fits(text: str) -> bool:
-        with suppress(tvm.TVMError, ValueError):  # a target of another TVM
-            return not keys.isdisjoint(map(str, tvm.target.Target(text).keys))
-        return False
-
-    for record in read_records(*logs).records:
+    records = read_records(*logs).records
+    fitting = targets_with_key(records, target)
+    for record in records:
         yield _Known(
             format=record.format,
             shape=_shape_of(record),
-            fits=fits(record.target),
+            fits=record.target in fitting,
             ok=record.ok,
         )
 

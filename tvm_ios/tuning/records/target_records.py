@@ -9,7 +9,7 @@ import tvm
 
 from tvm_ios.tuning.records.records import TuningRecord
 
-__all__ = ["is_target", "preferred_records", "records_for"]
+__all__ = ["is_target", "preferred_records", "records_for", "targets_with_key"]
 
 
 def preferred_records(
@@ -34,6 +34,19 @@ def records_for(records: Sequence[TuningRecord], target: tvm.target.Target) -> l
     """Records of a target, failures too, in their order."""
     texts = {text for text in {each.target for each in records} if is_target(text, target)}
     return [each for each in records if each.target in texts]
+
+
+def targets_with_key(
+    records: Iterable[TuningRecord], target: tvm.target.Target
+) -> frozenset[str]:
+    """Targets of records that TVM takes for this one: they share a key with it, such as ``cpu``."""
+    keys = set(map(str, target.keys))
+    found = set()
+    for text in {record.target for record in records}:
+        with suppress(tvm.TVMError, ValueError):  # a target of another TVM
+            if not keys.isdisjoint(map(str, tvm.target.Target(text).keys)):
+                found.add(text)
+    return frozenset(found)
 
 
 def is_target(text: str, target: tvm.target.Target) -> bool:
