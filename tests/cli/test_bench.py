@@ -120,6 +120,7 @@ def test_a_damaged_record_is_named(records, tmp_path, capsys):
         (["--lanes", "4096"], "cores"),
         (["--rounds", "1"], "rounds is 1"),
         (["--time-budget", "0"], "time_budget is 0"),
+        (["--trials", "64"], "--trials given, but no kernels are tuned"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_before_any_work(words, message, tmp_path, capsys):

@@ -195,6 +195,7 @@ def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
         (["net.onnx", "--batch-size", "0"], "batch_size is 0"),
         (["net.json", "--batch-size", "2"], "net.json has shapes of its own; leave out --input-"),
         (["squeezenet", "--trials", "3"], "--trials given, but no kernels are tuned"),
+        (["squeezenet", "--tuning", "auto_scheduler", "--tuner", "grid"], "--tuner is for AutoTVM"),
         (["squeezenet", "--tuning", "autotvm", "--trials", "0"], "trials is 0"),
         (["squeezenet", "--tuning", "autotvm", "--rpc-tracker", "h:1"], "rpc_key None; give both"),
         (["squeezenet", "--config", "no.toml"], "cannot read the configuration no.toml"),

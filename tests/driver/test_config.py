@@ -111,6 +111,12 @@ def test_options_of_tuning_are_left_out_where_nothing_is_tuned():
     idle = TuneConfig.parse("[tuning]\ntrials = 3")
     assert idle.options.kernels.trials == 3
     assert idle.arguments()["options"] == TuneOptions()
+    both = "[tuning]\nbackend = '{}'\ntrials = 3\ntuner = 'xgb'\ntask_early_stopping = 9"
+    for backend, own in (
+        ("autotvm", TuningOptions(trials=3, tuner="xgb")),
+        ("auto_scheduler", TuningOptions(trials=3, task_early_stopping=9)),
+    ):
+        assert TuneConfig.parse(both.format(backend)).arguments()["options"].kernels == own
 
 
 def test_tune_takes_the_arguments():

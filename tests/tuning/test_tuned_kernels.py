@@ -231,7 +231,16 @@ def test_missing_records_are_named(fork, tmp_path):
         ({"tuning": "ansor"}, "tuning is 'ansor'; choose from 'autotvm', 'auto_scheduler'"),
         (
             {"kernels": TuningOptions(trials=3, tuner="grid")},
-            "trials, tuner given without tuning; give tuning='autotvm' or 'auto_scheduler' as well",
+            "trials, tuner given without tuning, where nothing reads that; leave it out, or give "
+            "tuning='autotvm' or 'auto_scheduler'",
+        ),
+        (
+            {"kernels": TuningOptions(tuner="grid"), "tuning": "auto_scheduler"},
+            "tuner given with tuning='auto_scheduler', where .* give tuning='autotvm'",
+        ),
+        (
+            {"kernels": TuningOptions(task_early_stopping=3), "tuning": "autotvm"},
+            "task_early_stopping given with tuning='autotvm', where .* tuning='auto_scheduler'",
         ),
         ({"kernels": TuningOptions(trials=3), "tuning_records": ()}, "trials given without tuning"),
     ],

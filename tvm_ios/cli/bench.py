@@ -151,6 +151,11 @@ def _require_sense(arguments: argparse.Namespace) -> None:
         raise OptionError(
             "--json prints what is measured of untuned kernels; leave out --tuning and --only-table"
         )
+    if arguments.trials is not None and arguments.tuning is None:
+        raise OptionError(
+            "--trials given, but no kernels are tuned; give --tuning autotvm or --tuning "
+            "auto_scheduler as well"
+        )
     if arguments.models and (arguments.tuning is not None or arguments.only_table):
         raise OptionError(
             "--tuning and --only-table are for networks, whose results go into files; give them as "

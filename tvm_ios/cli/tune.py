@@ -314,6 +314,11 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
             f"{flags} given, but no kernels are tuned; give --tuning autotvm or "
             "--tuning auto_scheduler as well"
         )
+    if "tuner" in kernels and backend == "auto_scheduler":
+        raise OptionError(
+            "--tuner is for AutoTVM, and auto_scheduler has its own; leave it out, or give "
+            "--tuning autotvm"
+        )
     if kernels.get("tuner") == "gridsearch":  # tvmc's name for it
         kernels["tuner"] = "grid"
     if "timeout_s" in kernels:

@@ -124,7 +124,8 @@ class OpenDoor:
             lanes=setup.lanes,
             database=setup.database,
             progress=setup.progress,
-            options=replace(setup.options, kernels=kernels),
+            # A chain's options are for each of its calls, whichever tuner that has.
+            options=replace(setup.options, kernels=kernels.used_by(tuner)),
         )
         self.calls.append(dict(model.report().phase_s))
         return model

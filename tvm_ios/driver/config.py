@@ -20,7 +20,6 @@ from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.options import TuningOptions
 
 __all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
@@ -125,11 +124,12 @@ class TuneConfig:
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of :func:`tvm_ios.tune`.
 
-        A file may keep options of tuning while nothing is tuned; they are left out then.
+        A file may keep options of tuning while nothing is tuned, or another tuner than theirs is
+        used; they are left out then.
         """
-        idle = self.tuning is None
+        kernels = self.options.kernels.used_by(self.tuning)
         return {
-            "options": replace(self.options, kernels=TuningOptions()) if idle else self.options,
+            "options": replace(self.options, kernels=kernels),
             "tuning": self.tuning,
             "time_budget": self.time_budget,
         }

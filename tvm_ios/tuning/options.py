@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.errors import OptionError
 from tvm_ios.support.whole_number import require_whole_fields
@@ -16,6 +16,8 @@ AutoTVM's tuners over the whole space."""
 CPU_TIMEOUT_S, GPU_TIMEOUT_S = 20.0, 5.0
 LONGEST_S = 1e9
 """No limit of one candidate is longer: TVM keeps them in 32 bits."""
+_NOT_READ_BY = {"autotvm": ("task_early_stopping",), "auto_scheduler": ("tuner",)}
+"""Options of the other back end, which are None by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,12 @@ class TuningOptions:
                 raise OptionError(f"{name} is {value!r}; give seconds above 0, up to {most:g}")
         if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
+
+    def used_by(self, backend: str | None) -> TuningOptions:
+        """Those that a back end reads, and the rest at their defaults; None reads nothing."""
+        if backend is None:
+            return TuningOptions()
+        return replace(self, **dict.fromkeys(_NOT_READ_BY.get(backend, ())))
 
     def tuner_for(self, *, gpu: bool) -> str:
         """The tuner of AutoTVM."""

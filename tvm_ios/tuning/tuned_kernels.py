@@ -108,11 +108,15 @@ class TuningRequest:
         pad_merged_kernels: bool,
     ) -> TuningRequest | None:
         """The request that arguments of ``tune`` make; None where no tuning is asked for."""
-        if backend is None and options != TuningOptions():
-            idle = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
+        used = options.used_by(backend)
+        names = (each.name for each in fields(options))
+        idle = [name for name in names if getattr(options, name) != getattr(used, name)]
+        if idle:
+            how = "without tuning" if backend is None else f"with tuning={backend!r}"
+            others = " or ".join(repr(each) for each in BACKENDS if each != backend)
             raise OptionError(
-                f"{', '.join(idle)} given without tuning; give tuning='autotvm' or "
-                "'auto_scheduler' as well"
+                f"{', '.join(idle)} given {how}, where nothing reads that; leave it out, or give "
+                f"tuning={others}"
             )
         if backend is None and records is None:
             return None
