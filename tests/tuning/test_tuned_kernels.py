@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
@@ -72,7 +74,15 @@ def outputs(model, network, build):
 def test_tuned_networks_compute_the_same_and_report_their_tasks(
     fork, log, tmp_path, reference_build
 ):
-    model = tune(fork, tmp_path, QUICK, tuning="autotvm", tuning_records=log)
+    steps = []
+    kernels = replace(QUICK, trials=3)
+    model = tune(
+        fork, tmp_path, kernels, tuning="autotvm", tuning_records=log, progress=steps.append
+    )
+    counted = [step for step in steps if step.phase == "tune" and step.done is not None]
+    assert counted
+    assert all(step.unit == f"of {counted[-1].done} candidates" for step in counted)
+    assert counted[-1].share == 1.0
     np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
     report = model.report()
     assert "conv2d_NCHWc" in report.tuning

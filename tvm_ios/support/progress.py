@@ -11,6 +11,9 @@ from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 
 __all__ = ["PhaseClock", "Progress", "ProgressListener"]
 
+PRICED = "stages priced"
+"""What most calls count."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -21,7 +24,7 @@ class Progress:
     detail: str = ""
     done: int | None = None
     """Things of :attr:`unit` so far."""
-    unit: str = "stages priced"
+    unit: str = PRICED
     share: float | None = None
     """How much of the phase is done, from 0 to 1; None where nobody knows."""
     best_ms: float | None = None
@@ -83,6 +86,7 @@ class PhaseClock:
         detail: str,
         *,
         done: int | None = None,
+        unit: str = PRICED,
         share: float | None = None,
         best_ms: float | None = None,
     ) -> None:
@@ -93,6 +97,7 @@ class PhaseClock:
                     phase=self._phase,
                     detail=detail,
                     done=done,
+                    unit=unit,
                     share=share,
                     best_ms=best_ms,
                     elapsed_s=time.monotonic() - self._begin,

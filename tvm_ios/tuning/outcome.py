@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tvm_ios.report.table import Table
+from tvm_ios.support.progress import Progress
 from tvm_ios.support.stage_gate import JobProgress
 
-__all__ = ["TaskOutcome", "TuningOutcome", "progress_of_job"]
+__all__ = ["TaskOutcome", "TuningOutcome", "notes_of_run", "progress_of_job", "step_of_run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,11 @@ class TaskOutcome:
     """Latency of the best candidate; None where none ran."""
     gflops: float | None = None
     """GFLOPS of the best candidate."""
+
+    def with_batch(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
+        """The row with candidates that were measured now; as :meth:`with_candidates`."""
+        counted = replace(self, trials=self.trials + len(costs_s))
+        return counted.with_candidates(costs_s, flop)
 
     def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
         """The row with more candidates, whose trials are counted elsewhere.
@@ -98,7 +104,47 @@ class TuningOutcome:
         )
 
 
-def progress_of_job(rows: Sequence[TaskOutcome], total: int) -> JobProgress:
+def notes_of_run(
+    rows: Collection[TaskOutcome], *, done: int, total: int, late_s: float | None
+) -> Iterator[str]:
+    """Notes for the user: tasks without a record, an early end.
+
+    Parameters
+    ----------
+    done, total
+        Candidates that were measured, and that were to be.
+    late_s
+        The time budget, where it is spent.
+    """
+    without = [row.name for row in rows if row.latency_ns is None]
+    if without:
+        yield (
+            f"{len(without)} of {len(rows)} tasks have no valid record and keep TVM's default "
+            f"schedule, such as {without[0]}"
+        )
+    if late_s is not None and done < total:
+        yield (
+            f"the time budget of {late_s:g} s ended tuning after {done} of {total} candidates; the "
+            "same call goes on from there"
+        )
+
+
+def step_of_run(
+    rows: Collection[TaskOutcome], detail: str, *, done: int, total: int, elapsed_s: float
+) -> Progress:
+    """A step of tuning as its listener is told of it; other arguments as :func:`notes_of_run`."""
+    return Progress(
+        phase="tune",
+        detail=detail,
+        done=done,
+        unit=f"of {total} candidates",
+        share=done / max(1, total),
+        best_ms=_best_ms(rows),
+        elapsed_s=elapsed_s,
+    )
+
+
+def progress_of_job(rows: Collection[TaskOutcome], total: int) -> JobProgress:
     """How far the tuning of a job's kernels is; what was in the log before counts.
 
     Parameters
@@ -107,10 +153,15 @@ def progress_of_job(rows: Sequence[TaskOutcome], total: int) -> JobProgress:
         Candidates that this call means to measure.
     """
     known = sum(row.known for row in rows)
-    best_ns = [row.weight * row.latency_ns for row in rows if row.latency_ns is not None]
     return JobProgress(
         trials=known + sum(row.trials for row in rows),
         total=known + total,
-        best_ms=sum(best_ns) / 1e6 if len(best_ns) == len(rows) else None,
+        best_ms=_best_ms(rows),
         stage="tune",
     )
+
+
+def _best_ms(rows: Collection[TaskOutcome]) -> float | None:
+    """The best kernels, one after another; None while one has none, as a part is no latency."""
+    best_ns = [row.weight * row.latency_ns for row in rows if row.latency_ns is not None]
+    return sum(best_ns) / 1e6 if len(best_ns) == len(rows) else None

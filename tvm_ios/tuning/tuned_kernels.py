@@ -198,7 +198,13 @@ def tuned_kernels(
                 target,
                 logs[0],
                 _within(request.options, call.budget),
-                lambda step: call.clock.say(step.detail, done=step.done),
+                lambda step: call.clock.say(
+                    step.detail,
+                    done=step.done,
+                    unit=step.unit,
+                    share=step.share,
+                    best_ms=step.best_ms,
+                ),
             )
     logs = [log for log in logs if log.exists()]
     variants = _variants(logs, target)

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
 from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
-from tvm_ios.support.progress import Progress, ProgressListener
+from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.measure import Interruption, builder, lines_of, local_runner
@@ -28,7 +28,7 @@ from tvm_ios.tuning.ansor.workers import kept_workers
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.outcome import TaskOutcome, progress_of_job
+from tvm_ios.tuning.outcome import TaskOutcome, notes_of_run, progress_of_job, step_of_run
 from tvm_ios.tuning.records.records import TuningRecord, append_records
 
 __all__ = ["TuningRun", "outcome_row", "round_size"]
@@ -145,10 +145,9 @@ class TuningRun:
         costs_s = [_cost_s(result) for result in results]
         failures = [str(result.error_msg) for result in results if result.error_no]
         self.first_failure = self.first_failure or next(iter(failures), "")
-        row = self.rows[workload]
-        row = replace(row, trials=row.trials + len(results))
-        self.rows[workload] = row.with_candidates(costs_s, self.flops[workload])
-        self.gate.tell(progress_of_job(list(self.rows.values()), self.total))
+        row = self.rows[workload].with_batch(costs_s, self.flops[workload])
+        self.rows[workload] = row
+        self.gate.tell(progress_of_job(self.rows.values(), self.total))
         self._tell(f"measured {row.name}")
         if self.is_late():
             raise _EnoughError
@@ -164,38 +163,27 @@ class TuningRun:
         return not self.time_left.allows(0.0)
 
     def notes(self) -> Iterator[str]:
-        """Notes for the user: tasks without a record, the first failure, an early end."""
-        without = [row for row in self.rows.values() if row.latency_ns is None]
-        if without:
-            yield (
-                f"{len(without)} of {len(self.rows)} tasks have no valid record and keep TVM's "
-                f"default schedule, such as {without[0].name}"
-            )
-        if self.first_failure and any(row.trials for row in without):
+        """Notes for the user: tasks without a record, an early end, the first failure."""
+        late_s = self.options.time_budget_s if self.is_late() else None
+        rows = self.rows.values()
+        yield from notes_of_run(rows, done=self.done, total=self.total, late_s=late_s)
+        if self.first_failure and any(row.trials and row.latency_ns is None for row in rows):
             yield f"the first candidate that failed: {_last_line(self.first_failure)}"
-        if self.is_late() and self.done < self.total:
-            yield (
-                f"the time budget of {self.options.time_budget_s:g} s ended tuning after "
-                f"{self.done} of {self.total} candidates; the same call goes on from there"
-            )
         if not self.rows:
             yield "the model has no operator that auto_scheduler tunes"
 
     def _tell(self, what: str) -> None:
         if self.progress is None:
             return
-        elapsed_s = time.monotonic() - self.begin
-        estimate_ns = sum(row.weight * (row.latency_ns or 0) for row in self.rows.values())
-        measured = sum(row.latency_ns is not None for row in self.rows.values())
+        rows = self.rows.values()
+        measured = sum(row.latency_ns is not None for row in rows)
         self.progress(
-            Progress(
-                phase="tune",
-                detail=f"{what}; {measured} of {len(self.rows)} tasks",
+            step_of_run(
+                rows,
+                f"{what}; {measured} of {len(rows)} tasks",
                 done=self.done,
-                unit=f"of {self.total} candidates",
-                share=self.done / max(1, self.total),
-                best_ms=estimate_ns / 1e6,
-                elapsed_s=elapsed_s,
+                total=self.total,
+                elapsed_s=time.monotonic() - self.begin,
             )
         )
 

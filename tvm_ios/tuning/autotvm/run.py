@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 from tvm.autotvm.tuner import Tuner
 
-from tvm_ios.support.progress import Progress, ProgressListener
+from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageKind, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.measure import Measuring, died, in_tuning
@@ -28,7 +28,7 @@ from tvm_ios.tuning.autotvm.tasks import KernelTask
 from tvm_ios.tuning.autotvm.tuners import PlannedTuner, end_workers, fits_next, use_cores
 from tvm_ios.tuning.measured_batch import BatchDevice, measure_batch
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.outcome import TaskOutcome, progress_of_job
+from tvm_ios.tuning.outcome import TaskOutcome, notes_of_run, progress_of_job, step_of_run
 from tvm_ios.tuning.records.records import append_records
 
 __all__ = ["TuningRun", "outcome_row", "quiet"]
@@ -83,17 +83,8 @@ class TuningRun:
 
     def notes(self) -> Iterator[str]:
         """Notes for the user: tasks without a record, an early end."""
-        without = [row.name for row in self.rows if row.latency_ns is None]
-        if without:
-            yield (
-                f"{len(without)} of {len(self.rows)} tasks have no record and keep TVM's default "
-                f"schedule, such as {without[0]}"
-            )
-        if self.late and self.done < self.total:
-            yield (
-                f"the time budget of {self.options.time_budget_s:g} s ended tuning after "
-                f"{self.done} of {self.total} candidates; the same call goes on from there"
-            )
+        late_s = self.options.time_budget_s if self.late else None
+        return notes_of_run(self.rows, done=self.done, total=self.total, late_s=late_s)
 
     def _made(self, task: KernelTask, plan: PlannedTuner) -> Tuner:
         if not plan.learns_first:
@@ -142,10 +133,8 @@ class TuningRun:
             ],
         )
         self.done += len(results)
-        row = self.rows[place]
-        row = replace(row, trials=row.trials + len(results))
         costs_s = [_cost_s(result) for result in results]
-        self.rows[place] = row.with_candidates(costs_s, inputs[0].task.flop)
+        self.rows[place] = self.rows[place].with_batch(costs_s, inputs[0].task.flop)
         self.late = not self.time_left.allows(0.0)
         self.gate.tell(progress_of_job(self.rows, self.total))
         self._tell(place)
@@ -157,19 +146,15 @@ class TuningRun:
     def _tell(self, place: int) -> None:
         if self.progress is None:
             return
-        elapsed_s = time.monotonic() - self.begin
         row = self.rows[place]
-        total_ns = sum(one.weight * (one.latency_ns or 0) for one in self.rows)
         best = "no candidate ran yet" if row.gflops is None else f"{row.gflops:.1f} GFLOPS"
         self.progress(
-            Progress(
-                phase="tune",
-                detail=f"task {place + 1} of {len(self.rows)}: {row.name}, {best}",
+            step_of_run(
+                self.rows,
+                f"task {place + 1} of {len(self.rows)}: {row.name}, {best}",
                 done=self.done,
-                unit=f"of {self.total} candidates",
-                share=self.done / max(1, self.total),
-                best_ms=total_ns / 1e6,
-                elapsed_s=elapsed_s,
+                total=self.total,
+                elapsed_s=time.monotonic() - self.begin,
             )
         )
 

@@ -36,9 +36,7 @@ def records_for(records: Sequence[TuningRecord], target: tvm.target.Target) -> l
     return [each for each in records if each.target in texts]
 
 
-def targets_with_key(
-    records: Iterable[TuningRecord], target: tvm.target.Target
-) -> frozenset[str]:
+def targets_with_key(records: Iterable[TuningRecord], target: tvm.target.Target) -> frozenset[str]:
     """Targets of records that TVM takes for this one: they share a key with it, such as ``cpu``."""
     keys = set(map(str, target.keys))
     found = set()
