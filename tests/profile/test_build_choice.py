@@ -90,6 +90,23 @@ def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch)
     assert choice.kept == "other"
 
 
+def test_a_build_is_measured_against_the_faster_run_of_the_first_one(narrow, tmp_path, monkeypatch):
+    """The first run of all is timed to the end, and the other one only until it has lost."""
+
+    def race(models, **_options):
+        early = [CompareRound(run_ns=(2.0, 2.0, 1.2, 1.0), ping_pong_ns=0.0, slow=False)] * 6
+        late = [CompareRound(run_ns=(2.0, None, None, 1.0), ping_pong_ns=0.0, slow=False)] * 6
+        return Comparison(names=tuple(models), rounds=(*early, *late), confidence=0.95, notes=())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    monkeypatch.setattr(build_choice, "LONG_FLOPS", 1e9)
+    built = build_model(*narrow, TARGET)
+    call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite")
+    choice = choose_build({"one": built, "other": built}, call)
+    assert choice.kept == "other"
+    assert choice.notes[0].startswith("other: 1.200 ")
+
+
 @pytest.mark.parametrize(
     ("others_ns", "operator_ns", "kept"),
     [

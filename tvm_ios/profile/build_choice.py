@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from statistics import median
 from typing import Any
 
 import tvm
@@ -22,7 +23,7 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.devices.targets import require_known_target, traits_for_target
 from tvm_ios.host import host_target
-from tvm_ios.measure.comparison import Verdict
+from tvm_ios.measure.comparison import Comparison, Verdict
 from tvm_ios.profile.build_candidates import (
     BuildCandidate,
     all_candidates,
@@ -159,7 +160,7 @@ def choose_build(
         comparison = race(
             models, options=options, until_decided=True, within_s=within_s, session=session
         )
-    fastest = {name: comparison.fastest(_of(name, runs)) for name in builds}
+    fastest = {name: _fastest(_of(name, runs), comparison) for name in builds}
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [
         f"{name}: {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) times as fast in "
@@ -191,6 +192,14 @@ def _speedup_by_prices(order: InterOpSchedule, base: InterOpSchedule) -> float:
     """How much less the operators of one build cost on one lane; 1 where they have no prices."""
     costs_ns = sum(base.operator_ns), sum(order.operator_ns)
     return costs_ns[0] / costs_ns[1] if all(costs_ns) else 1.0
+
+
+def _fastest(runs: Sequence[str], comparison: Comparison) -> str:
+    """The fastest run of one build, by rounds that it and the first one were both timed in.
+
+    Not who was timed longest: the first contestant of a race always is, however slow.
+    """
+    return max(runs, key=lambda run: median(comparison.ratios(run, over=runs[0])))
 
 
 def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:
