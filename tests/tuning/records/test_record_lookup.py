@@ -104,6 +104,10 @@ def wider(data):
     data["input"][2][0][1][2:] = [16, 16]
 
 
+def open_extents(data):
+    data["input"][2][0][1][2:] = ["n", "n"]
+
+
 def of_convolutions(found):
     """What was found for the convolutions, by the size of their windows."""
     return {
@@ -164,8 +168,9 @@ def test_a_record_in_a_context_that_does_not_fit_says_why(fork, lines, tmp_path,
         (channels_last, MissingReason.OTHER_LAYOUT),
         (failed, MissingReason.FAILED),
         (wider, MissingReason.NO_RECORD),
+        (open_extents, MissingReason.NO_RECORD),
     ],
-    ids=["target", "layout", "failed", "workload"],
+    ids=["target", "layout", "failed", "workload", "open"],
 )
 def test_a_record_in_a_log_that_does_not_fit_says_why(fork, lines, tmp_path, change, reason):
     log = write(tmp_path / "other.log", [lines[0], changed(lines[1], change)])

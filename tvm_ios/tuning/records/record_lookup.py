@@ -257,11 +257,16 @@ def _autotvm_shape(arguments: Iterable[Any]) -> _Shape:
     shape: list[Any] = []
     for argument in arguments:
         match argument:
-            case ["TENSOR", [*extents], str(dtype)]:
-                shape.append((math.prod(map(int, extents)), dtype))
-            case [*numbers] if all(isinstance(number, int) for number in numbers):
+            case ["TENSOR", [*extents], str(dtype)] if _are_whole(extents):
+                shape.append((math.prod(extents), dtype))
+            case [*numbers] if _are_whole(numbers):
                 shape.append(tuple(numbers))
     return tuple(shape)
+
+
+def _are_whole(values: Iterable[Any]) -> bool:
+    """Whether all are numbers; a record of another TVM may name an extent that is open."""
+    return all(isinstance(value, int) for value in values)
 
 
 def _same_tensors(key: str, extents: _Shape) -> bool:
