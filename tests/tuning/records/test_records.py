@@ -137,6 +137,17 @@ def test_mending_what_needs_none(tmp_path):
     assert mend_records(path) == 0
 
 
+def test_a_read_only_log_is_sound_without_its_last_newline(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "as where nobody is root")
+
+    monkeypatch.setattr("tvm_ios.tuning.records.records.end_line", refuse)
+    path = tmp_path / "log"
+    path.write_text(LINES[0])
+    assert mend_records(path) == 0
+    assert path.read_text() == LINES[0]
+
+
 def test_where_only_writers_may_lock_logs_are_mended_and_written(tmp_path, monkeypatch):
     def flock(descriptor, operation):
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()

@@ -201,7 +201,8 @@ def _mend(log: Path, descriptor: int) -> int:
     rejected = [piece.line for piece in pieces if isinstance(piece, RejectedLine)]
     if not rejected:
         if content and not content.endswith(b"\n"):
-            end_line(log)
+            with contextlib.suppress(OSError):  # a sound log may be read-only
+                end_line(log)
         return 0
     kept = [_text(piece) for piece in pieces if not isinstance(piece, RejectedLine)]
     if not kept and not any(map(_begins_as_record, rejected)):
