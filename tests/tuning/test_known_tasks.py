@@ -63,8 +63,11 @@ def test_one_record_too_few_is_not(known, tasks):
     assert found.as_text().endswith(f"tasks of autotvm (logs: 1); without: {tasks[1].name}")
 
 
-def test_failed_candidates_other_targets_and_tuners_are_no_knowledge(known, tasks):
-    assert len(known(line(tasks[0]), line(tasks[1], error=4)).missing) == 1
+def test_failed_candidates_other_targets_and_tuners_are_no_knowledge(known, tasks, tmp_path):
+    found = known(line(tasks[0]), line(tasks[0], error=4), line(tasks[1], error=4))
+    assert len(found.missing) == 1
+    # A tuner counts them all the same.
+    assert [task.candidates_in(tmp_path / "net.log") for task in found.tasks] == [2, 1]
     assert len(known(*map(line, tasks), target=tvm.target.Target("llvm")).missing) == 2
     ansor = known(*map(line, tasks), tuner=RecordFormat.AUTO_SCHEDULER)
     assert ansor.tasks

@@ -38,9 +38,14 @@ class KnownTask:
     records: tuple[KnownWorkload, ...]
     """Empty where nothing is known."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a candidate ran."""
+        return any(row.candidates for row in self.records)
+
     def candidates_in(self, log: Path) -> int:
-        """Candidates in a log that ran."""
-        return sum(row.candidates.get(log, 0) for row in self.records)
+        """Candidates in a log, failed ones too, as its tuner counts them."""
+        return sum(row.candidates.get(log, 0) + row.failed.get(log, 0) for row in self.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +59,8 @@ class KnownTasks:
 
     @property
     def missing(self) -> tuple[KnownTask, ...]:
-        """Tasks without a record."""
-        return tuple(task for task in self.tasks if not task.records)
+        """Tasks without a record of a candidate that ran."""
+        return tuple(task for task in self.tasks if not task.is_known)
 
     @property
     def is_complete(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -60,10 +61,11 @@ def test_candidates_of_all_logs_are_one_row_a_target(tmp_path):
     assert (there.target, there.candidates) == ("cuda", {second: 1})
 
 
-def test_failed_candidates_are_no_knowledge(tmp_path):
+def test_failed_candidates_are_counted_apart(tmp_path):
     log = write(tmp_path / "a.log", line(1e9, error=4), line(1e-3, name="conv"))
     index = RecordIndex.of([log])
-    assert index.find(AUTOTVM, workload()) == ()
+    (row,) = index.find(AUTOTVM, workload())
+    assert (row.best_s, row.candidates, row.failed) == (math.inf, {}, {log: 1})
     assert index.find(RecordFormat.AUTO_SCHEDULER, workload("conv")) == ()
     assert len(index.find(AUTOTVM, workload("conv"))) == 1
 

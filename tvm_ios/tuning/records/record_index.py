@@ -6,7 +6,6 @@ before anything is measured. Free of TVM.
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.support.c_compiler import cache_directory
-from tvm_ios.tuning.records.record_line import RecordFormat
+from tvm_ios.tuning.records.record_line import RecordFormat, TuningRecord
 from tvm_ios.tuning.records.records import read_records
 
 __all__ = ["KnownWorkload", "RecordIndex", "logs_in"]
@@ -32,14 +31,16 @@ class KnownWorkload:
     target: str
     """The target as the tuner printed it."""
     best_s: float
-    """Mean seconds of the fastest candidate."""
+    """Mean seconds of the fastest candidate; infinite where none ran."""
     candidates: Mapping[Path, int]
     """Lines of candidates that ran, by the file that holds them, in the order of the index."""
+    failed: Mapping[Path, int]
+    """Lines of candidates that failed, likewise; a tuner does not try them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordIndex:
-    """Workloads of several logs by tuner and workload; candidates that failed do not count."""
+    """Workloads of several logs by tuner and workload."""
 
     logs: tuple[Path, ...]
     """Files that were read."""
@@ -56,23 +57,19 @@ class RecordIndex:
             If a file is missing or cannot be read.
         """
         paths = tuple(map(Path, logs))
-        rows: dict[tuple[RecordFormat, str, str], KnownWorkload] = {}
+        found: dict[tuple[RecordFormat, str, str], list[TuningRecord]] = {}
         for record in read_records(*paths).records:
-            if not record.ok:
-                continue
-            key = (record.format, record.workload, record.target)
-            row = rows.get(key)
-            counts = Counter({} if row is None else row.candidates)
-            counts[record.path] += 1
-            rows[key] = KnownWorkload(
-                format=record.format,
-                workload=record.workload,
-                target=record.target,
-                best_s=min(record.mean_s, math.inf if row is None else row.best_s),
-                candidates=counts,
-            )
+            found.setdefault((record.format, record.workload, record.target), []).append(record)
         workloads: dict[tuple[RecordFormat, str], tuple[KnownWorkload, ...]] = {}
-        for (kind, workload, _), row in rows.items():
+        for (kind, workload, target), records in found.items():
+            row = KnownWorkload(
+                format=kind,
+                workload=workload,
+                target=target,
+                best_s=min(record.mean_s for record in records),
+                candidates=Counter(record.path for record in records if record.ok),
+                failed=Counter(record.path for record in records if not record.ok),
+            )
             workloads[kind, workload] = (*workloads.get((kind, workload), ()), row)
         return cls(logs=paths, workloads=workloads)
 
