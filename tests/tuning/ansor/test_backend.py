@@ -28,6 +28,7 @@ from tvm_ios.models import nasnet_small, randwire_small, squeezenet
 from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.search.baselines import greedy_schedule, make_schedule
+from tvm_ios.tuning.ansor import backend as ansor_backend
 from tvm_ios.tuning.ansor import run as ansor_run
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.ansor.tasks import ansor_context, extract_tasks, hardware_params
@@ -316,6 +317,35 @@ def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path
         file.write("\n".join([*foreign, json.dumps(record)]) + "\n")
     outcome = AnsorBackend().tune(mod, params, TARGET, log, TuningOptions(trials=1))
     assert (outcome.trials, outcome.tasks[0].known) == (0, 1)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_candidate_that_failed_once_and_ran_once_has_run(turned, tmp_path):
+    mod, params = one_convolution()
+    tasks = extract_tasks(mod, params, TARGET, cores=2)
+    log = tmp_path / "twice.json"
+    write_candidates(log, tasks)
+    failed = json.loads(log.read_text())
+    failed["r"][:2] = [[1e10], 4]
+    lines = [log.read_text(), json.dumps(failed) + "\n"]
+    log.write_text("".join(reversed(lines) if turned else lines))
+    (row,) = AnsorBackend().tune_tasks(tasks, log, TuningOptions(trials=1)).tasks
+    assert (row.known, row.failed, row.latency_ns) == (1, 0, 1_000_000)
+
+
+def test_what_is_known_of_one_task_takes_no_candidates_from_others(tmp_path, monkeypatch):
+    mod, params = one_convolution()
+    data, weight = (relay.var(name, shape=(24, 24)) for name in ("data", "weight"))
+    product = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.dense(data, weight)))
+    known = extract_tasks(mod, params, TARGET, cores=2)
+    new = extract_tasks(product, {}, TARGET, cores=2)
+    log = tmp_path / "one.json"
+    write_candidates(log, known, count=5)
+    given = []
+    monkeypatch.setattr(ansor_backend, "TRIALS_A_TASK", 2)
+    monkeypatch.setattr(ansor_backend.TuningRun, "tune", lambda run, *_: given.append(run.total))
+    AnsorBackend().tune_tasks([*known, *new], log, TuningOptions())
+    assert given == [2]
 
 
 @pytest.mark.slow

@@ -131,6 +131,20 @@ def test_records_of_another_target_are_neither_known_nor_preferred(tmp_path):
                 assert context.query(target, task.task.workload).index == index
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_candidate_that_failed_once_and_ran_once_has_run(turned, tmp_path):
+    (task,) = extract_tasks([one_convolution()], TARGET)
+    ran = line_of(task, TARGET, 0, 1e-3)
+    failed = json.loads(ran)
+    failed["result"][:2] = [[1e9], 4]
+    lines = [ran, json.dumps(failed) + "\n"]
+    log = tmp_path / "twice.log"
+    log.write_text("".join(reversed(lines) if turned else lines))
+    options = TuningOptions(tuner="grid", trials=1)
+    (row,) = AutoTvmBackend().tune(one_convolution(), {}, TARGET, log, options).tasks
+    assert (row.known, row.failed, row.latency_ns) == (1, 0, 1_000_000)
+
+
 @pytest.mark.parametrize("knobs", [None, [["tile_oc", "ot", 4]]])
 def test_records_of_a_template_that_is_unknown_here_are_applied_as_they_are(knobs, tmp_path):
     (task,) = extract_tasks([one_convolution()], TARGET)

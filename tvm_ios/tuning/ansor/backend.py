@@ -100,7 +100,10 @@ class AnsorBackend:
             time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
         workloads = {task.workload for task in tasks}
         known = known_records(records, workloads, tasks[0].task.target) if tasks else {}
-        budget = options.trials or TRIALS_A_TASK * len(tasks)
+        counts = [len(known.get(task.workload, [])) for task in tasks]
+        # What one task has beyond its share by default leaves others theirs.
+        shares = [max(0, TRIALS_A_TASK - count) for count in counts]
+        total = sum(shares) if options.trials is None else max(0, options.trials - sum(counts))
         run = TuningRun(
             records=records,
             options=options,
@@ -112,10 +115,10 @@ class AnsorBackend:
             begin=begin,
             rows={task.workload: outcome_row(task, known.get(task.workload, [])) for task in tasks},
             flops={task.workload: task.flop for task in tasks},
-            total=max(0, budget - sum(map(len, known.values()))),
+            total=total,
         )
-        if tasks and run.total:
-            run.tune(_affordable(tasks, known, run.total), known)
+        if total:
+            run.tune(_affordable(tasks, known, total), known)
         return TuningOutcome(
             backend=self.name,
             tasks=tuple(run.rows.values()),
@@ -136,7 +139,7 @@ class AnsorBackend:
         ----------
         without
             Workloads that keep TVM's own kernel, such as those of
-            :func:`tvm_ios.tuning.ansor.choice.slower_workloads`.
+            :func:`tvm_ios.tuning.ansor.choice.judged_records`.
         """
         return apply_history(tuple(records), target, without=without)
 

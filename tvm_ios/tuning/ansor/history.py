@@ -23,7 +23,8 @@ def known_records(
 ) -> Mapping[str, list[TuningRecord]]:
     """The records of these workloads on a target, those of failed candidates too.
 
-    Lines that occur twice, as after merging logs, count once. A log that is missing is empty.
+    A candidate that occurs twice, as after merging logs, counts once, with its better time. A log
+    that is missing is empty.
     """
     found: dict[str, dict[str, TuningRecord]] = {}
     if not log.exists():
@@ -35,7 +36,10 @@ def known_records(
         if record.target not in same:
             same[record.target] = is_target(record.target, target)
         if same[record.target] and _loaded(record) is not None:
-            found.setdefault(record.workload, {}).setdefault(record.candidate(), record)
+            candidates = found.setdefault(record.workload, {})
+            other = candidates.setdefault(record.candidate(), record)
+            if record.mean_s < other.mean_s:
+                candidates[record.candidate()] = record
     return {workload: list(records.values()) for workload, records in found.items()}
 
 

@@ -20,7 +20,7 @@ from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.measure import Measuring
-from tvm_ios.tuning.autotvm.run import TuningRun, outcome_row, quiet
+from tvm_ios.tuning.autotvm.run import TuningRun, cost_s, outcome_row, quiet
 from tvm_ios.tuning.autotvm.tasks import Layout, blocks_of, config_blocks, extract_tasks
 from tvm_ios.tuning.autotvm.tuners import plan_tuner, require_tuner
 from tvm_ios.tuning.backend import Application
@@ -191,14 +191,17 @@ def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 def _read_history(
     records: Path, workloads: set[Any], target: tvm.target.Target
 ) -> dict[Any, list[tuple[Any, Any]]]:
-    """The records that a log holds of these workloads on a target, each candidate once."""
+    """The records that a log holds of these workloads on a target.
+
+    A candidate that occurs twice counts once, with its better time.
+    """
     history: dict[Any, dict[int, tuple[Any, Any]]] = {}
     if not records.exists():
         return {}
     for measured, result in _load([records]):
         if measured.task.workload in workloads and str(measured.target) == str(target):
-            history.setdefault(measured.task.workload, {})[measured.config.index] = (
-                measured,
-                result,
-            )
+            candidates = history.setdefault(measured.task.workload, {})
+            _, other = candidates.setdefault(measured.config.index, (measured, result))
+            if cost_s(result) < cost_s(other):
+                candidates[measured.config.index] = measured, result
     return {workload: list(rows.values()) for workload, rows in history.items()}

@@ -31,7 +31,7 @@ from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TaskOutcome, notes_of_run, progress_of_job, step_of_run
 from tvm_ios.tuning.records.records import append_records
 
-__all__ = ["TuningRun", "outcome_row", "quiet"]
+__all__ = ["TuningRun", "cost_s", "outcome_row", "quiet"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class TuningRun:
             inputs = [MeasureInput(task.task.target, task.task, config) for config in configs]
             results = self._measured(place, inputs, measuring)
             for offset, result in enumerate(results):
-                if _cost_s(result) < best_s:
-                    best_at, best_s = done + offset, _cost_s(result)
+                if cost_s(result) < best_s:
+                    best_at, best_s = done + offset, cost_s(result)
             done += len(results)
             # As TVM counts: from the place of the best candidate, the first one's being 0.
             if done >= best_at + (self.options.early_stopping or math.inf):
@@ -133,7 +133,7 @@ class TuningRun:
             ],
         )
         self.done += len(results)
-        costs_s = [_cost_s(result) for result in results]
+        costs_s = [cost_s(result) for result in results]
         self.rows[place] = self.rows[place].with_batch(costs_s, inputs[0].task.flop)
         self.late = not self.time_left.allows(0.0)
         self.gate.tell(progress_of_job(self.rows, self.total))
@@ -163,7 +163,7 @@ def outcome_row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOut
     """The table's row of a task before anything is measured."""
     workload = json.dumps([task.task.name, task.task.args])
     empty = TaskOutcome(name=task.name, workload=workload, weight=task.weight, known=len(history))
-    return empty.with_candidates([_cost_s(result) for _, result in history], task.task.flop)
+    return empty.with_candidates([cost_s(result) for _, result in history], task.task.flop)
 
 
 @contextmanager
@@ -178,5 +178,6 @@ def quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _cost_s(result: Any) -> float:
+def cost_s(result: Any) -> float:
+    """Seconds of a candidate; infinite where it failed."""
     return math.inf if result.error_no else float(np.mean(result.costs))
