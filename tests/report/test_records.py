@@ -40,7 +40,7 @@ def test_json_shows_medians_for_readers(record):
         ("lanes", "two", "lanes is 'two'; expected a whole number"),
         ("batch_size", True, "batch_size is True; expected a whole number"),
         ("machine", [], r"machine is \[\]; expected an object"),
-        ("comparison", {}, "not a comparison"),
+        ("comparison", {}, "comparison lacks the field 'names'"),
     ],
 )
 def test_a_wrong_field_is_named(record, field, value, message):

@@ -16,6 +16,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.search import SearchOptions, search_ios
+from tvm_ios.support.stored_value import StoredValue
 from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
 
@@ -142,7 +143,8 @@ def test_json_holds_every_field_and_the_raw_rounds(report: TuneReport) -> None:
     assert set(data) == {field.name for field in fields(TuneReport)}
     assert data["kept"] == "ios"
     assert data["phase_s"] == {"build": 1.25, "search": 3.5}
-    assert Comparison.from_record(data["comparison"]) == report.comparison
+    stored = StoredValue(data["comparison"], "comparison")
+    assert Comparison.from_record(stored) == report.comparison
 
 
 def test_records_in_force_are_a_line_of_the_page_and_part_of_the_json(report: TuneReport) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.errors import CostError, DatabaseError, OptionError
+from tvm_ios.errors import DatabaseError, OptionError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -62,7 +62,7 @@ class KnownRaces:
             text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
             found = None if text is None else _read(text, names)
         # A comparison of too few rounds, or with a time of 0, has no speedups.
-        except (DatabaseError, CostError, OptionError, UnreadableValueError, ZeroDivisionError):
+        except (DatabaseError, OptionError, UnreadableValueError, ZeroDivisionError):
             return None
         if found is None:
             return None
@@ -96,7 +96,7 @@ class KnownRaces:
 def _read(text: str, names: tuple[str, ...]) -> tuple[KnownRace, str] | None:
     data = parse_json(text, "the race")
     plans = {name: data.field("plans").field(name).text() for name in names}
-    race = Comparison.from_record(data.field("race").value)
+    race = Comparison.from_record(data.field("race"))
     when = data.field("raced").text()
     if race.names != names or not race.is_quiet:
         return None

@@ -53,8 +53,6 @@ that an interval needs, is not timed any more."""
 FAR_OFF = 4
 """Not even the first contestant is timed on where it took so many times as long in those rounds;
 where all others did the race is over."""
-INDIFFERENT = 0.01
-"""Nobody takes more rounds to tell contestants apart that differ by less."""
 
 LONG_RUN_NS = 30_000_000
 """A run this long needs no warm-up in a race that chooses. What the others left in the caches is
@@ -211,7 +209,7 @@ def _rivals(
     looked = len(so_far.used_rounds)
     far_off = set()
     if looked >= EARLY_LOOKS[0]:
-        if so_far.is_decided(indifference=INDIFFERENT):
+        if so_far.is_decided():
             return frozenset()
         lost = {
             name

@@ -8,9 +8,10 @@ from enum import Enum
 from statistics import median
 from typing import Any
 
-from tvm_ios.errors import CostError, OptionError
+from tvm_ios.errors import OptionError
 from tvm_ios.measure.robust import least_values, median_interval
-from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
+from tvm_ios.support.json_nouns import noun_from, noun_record
+from tvm_ios.support.stored_value import StoredValue
 
 __all__ = [
     "LEAST_ROUNDS",
@@ -25,6 +26,8 @@ __all__ = [
 
 LEAST_ROUNDS = 6
 """Fewer give no interval of 95 % (see :func:`~tvm_ios.measure.robust.median_interval`)."""
+INDIFFERENT = 0.01
+"""Nobody takes more rounds to tell contestants apart that differ by less."""
 
 
 class Verdict(Enum):
@@ -148,68 +151,38 @@ class Comparison:
         first, second = self._times(contestant), self._times(over)
         return [second[number] / ns for number, ns in first.items() if number in second]
 
-    def is_decided(self, *, indifference: float = 0.0) -> bool:
+    def is_decided(self) -> bool:
         """True if more rounds would hardly change which contestant is the fastest.
 
         The fastest one so far beats every rival, or is as fast as that one within
-        ``indifference`` (a fraction), each time with the whole interval of :attr:`confidence`.
+        :data:`INDIFFERENT`, each time with the whole interval of :attr:`confidence`.
         """
         best = self.fastest()
         found = [self.speedup(best, over=name) for name in self.rivals if name != best]
         return all(
             each.verdict is Verdict.WINS
-            or (each.low >= 1 - indifference and each.high <= 1 + indifference)
+            or (each.low >= 1 - INDIFFERENT and each.high <= 1 + INDIFFERENT)
             for each in found
         )
 
     def as_record(self) -> dict[str, Any]:
         """Plain data for JSON: names, all rounds, notes."""
-        return {
-            "names": list(self.names),
-            "confidence": self.confidence,
-            "notes": list(self.notes),
-            "rounds": [
-                {
-                    "run_ns": list(round_.run_ns),
-                    "ping_pong_ns": round_.ping_pong_ns,
-                    "slow": round_.slow,
-                }
-                for round_ in self.rounds
-            ],
-        }
+        record: dict[str, Any] = noun_record(Comparison, self)
+        return record
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Comparison:
+    def from_record(cls, stored: StoredValue) -> Comparison:
         """Read what :meth:`as_record` made.
 
         Raises
         ------
-        CostError
+        UnreadableValueError
             If a field is missing or of another kind.
         """
-        data = StoredValue(record, "the comparison", is_root=True)
-        try:
-            names = data.field("names").texts()
-            return cls(
-                names=names,
-                confidence=data.field("confidence").number(),
-                notes=data.field("notes").texts(),
-                rounds=tuple(
-                    CompareRound(
-                        run_ns=tuple(
-                            value.or_none(StoredValue.number)
-                            for value in row.field("run_ns").rows(len(names))
-                        ),
-                        ping_pong_ns=row.field("ping_pong_ns").number(),
-                        slow=row.field("slow").flag(),
-                    )
-                    for row in data.field("rounds").rows()
-                ),
-            )
-        except UnreadableValueError as error:
-            raise CostError(
-                f"not a comparison: {error}; expected what Comparison.as_record makes"
-            ) from error
+        found = noun_from(cls, stored)
+        for row in stored.field("rounds").rows():
+            row.field("run_ns").rows(len(found.names))
+        return found
 
     def as_text(self) -> str:
         """A line for each contestant: median, and speedup over the first one."""

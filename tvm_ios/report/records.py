@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvm_ios.errors import ArtifactError, CostError
+from tvm_ios.errors import ArtifactError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -88,9 +88,9 @@ class BenchmarkRecord:
                 taken_at=data.field("taken_at").text(),
                 facts=_texts(data.field("facts")),
                 notes=data.field("notes").texts(),
-                comparison=Comparison.from_record(data.field("comparison").value),
+                comparison=Comparison.from_record(data.field("comparison")),
             )
-        except (UnreadableValueError, CostError) as error:
+        except UnreadableValueError as error:
             raise ArtifactError(
                 f"not a benchmark record: {error}; expected the JSON that BenchmarkRecord.to_json "
                 "writes"
