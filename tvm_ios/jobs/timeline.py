@@ -1,18 +1,49 @@
-"""Stages of jobs as Chrome trace JSON, which Perfetto opens: a row for each core and device."""
+"""The rows of a timeline of jobs, and their stages as Chrome trace JSON, which Perfetto opens."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.trace import Span
 
-__all__ = ["timeline_json"]
+__all__ = ["TimelineRows", "timeline_json"]
 
 _CORES, _DEVICES, _WAITING = range(3)
 _PROCESSES = {_CORES: "cores", _DEVICES: "devices", _WAITING: "jobs that wait"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineRows:
+    """What a timeline has a row for, from above."""
+
+    begin_s: float
+    """When the first stage was asked for; times count from there."""
+    cores: tuple[int, ...]
+    devices: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, machine: Machine | None, spans: Sequence[Span]) -> TimelineRows:
+        """The rows of these stages.
+
+        Parameters
+        ----------
+        machine
+            Its cores and devices have rows though nothing ran there; None: nobody knows them any
+            more.
+        """
+        known = [device.name for device in machine.devices] if machine is not None else []
+        used = {core for span in spans for _, cores in span.places for core in cores}
+        return cls(
+            begin_s=min((span.asked_s for span in spans), default=0.0),
+            cores=tuple(sorted(used.union(machine.cores if machine is not None else ()))),
+            devices=tuple(dict.fromkeys([*known, *(span.device for span in spans if span.device)])),
+            jobs=tuple(dict.fromkeys(span.job for span in spans)),
+        )
 
 
 def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: float) -> str:
@@ -21,18 +52,14 @@ def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: floa
     Parameters
     ----------
     machine
-        Its cores and devices have rows though nothing ran there; None: nobody knows them any more.
+        As for :meth:`TimelineRows.of`.
     spans
         All stages. What computes still ends at ``now_s`` in the picture.
     """
-    begin_s = min((span.asked_s for span in spans), default=0.0)
-    known = [device.name for device in machine.devices] if machine is not None else []
-    devices = list(dict.fromkeys([*known, *(span.device for span in spans if span.device)]))
-    used = {core for span in spans for _, cores in span.places for core in cores}
-    cores = sorted(used.union(machine.cores if machine is not None else ()))
-    jobs = list(dict.fromkeys(span.job for span in spans))
+    drawn = TimelineRows.of(machine, spans)
+    begin_s, devices, jobs = drawn.begin_s, drawn.devices, drawn.jobs
     rows = [
-        *_names(_CORES, cores, [f"core {core}" for core in cores]),
+        *_names(_CORES, drawn.cores, [f"core {core}" for core in drawn.cores]),
         *_names(_DEVICES, range(len(devices)), devices),
         *_names(_WAITING, range(len(jobs)), jobs),
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.trace import Span
+from tvm_ios.jobs.timeline import TimelineRows
 from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.palette import INK, WIRE
 from tvm_ios.support.stage_gate import StageKind
@@ -91,12 +92,9 @@ def timeline_rows(
 
     Parameters are those of :func:`~tvm_ios.jobs.timeline.timeline_json`.
     """
-    begin_s = min((span.asked_s for span in spans), default=0.0)
+    rows = TimelineRows.of(machine, spans)
+    begin_s = rows.begin_s
     stays = [(span, stay) for span in spans for stay in span.stays(now_s)]
-    known = [device.name for device in machine.devices] if machine is not None else []
-    cores = sorted({stay.core for _, stay in stays}.union(machine.cores if machine else ()))
-    devices = dict.fromkeys([*known, *(span.device for span in spans if span.device)])
-    jobs = dict.fromkeys(span.job for span in spans)
 
     def bar(span: Span, since_s: float, until_s: float) -> Bar:
         return Bar(kind=span.need.kind, since_s=since_s - begin_s, until_s=until_s - begin_s)
@@ -113,9 +111,9 @@ def timeline_rows(
                     for span, stay in stays
                     if stay.core == core
                 ),
-                begins_group=core == cores[0],
+                begins_group=core == rows.cores[0],
             )
-            for core in cores
+            for core in rows.cores
         ),
         *(
             Row(
@@ -123,7 +121,7 @@ def timeline_rows(
                 bars=tuple(whole(span) for span in spans if span.device == device),
                 begins_group=place == 0,
             )
-            for place, device in enumerate(devices)
+            for place, device in enumerate(rows.devices)
         ),
         *(
             Row(
@@ -136,7 +134,7 @@ def timeline_rows(
                 ),
                 begins_group=place == 0,
             )
-            for place, job in enumerate(jobs)
+            for place, job in enumerate(rows.jobs)
         ),
     )
 

@@ -16,8 +16,8 @@ from tvm_ios.driver.run_folder import runs_directory
 from tvm_ios.errors import DeviceLostError, JobError, TuningError
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.job_gate import JobGate
 from tvm_ios.jobs.tracker import TrackerAddress
-from tvm_ios.jobs.work import JobGate
 from tvm_ios.support.stage_gate import StageNeed, gated_by
 
 __all__ = ["TuneWork", "link_run"]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from tvm_ios.errors import JobError
@@ -21,13 +21,9 @@ _LINE_LIMIT = 1 << 26
 _ANSWER_S = 30.0
 
 
-def listening(host: JobHost, path: Path) -> AbstractAsyncContextManager[None]:
-    """Inside, requests on this socket are answered; only processes of its owner may ask."""
-    return _listening(host, path)
-
-
 @asynccontextmanager
-async def _listening(host: JobHost, path: Path) -> AsyncIterator[None]:
+async def listening(host: JobHost, path: Path) -> AsyncIterator[None]:
+    """Inside, requests on this socket are answered; only processes of its owner may ask."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, ValueError):
