@@ -16,8 +16,6 @@ AutoTVM's tuners over the whole space."""
 CPU_TIMEOUT_S, GPU_TIMEOUT_S = 20.0, 5.0
 LONGEST_S = 1e9
 """No limit of one candidate is longer: TVM keeps them in 32 bits."""
-_NOT_READ_BY = {"autotvm": ("task_early_stopping",), "auto_scheduler": ("tuner",)}
-"""Options of the other back end, which are None by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,9 @@ class TuningOptions:
         """Those that a back end reads, and the rest at their defaults; None reads nothing."""
         if backend is None:
             return TuningOptions()
-        return replace(self, **dict.fromkeys(_NOT_READ_BY.get(backend, ())))
+        if backend == "autotvm":
+            return replace(self, task_early_stopping=None)
+        return replace(self, tuner=None) if backend == "auto_scheduler" else self
 
     def tuner_for(self, *, gpu: bool) -> str:
         """The tuner of AutoTVM."""

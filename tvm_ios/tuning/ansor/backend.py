@@ -117,7 +117,7 @@ class AnsorBackend:
             flops={task.workload: task.flop for task in tasks},
             total=total,
         )
-        if total:
+        if tasks and total:
             run.tune(_affordable(tasks, known, total), known)
         return TuningOutcome(
             backend=self.name,
