@@ -16,6 +16,7 @@ from typing import Any, Self
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
 from tvm_ios.errors import ModelError
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 
@@ -234,5 +235,4 @@ def _check(onnx: Any, name: str, model: Any) -> None:
 
 def _line(error: Exception) -> str:
     """The reason alone: what onnx prints of a node's context goes over many lines."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return lines_that_tell(error, type(error).__name__)[0]

@@ -21,6 +21,7 @@ from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = [
     "ANSOR_SWITCH",
@@ -180,7 +181,7 @@ def _choices(key: str, best: Any) -> list[str]:
 
 def reason_of(error: BaseException) -> str:
     """The one line of a TVM error that says what is wrong; the rest is a trace and a dump."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = lines_that_tell(error, type(error).__name__)
     telling = [line for line in lines if re.match(r"(\w+(Error|Exception): |Check failed)", line)]
-    line = (telling or lines or [type(error).__name__])[-1]
+    line = (telling or lines)[-1]
     return line if len(line) <= 300 else f"{line[:300]} …"

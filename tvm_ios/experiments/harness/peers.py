@@ -15,6 +15,7 @@ from tvm_ios.experiments.harness.checkout import ROOT
 from tvm_ios.experiments.harness.cpu_run import CpuRun
 from tvm_ios.experiments.harness.protocol import Bench, Settings
 from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.guard import guarded_workers
 
@@ -211,7 +212,8 @@ class PeerRace:
             raise HostError(f"cannot run {python}: {error}; mend --peers-python") from error
         errors = list(_errors(done.stderr))
         if done.returncode and not errors:  # it crashed, or was killed
-            errors = [f"{program} ended with {done.returncode}: {_last_line(done.stderr)}"]
+            said = lines_that_tell(done.stderr, "it gave no reason")[-1]
+            errors = [f"{program} ended with {done.returncode}: {said}"]
         if done.returncode and not may_fail:
             why = "; ".join(errors)
             raise HostError(f"{program} of {self.network} at batch {self.batch} failed: {why}")
@@ -253,8 +255,3 @@ def _errors(said: str) -> Iterator[str]:
         found = re.search(r"\berror: (.*)", line)
         if found:
             yield found[1]
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no reason"

@@ -17,6 +17,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.frontends.torch_converters import converters
 from tvm_ios.relay.frontends.torch_operators import missing_operators
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = [
     "change_in_place",
@@ -279,8 +280,7 @@ def _composed_attention(torch: ModuleType) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+    return f"{type(error).__name__}: {lines_that_tell(error, 'no reason given')[0]}"
 
 
 def _place(node: Any) -> str:

@@ -18,6 +18,7 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.base.kernel_arguments import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, address_of
 from tvm_ios.runtime.base.tvm_abi import TvmFunction, packed_handle, symbol_in
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["KernelLibrary"]
 
@@ -43,8 +44,9 @@ class KernelLibrary:
         try:
             self.module, library = _load(path)
         except (tvm.TVMError, OSError, ValueError) as error:
+            said = lines_that_tell(error, type(error).__name__)[-1]
             raise ArtifactError(
-                f"{path}: cannot be loaded as a kernel library: {_last_line(error)}; "
+                f"{path}: cannot be loaded as a kernel library: {said}; "
                 "export the model again, or set TMPDIR to a folder that code may be loaded from"
             ) from error
         self.runtime = runtime or NativeRuntime(library)
@@ -114,8 +116,3 @@ def _unload_after(owner: object, library: ctypes.CDLL) -> None:
     """Unload a library once nothing runs its code any more: ctypes never does."""
     # Not at exit: TVM may still hold functions of it then.
     weakref.finalize(owner, _ctypes.dlclose, library._handle).atexit = False  # noqa: SLF001
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__

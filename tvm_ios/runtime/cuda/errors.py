@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from tvm_ios.support.error_text import lines_that_tell
+
 __all__ = ["read_tvm_error"]
 
 _LAUNCH = re.compile(r"CUDALaunch Error: (CUDA_ERROR_\w+)")
@@ -41,7 +43,7 @@ def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
         name = _NAMES.get(said, "an error of the CUDA runtime")
         # Nothing else that TVM calls runs out of memory.
         return "cudaMalloc" if name == "CUDA_ERROR_OUT_OF_MEMORY" else default_call, name, said
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = lines_that_tell(text, "no error text")
     telling = [line for line in lines if re.match(r"(\w*Error: |Check failed|Assert fail)", line)]
-    said = (telling or lines or ["no error text"])[-1]
+    said = (telling or lines)[-1]
     return default_call, "an error of TVM", said[:300]

@@ -22,6 +22,7 @@ from tvm import rpc
 from tvm.rpc import base
 
 from tvm_ios.errors import CostError, LostSessionError, OptionError
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = [
     "DeviceAddress",
@@ -201,8 +202,7 @@ def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
 
 def last_line(error: Exception) -> str:
     """The line of TVM's error text that tells: the last one, below a stack of C++ functions."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].removeprefix("TVMError: ") if lines else type(error).__name__
+    return lines_that_tell(error, type(error).__name__)[-1].removeprefix("TVMError: ")
 
 
 def _request(address: DeviceAddress, wait_s: float) -> tuple[str, int, str]:

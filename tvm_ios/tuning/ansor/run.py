@@ -18,6 +18,7 @@ from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
 from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
+from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
@@ -168,7 +169,8 @@ class TuningRun:
         rows = self.rows.values()
         yield from notes_of_run(rows, done=self.done, total=self.total, late_s=late_s)
         if self.first_failure and any(row.trials and row.latency_ns is None for row in rows):
-            yield f"the first candidate that failed: {_last_line(self.first_failure)}"
+            said = lines_that_tell(self.first_failure, "TVM gives no reason")[-1]
+            yield f"the first candidate that failed: {said}"
         if not self.rows:
             yield "the model has no operator that auto_scheduler tunes"
 
@@ -236,8 +238,3 @@ def outcome_row(task: KernelTask, known: Sequence[TuningRecord]) -> TaskOutcome:
 def _cost_s(result: Any) -> float:
     costs = [float(cost.value) for cost in result.costs]
     return math.inf if int(result.error_no) or not costs else math.fsum(costs) / len(costs)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "TVM gives no reason"
