@@ -204,9 +204,9 @@ def _race(
     """Race compiled models, and write the rounds where ``--output`` says."""
     folder = arguments.output
     if folder is not None:
-        from tvm_ios.experiments.benchmark import make_folder  # noqa: PLC0415
+        from tvm_ios.experiments.benchmark import make_output_folder  # noqa: PLC0415
 
-        make_folder(folder)
+        make_output_folder(folder)
     race = race_files(
         files,
         options,
