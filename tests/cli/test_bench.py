@@ -11,6 +11,7 @@ from tests.onnx_models import write_two_ways
 from tvm_ios.cli.main import main
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records import BenchmarkRecord
+from tvm_ios.support.stored_value import parse_json
 
 NAMES = (
     "TVM, 1 thread",
@@ -183,7 +184,7 @@ def test_the_race_of_compiled_models_is_written_where_output_says(fork_library, 
     shutil.copy(fork_library, other)
     assert bench(fork_library, other, "--rounds", 8, "--output", output) == 0
     assert f"wrote {output / 'compiled.json'}" in capsys.readouterr().out
-    race = Comparison.from_record(json.loads((output / "compiled.json").read_text()))
+    race = Comparison.from_record(parse_json((output / "compiled.json").read_text(), "the race"))
     assert race.names == (str(fork_library), str(other))
 
 
