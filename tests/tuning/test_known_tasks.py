@@ -18,12 +18,16 @@ pytestmark = pytest.mark.slow  # TVM lowers the model for each question
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2")
 
 
-def line(task, *, target=TARGET, error=0):
+def line(task, *, target=TARGET, error=0, index=0):
     """A record of some candidate of a task, as AutoTVM writes it."""
     return json.dumps(
         {
             "input": [str(target), task.task.name, task.task.args, {}],
-            "config": {"index": 0, "code_hash": None, "entity": []},
+            "config": {
+                "index": index,
+                "code_hash": None,
+                "entity": [["tile_c", "sp", [-1, 1 << index]]],
+            },
             "result": [[1e9 if error else 1e-3], error, 0.1, 1.0],
             "version": 0.2,
             "tvm_version": "0.17.dev0",
@@ -49,7 +53,7 @@ def known(fork, tmp_path):
 
 
 def test_a_record_of_every_task_is_everything(known, tasks, tmp_path):
-    found = known(*map(line, tasks), line(tasks[0]))
+    found = known(*map(line, tasks), line(tasks[0], index=1))
     assert found.is_complete
     assert found.logs == (tmp_path / "net.log",)
     assert [task.candidates_in(tmp_path / "net.log") for task in found.tasks] == [2, 1]
@@ -64,10 +68,15 @@ def test_one_record_too_few_is_not(known, tasks):
 
 
 def test_failed_candidates_other_targets_and_tuners_are_no_knowledge(known, tasks, tmp_path):
-    found = known(line(tasks[0]), line(tasks[0], error=4), line(tasks[1], error=4))
+    failed = line(tasks[0], error=4, index=1)
+    found = known(line(tasks[0]), failed, line(tasks[1], error=4))
     assert len(found.missing) == 1
     # A tuner counts them all the same.
     assert [task.candidates_in(tmp_path / "net.log") for task in found.tasks] == [2, 1]
+    # One that is in the log twice is one candidate, and one that ran once did run.
+    found = known(failed, line(tasks[0], error=4), line(tasks[0]), failed)
+    assert [task.candidates_in(tmp_path / "net.log") for task in found.tasks] == [2, 0]
+    assert sum(found.tasks[0].records[0].failed.values()) == 1
     assert len(known(*map(line, tasks), target=tvm.target.Target("llvm")).missing) == 2
     ansor = known(*map(line, tasks), tuner=RecordFormat.AUTO_SCHEDULER)
     assert ansor.tasks

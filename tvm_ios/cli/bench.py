@@ -109,16 +109,11 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print and write; 0 when all is done."""
-    _require_sense(arguments)
     files = {word: path for word in arguments.models if (path := compiled_file(word)) is not None}
     models = [word for word in arguments.models if word not in files]
     if not arguments.models:
         models = list(arguments.networks)
-    elif arguments.table is not None and not models:
-        raise OptionError(
-            "--table is of models that are measured against stock TVM, and all MODELs are "
-            f"compiled; leave it out: {RACE} in --output has their raw rounds"
-        )
+    _require_sense(arguments, files, models)
     races = CompareOptions(rounds=arguments.rounds)
     compiled_for = lanes_of_files(files) if files else 0
     given, here = arguments.lanes, default_lanes() if models else 0
@@ -139,7 +134,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_sense(arguments: argparse.Namespace) -> None:
+def _require_sense(
+    arguments: argparse.Namespace, files: Mapping[str, Path], models: Sequence[str]
+) -> None:
+    """Refuse options that contradict each other, or that these models have no use for."""
+    if arguments.any_processor_model and not files:
+        raise OptionError(
+            "--any-processor-model is of compiled models, and none is given; leave it out"
+        )
+    if arguments.table is not None and not models:
+        raise OptionError(
+            "--table is of models that are measured against stock TVM, and all MODELs are "
+            f"compiled; leave it out: {RACE} in --output has their raw rounds"
+        )
     if arguments.models and arguments.networks != list(NETWORKS):
         raise OptionError("there are MODELs and --networks; give all of them as MODELs")
     if arguments.models and arguments.table is not None and arguments.output is None:

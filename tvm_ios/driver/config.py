@@ -149,16 +149,19 @@ def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
     hints = get_type_hints(kind)
     known = ("backend", *hints) if name == "tuning" else tuple(hints)
     require_known(table, known, f"[{name}] ")
+    inner = {
+        key: _noun(hints[key], value, f"{name}.{key}")
+        for key, value in table.items()
+        if is_dataclass(hints[key])
+    }
     make: Callable[..., Any] = SearchOptions.of if kind is SearchOptions else kind
     try:
-        made: Noun = make(
-            **{
-                key: _noun(hints[key], value, f"{name}.{key}")
-                if is_dataclass(hints[key])
-                else known_value(key, value, hints[key])
-                for key, value in table.items()
-            }
-        )
+        plain = {
+            key: known_value(key, value, hints[key])
+            for key, value in table.items()
+            if key not in inner
+        }
+        made: Noun = make(**plain, **inner)
     except OptionError as error:
         raise OptionError(f"[{name}] {error}") from error
     return made

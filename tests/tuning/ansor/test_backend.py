@@ -346,6 +346,10 @@ def test_what_is_known_of_one_task_takes_no_candidates_from_others(tmp_path, mon
     monkeypatch.setattr(ansor_backend.TuningRun, "tune", lambda run, *_: given.append(run.total))
     AnsorBackend().tune_tasks([*known, *new], log, TuningOptions())
     assert given == [2]
+    # A network that has its candidates is finished, however the tuner spread them.
+    write_candidates(log, new)  # after the others
+    AnsorBackend().tune_tasks([*known, *new], log, TuningOptions())
+    assert given == [2]
 
 
 @pytest.mark.slow

@@ -101,9 +101,13 @@ class AnsorBackend:
         workloads = {task.workload for task in tasks}
         known = known_records(records, workloads, tasks[0].task.target) if tasks else {}
         counts = [len(known.get(task.workload, [])) for task in tasks]
-        # What one task has beyond its share by default leaves others theirs.
-        shares = [max(0, TRIALS_A_TASK - count) for count in counts]
-        total = sum(shares) if options.trials is None else max(0, options.trials - sum(counts))
+        if options.trials is None:
+            # The tuner spreads a network's candidates as it likes, but what others have takes
+            # none from a task that nothing is known of.
+            wanted = max(TRIALS_A_TASK * len(counts) - sum(counts), TRIALS_A_TASK * counts.count(0))
+        else:
+            wanted = options.trials - sum(counts)
+        total = max(0, wanted)
         run = TuningRun(
             records=records,
             options=options,

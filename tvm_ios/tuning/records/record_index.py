@@ -33,9 +33,9 @@ class KnownWorkload:
     best_s: float
     """Mean seconds of the fastest candidate; infinite where none ran."""
     candidates: Mapping[Path, int]
-    """Lines of candidates that ran, by the file that holds them, in the order of the index."""
+    """How many ran, by the file that holds them, in the order of the index."""
     failed: Mapping[Path, int]
-    """Lines of candidates that failed, likewise; a tuner does not try them again."""
+    """How many never ran, likewise; a tuner does not try them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,16 @@ class RecordIndex:
             found.setdefault((record.format, record.workload, record.target), []).append(record)
         workloads: dict[tuple[RecordFormat, str], tuple[KnownWorkload, ...]] = {}
         for (kind, workload, target), records in found.items():
+            # A candidate may be in a log several times, as in one that was merged.
+            tried = {(each.path, each.candidate()): False for each in records}
+            tried.update(((each.path, each.candidate()), True) for each in records if each.ok)
             row = KnownWorkload(
                 format=kind,
                 workload=workload,
                 target=target,
                 best_s=min(record.mean_s for record in records),
-                candidates=Counter(record.path for record in records if record.ok),
-                failed=Counter(record.path for record in records if not record.ok),
+                candidates=Counter(path for (path, _), ran in tried.items() if ran),
+                failed=Counter(path for (path, _), ran in tried.items() if not ran),
             )
             workloads[kind, workload] = (*workloads.get((kind, workload), ()), row)
         return cls(logs=paths, workloads=workloads)
