@@ -15,7 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
-from tvm_ios.kernels.code_generation import compilers
+from tvm_ios.profile import prices
 from tvm_ios.profile.prices import profile_context
 from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
@@ -92,14 +92,15 @@ def test_every_device_is_one(device: MeasuringDevice) -> None:
 
 
 @pytest.mark.parametrize(("device", "name", "executor"), KEPT_UNDER)
-def test_prices_of_a_device_are_kept_under_what_they_always_were(
-    device: MeasuringDevice, name: str, executor: str
+def test_prices_of_a_device_are_kept_under_what_made_them(
+    device: MeasuringDevice, name: str, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(prices, "compilers", lambda: ("0.17.0", "abc", "17.0.6"))
     target = tvm.target.Target("llvm -mcpu=skylake-avx512")
     assert profile_context(target, 2, device) == ProfileContext(
         device=name,
         lanes=2,
-        tvm_version=" ".join(compilers()),
+        tvm_version="0.17.0 abc 17.0.6",
         kernels="llvm -keys=cpu -mcpu=skylake-avx512",
         executor=executor,
         protocol=4,

@@ -90,6 +90,13 @@ def test_a_list_by_answers_that_are_no_prices_is_refused(case):
     with pytest.raises(SearchError, match=r"gave 0\.5 for the concurrent stage"):
         scheduled(case, scheduler="list", cost_model=Fractions(), lanes=1)
 
+    class OfLanes(Fractions):
+        def operators_ns(self, graph, *, lanes):
+            return [lanes - 2] * len(graph)
+
+    with pytest.raises(SearchError, match="gave -1 for the concurrent stage"):
+        scheduled(case, scheduler="list", cost_model=OfLanes(), lanes=2)
+
 
 @pytest.mark.slow
 def test_ios_merges_what_pays(case, merging_prices):

@@ -29,6 +29,20 @@ def test_other_values_are_told(found, odd):
     assert disagreement([REAL, found], [REAL, REAL]) == told
 
 
+def test_a_mask_hides_no_other_value():
+    masked = torch.tensor([torch.finfo(torch.float32).min, -1e9, 1.0, 2.0])
+    assert disagreement([masked * (1 + 1e-6)], [masked]) is None
+    wrong = torch.tensor([masked[0], masked[1], 1.1, 2.0])
+    assert disagreement([wrong], [masked]) == "1 of 4 values of output 0 differ"
+
+
+def test_what_cancels_or_is_next_to_nothing_is_rounding():
+    data = torch.tensor([-20.0, 3.0])
+    small = torch.tensor([2e-9, -1e-7])
+    assert disagreement([small * 0], [small], [data]) is None
+    assert disagreement([small * 0], [small + 1e-3], [data]) is not None
+
+
 def test_a_whole_number_next_to_a_limit_may_differ_and_many_may_not():
     assert disagreement([WHOLE.clamp(max=198)], [WHOLE]) is None
     assert disagreement([WHOLE.clamp(max=100)], [WHOLE]) == "99 of 200 values of output 0 differ"

@@ -20,7 +20,7 @@ from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
-from tvm_ios.profile.race import compiled_for, race_s, round_s
+from tvm_ios.profile.race import compiled_for, looks_s, race_s, round_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.traced_runs import RUNS_FOR_TRACES, traced_runs
 from tvm_ios.relay.context import applied_records_digest
@@ -203,7 +203,8 @@ class Steps:
         if self.call.budget.allows(race_s(sequential_ns, compare, contestants=contestants)):
             return compare
         each_s = round_s(sequential_ns, compare, contestants=contestants)
-        affordable = int(max(0.0, self.call.budget.left_s) / each_s)
+        before_s = looks_s(sequential_ns, compare, contestants=contestants)
+        affordable = int(max(0.0, self.call.budget.left_s - before_s) / each_s)
         rounds = min(max(least_rounds(compare.confidence), affordable), compare.rounds)
         if rounds < compare.rounds:
             self.call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")

@@ -8,7 +8,7 @@ flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,7 @@ from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.protocol import CostModel, LaneModel
+from tvm_ios.cost.protocol import CostModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
@@ -124,11 +124,7 @@ class ScheduleOperators(_Options):
         target = resolve_target(self.target)
         lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS
         pricer = Pricer(graph, cost_model)
-        alone_ns: Sequence[int] = pricer.singles_ns
-        helped_ns = alone_ns
-        if isinstance(cost_model, LaneModel):
-            alone_ns = cost_model.operators_ns(graph, lanes=1)
-            helped_ns = cost_model.operators_ns(graph, lanes=lanes)
+        alone_ns, helped_ns = pricer.operators_ns(1), pricer.operators_ns(lanes)
         return list_schedule(
             graph,
             OperatorTimes(alone_ns=alone_ns, helped_ns=helped_ns, priced_by=pricer.description),

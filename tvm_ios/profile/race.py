@@ -24,7 +24,16 @@ from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["VARIANT_RACE", "choose", "compiled_for", "executors_of", "race", "race_s", "round_s"]
+__all__ = [
+    "VARIANT_RACE",
+    "choose",
+    "compiled_for",
+    "executors_of",
+    "looks_s",
+    "race",
+    "race_s",
+    "round_s",
+]
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 """Of variants of one schedule before the last race: short, as there may be several."""
@@ -116,6 +125,12 @@ def round_s(run_ns: float, options: CompareOptions, *, contestants: int) -> floa
     return contestants * (sample_s + warmup * run_ns / 1e9)
 
 
+def looks_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
+    """About how many seconds a race takes before its rounds: a run and a sample of each."""
+    sample_s = max(run_ns * options.number / 1e9, options.min_repeat_ms / 1e3)
+    return contestants * (run_ns / 1e9 + sample_s)
+
+
 def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> float:
     """About how many seconds a race that chooses takes, where nothing ends it before its time.
 
@@ -127,7 +142,8 @@ def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> f
     each_s = round_s(run_ns, options, contestants=contestants)
     is_long = each_s >= options.longest_s
     least = least_rounds(options.confidence) if is_long else EARLY_LOOKS[0]
-    return min(options.rounds * each_s, max(options.longest_s, least * each_s))
+    rounds_s = min(options.rounds * each_s, max(options.longest_s, least * each_s))
+    return looks_s(run_ns, options, contestants=contestants) + rounds_s
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:

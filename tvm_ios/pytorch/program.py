@@ -208,6 +208,9 @@ def _seen(
 def _compiled_part(
     module: torch.nn.Module, given: tuple[Any, ...], result: Any, options: BackendOptions
 ) -> CompiledPart:
+    leaves = pytree.tree_leaves((given, result))
+    if not all(each.numel() for each in leaves if isinstance(each, torch.Tensor)):
+        raise ModelError("a tensor of it has no elements")
     trace = traced(module, given)
     # An input in the place of a weight is one on purpose, and none that somebody forgot.
     mod = with_constants(*from_trace(trace, given))
@@ -215,6 +218,6 @@ def _compiled_part(
     part = CompiledPart(model, input_names(trace, len(given)), result)
     with torch.no_grad():
         pairs = (pytree.tree_leaves(each) for each in (part(*given), result))
-    if difference := disagreement(*pairs):
+    if difference := disagreement(*pairs, pytree.tree_leaves(given)):
         raise ModelError(f"compiled, it computes something else than torch: {difference}")
     return part

@@ -27,7 +27,8 @@ RESHAPE_ONLY = "relay.reshape_only"
 NUMBER = re.compile(r"_\d+$")
 """Suffix that TVM puts behind a name that it has given before in this process."""
 
-_lowering = Lock()
+lowering = Lock()
+"""Held by whoever lowers a function or clears what TVM's one compiler remembers of them."""
 
 
 def lower_kernels(
@@ -67,9 +68,8 @@ def lower_kernels(
             if digest in earlier:
                 yield digest, earlier[digest]
                 continue
-            # TVM remembers functions, but not the records they were lowered with, and threads share
-            # its one compiler.
-            with _lowering:
+            # TVM remembers functions, but not the records they were lowered with.
+            with lowering:
                 compiler.clear()
                 lowered = compiler.lower(function, target, "default")
             if len(lowered.funcs.functions) != 1:
@@ -128,8 +128,10 @@ def empty_compiler() -> Iterator[te_compiler.TECompiler]:
     It asks no template and no record about a function whose result it remembers.
     """
     compiler = te_compiler.get()
-    compiler.clear()
+    with lowering:
+        compiler.clear()
     try:
         yield compiler
     finally:
-        compiler.clear()
+        with lowering:
+            compiler.clear()

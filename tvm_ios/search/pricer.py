@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.protocol import CostModel, DescribedModel, FloorModel, LowerBoundModel
+from tvm_ios.cost.protocol import (
+    CostModel,
+    DescribedModel,
+    FloorModel,
+    LaneModel,
+    LowerBoundModel,
+)
 from tvm_ios.errors import SearchError
 from tvm_ios.search.chains import Contraction
 from tvm_ios.support.whole_number import as_whole
@@ -18,7 +25,7 @@ LARGEST_PRICE_NS = 1 << 36
 
 
 class Pricer:
-    """Everything a search knows of the prices of one graph; single units are priced first.
+    """Everything a search knows of the prices of one graph.
 
     A search sees units, which may be chains of operators; the cost model sees operators only. All
     that it says carries over. The price of a stage of units is defined as that of the stage of
@@ -45,8 +52,12 @@ class Pricer:
         self._contraction = contraction
         units = graph if contraction is None else contraction.graph
         self._known_ns: dict[Stage, int] = {}
-        self.singles_ns = self.price([Stage(((unit,),)) for unit in range(len(units))])
+        self._singles = [Stage(((unit,),)) for unit in range(len(units))]
+
+    @cached_property
+    def singles_ns(self) -> list[int]:
         """Price of every unit in a stage of its own."""
+        return self.price(self._singles)
 
     @property
     def count(self) -> int:
@@ -76,6 +87,22 @@ class Pricer:
             answers = self._cost_model.price(self._graph, self._expanded(new))
             self._known_ns.update(zip(new, self._checked("price", new, answers), strict=True))
         return [self._known_ns[stage] for stage in stages]
+
+    def operators_ns(self, lanes: int) -> Sequence[int]:
+        """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel.
+
+        Of a model that says nothing of lanes it is the price of a stage of its own.
+
+        Raises
+        ------
+        SearchError
+            As :meth:`price` does.
+        """
+        singles = [Stage(((operator,),)) for operator in range(len(self._graph))]
+        if not isinstance(self._cost_model, LaneModel):
+            return self.price(singles)
+        answers = self._cost_model.operators_ns(self._graph, lanes=lanes)
+        return self._checked("price", singles, answers)
 
     def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
         """What each stage costs at least, in nanoseconds; 0 where the cost model does not know.

@@ -29,7 +29,8 @@ def extreme(
 ) -> relay.Expr:
     """The greatest or the least value, which may be infinite: as of a row that is masked whole.
 
-    TVM begins with the last finite number. Of halves, twice that is infinite; all else is exact.
+    TVM begins with the last finite number; values are halved before and doubled after, so twice
+    that number is infinite. Exact, but for the last bit of the smallest numbers there are.
     """
     if not dtype.startswith("float"):
         return reduce(value)

@@ -128,7 +128,8 @@ def _clamp(inputs: list[Any], types: Sequence[str]) -> Any:
     kinds = [types[place] if place < len(types) else "float" for place in given]
     plain = not any(isinstance(inputs[place], relay.Expr) for place in given[1:])
     if plain and len(given) == 3 and _dtype(inputs[0]).startswith("float"):
-        return relay.clip(inputs[0], float(inputs[1]), float(inputs[2]))
+        low, high = float(inputs[1]), float(inputs[2])
+        return relay.clip(inputs[0], min(low, high), high)
     promoted = _converter().pytorch_promote_types([inputs[place] for place in given], kinds)
     value, *bounds = promoted
     for place, bound in zip(given[1:], bounds, strict=True):

@@ -101,7 +101,7 @@ class LaneExecutor:
             raise self._explain(failure) from None
 
     def constants_changed(self) -> None:
-        """Have libraries read constants anew, since parameters were written; between runs."""
+        """Have libraries read constants anew, of parameters that were written."""
         if self._calls is not None:
             self._calls.constants_changed()
 

@@ -152,7 +152,7 @@ class LaunchCalls:
         return None if call is None else call.failure(where)
 
     def constants_changed(self) -> None:
-        """Have every call read its constants anew; no run is under way."""
+        """Have every call read its constants anew; a run under way may use the old ones."""
         for call in self._calls.values():
             call.constants_changed()
 

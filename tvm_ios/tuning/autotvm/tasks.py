@@ -23,7 +23,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
-from tvm_ios.relay.kernels import empty_compiler
+from tvm_ios.relay.kernels import empty_compiler, lowering
 from tvm_ios.relay.transforms.pipeline import UNSHARER
 
 __all__ = [
@@ -75,7 +75,7 @@ def extract_tasks(
     environment.reset(None)
     with environment:
         for module in modules:
-            with empty_compiler():
+            with empty_compiler(), lowering:
                 _lower(module, target)
     uses = _count_uses(modules)
     tasks = []

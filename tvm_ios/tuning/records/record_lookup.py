@@ -23,7 +23,7 @@ from tvm_ios.relay import StagedBuild
 from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.functions.primitive import kernel_digest
-from tvm_ios.relay.kernels import empty_compiler
+from tvm_ios.relay.kernels import empty_compiler, lowering
 from tvm_ios.tuning.ansor.tasks import quiet_lookups
 from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
 from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
@@ -167,7 +167,7 @@ def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, .
 
 def _lowering_of(compiler: Any, function: relay.Function, target: tvm.target.Target) -> _Asked:
     templates, ansor = _AutoTvmListener(), _AnsorListener()
-    with quiet_lookups(), tvm_pipeline(), target, templates, ansor:
+    with quiet_lookups(), tvm_pipeline(), target, templates, ansor, lowering:
         compiler.lower(function, target)
     answered = None
     if ansor.answered:
