@@ -31,7 +31,7 @@ def test_other_values_are_told(found, odd):
 
 def test_a_mask_hides_no_other_value():
     masked = torch.tensor([torch.finfo(torch.float32).min, -1e9, 1.0, 2.0])
-    assert disagreement([masked * (1 + 1e-6)], [masked]) is None
+    assert disagreement([masked * (1 - 1e-6)], [masked]) is None
     wrong = torch.tensor([masked[0], masked[1], 1.1, 2.0])
     assert disagreement([wrong], [masked]) == "1 of 4 values of output 0 differ"
 
