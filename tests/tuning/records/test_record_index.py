@@ -18,7 +18,11 @@ def line(cost_s, *, error=0, target="llvm", name="dense", index=0):
     return json.dumps(
         {
             "input": [target, name, [["TENSOR", [1, 8], "float32"]], {}],
-            "config": {"index": index, "code_hash": None, "entity": []},
+            "config": {
+                "index": index,
+                "code_hash": None,
+                "entity": [["tile_c", "sp", [-1, 1 << index]]],
+            },
             "result": [[cost_s], error, 0.1, 1.0],
             "version": 0.2,
             "tvm_version": "0.17.dev0",
