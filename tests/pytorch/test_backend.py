@@ -75,6 +75,15 @@ def test_what_tvm_does_not_know_runs_in_torch_and_is_named(parts, said):
 
 
 @torch.no_grad()
+def test_a_part_without_elements_runs_in_torch(said, parts):
+    nothing = torch.zeros(0, 4)
+    run = compiled(lambda x: {"shifted": x * 2 + 1})
+    assert_same(run(nothing), {"shifted": nothing})
+    assert not parts
+    assert said() == ["tvm_ios leaves a part of a graph to torch: a tensor of it has no elements"]
+
+
+@torch.no_grad()
 def test_random_numbers_are_drawn_by_torch(said):
     fast = compiled(Noise())
     x = image()

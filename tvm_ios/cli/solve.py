@@ -88,7 +88,9 @@ def add_parser(subparsers: Subparsers) -> None:
         help="whether convolutions of different kernel sizes may merge (default: yes)",
     )
     parser.add_argument(
-        "--lazy", action="store_true", help="price only stages that can win; same cost"
+        "--lazy",
+        action="store_true",
+        help="price only stages that can win; same cost, but with --launching graph",
     )
     parser.add_argument("--no-native", action="store_true", help="do not use the compiled kernel")
     device = parser.add_mutually_exclusive_group()

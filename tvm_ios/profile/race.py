@@ -120,15 +120,17 @@ def executors_of(
 
 def round_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
     """About how many seconds a round takes of a race that chooses, warm-up included."""
-    sample_s = max(run_ns * options.number / 1e9, options.min_repeat_ms / 1e3)
     warmup = 0 if run_ns >= LONG_RUN_NS else options.warmup
-    return contestants * (sample_s + warmup * run_ns / 1e9)
+    return contestants * (_sample_s(run_ns, options) + warmup * run_ns / 1e9)
 
 
 def looks_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
     """About how many seconds a race takes before its rounds: a run and a sample of each."""
-    sample_s = max(run_ns * options.number / 1e9, options.min_repeat_ms / 1e3)
-    return contestants * (run_ns / 1e9 + sample_s)
+    return contestants * (_sample_s(run_ns, options) + run_ns / 1e9)
+
+
+def _sample_s(run_ns: float, options: CompareOptions) -> float:
+    return max(run_ns * options.number / 1e9, options.min_repeat_ms / 1e3)
 
 
 def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> float:

@@ -37,11 +37,6 @@ class Pricer:
     ----------
     contraction
         The units that are searched over; every operator is one where omitted.
-
-    Raises
-    ------
-    SearchError
-        If the cost model answers with too few prices or with something that is no price.
     """
 
     def __init__(
@@ -51,12 +46,18 @@ class Pricer:
         self._cost_model = cost_model
         self._contraction = contraction
         units = graph if contraction is None else contraction.graph
-        self._known_ns: dict[Stage, int] = {}
         self._singles = [Stage(((unit,),)) for unit in range(len(units))]
+        self._known_ns: dict[Stage, int] = {}
 
     @cached_property
     def singles_ns(self) -> list[int]:
-        """Price of every unit in a stage of its own."""
+        """Price of every unit in a stage of its own.
+
+        Raises
+        ------
+        SearchError
+            As :meth:`price` does.
+        """
         return self.price(self._singles)
 
     @property
@@ -91,18 +92,18 @@ class Pricer:
     def operators_ns(self, lanes: int) -> Sequence[int]:
         """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel.
 
-        Of a model that says nothing of lanes it is the price of a stage of its own.
+        Of a model that says nothing of lanes it is the price of a stage of its own. Every operator
+        has to be a unit.
 
         Raises
         ------
         SearchError
             As :meth:`price` does.
         """
-        singles = [Stage(((operator,),)) for operator in range(len(self._graph))]
         if not isinstance(self._cost_model, LaneModel):
-            return self.price(singles)
+            return self.singles_ns
         answers = self._cost_model.operators_ns(self._graph, lanes=lanes)
-        return self._checked("price", singles, answers)
+        return self._checked("price", self._singles, answers)
 
     def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
         """What each stage costs at least, in nanoseconds; 0 where the cost model does not know.

@@ -12,7 +12,12 @@ from tvm import auto_scheduler
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
 from tvm_ios.tuning.ansor.tasks import ansor_context
-from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+from tvm_ios.tuning.records.records import (
+    RecordFormat,
+    TuningRecord,
+    distinct_records,
+    read_records,
+)
 from tvm_ios.tuning.records.target_records import is_target, preferred_records, targets_with_key
 
 __all__ = ["apply_history", "known_records", "recorded_workloads"]
@@ -26,7 +31,7 @@ def known_records(
     A candidate that occurs twice, as after merging logs, counts once, with its better time. A log
     that is missing is empty.
     """
-    found: dict[str, dict[str, TuningRecord]] = {}
+    found: dict[str, list[TuningRecord]] = {}
     if not log.exists():
         return {}
     same: dict[str, bool] = {}
@@ -36,11 +41,8 @@ def known_records(
         if record.target not in same:
             same[record.target] = is_target(record.target, target)
         if same[record.target] and _loaded(record) is not None:
-            candidates = found.setdefault(record.workload, {})
-            other = candidates.setdefault(record.candidate(), record)
-            if record.mean_s < other.mean_s:
-                candidates[record.candidate()] = record
-    return {workload: list(records.values()) for workload, records in found.items()}
+            found.setdefault(record.workload, []).append(record)
+    return {workload: distinct_records(records) for workload, records in found.items()}
 
 
 def recorded_workloads(logs: Sequence[Path], target: tvm.target.Target) -> frozenset[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tvm_ios.support.c_compiler import cache_directory
 from tvm_ios.tuning.records.record_line import RecordFormat, TuningRecord
-from tvm_ios.tuning.records.records import read_records
+from tvm_ios.tuning.records.records import distinct_records, read_records
 
 __all__ = ["KnownWorkload", "RecordIndex", "logs_in"]
 
@@ -62,16 +62,17 @@ class RecordIndex:
             found.setdefault((record.format, record.workload, record.target), []).append(record)
         workloads: dict[tuple[RecordFormat, str], tuple[KnownWorkload, ...]] = {}
         for (kind, workload, target), records in found.items():
-            # A candidate may be in a log several times, as in one that was merged.
-            tried = {(each.path, each.candidate()): False for each in records}
-            tried.update(((each.path, each.candidate()), True) for each in records if each.ok)
+            by_log: dict[Path, list[TuningRecord]] = {}
+            for record in records:
+                by_log.setdefault(record.path, []).append(record)
+            distinct = [record for log in by_log.values() for record in distinct_records(log)]
             row = KnownWorkload(
                 format=kind,
                 workload=workload,
                 target=target,
-                best_s=min(record.mean_s for record in records),
-                candidates=Counter(path for (path, _), ran in tried.items() if ran),
-                failed=Counter(path for (path, _), ran in tried.items() if not ran),
+                best_s=min(record.mean_s for record in distinct),
+                candidates=Counter(record.path for record in distinct if record.ok),
+                failed=Counter(record.path for record in distinct if not record.ok),
             )
             workloads[kind, workload] = (*workloads.get((kind, workload), ()), row)
         return cls(logs=paths, workloads=workloads)

@@ -31,6 +31,7 @@ __all__ = [
     "TuningRecord",
     "append_records",
     "best_records",
+    "distinct_records",
     "mend_records",
     "read_records",
     "rejected_path",
@@ -64,6 +65,19 @@ def read_records(*paths: str | os.PathLike[str]) -> RecordLog:
         records=tuple(piece for piece in pieces if isinstance(piece, TuningRecord)),
         rejected=tuple(piece for piece in pieces if isinstance(piece, RejectedLine)),
     )
+
+
+def distinct_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+    """Records of one workload, each candidate once, with its better time.
+
+    A log holds one several times after logs were merged. A candidate that ran once did run.
+    """
+    best: dict[str, TuningRecord] = {}
+    for record in records:
+        other = best.setdefault(candidate := record.candidate(), record)
+        if record.mean_s < other.mean_s:
+            best[candidate] = record
+    return list(best.values())
 
 
 def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
