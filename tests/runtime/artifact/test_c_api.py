@@ -18,6 +18,7 @@ import tvm_ios
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
+from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -186,7 +187,7 @@ def onednn_model(folder):
     mod = tvm.IRModule.from_expr(relay.Function([x], scores))
     options = TuneOptions(build=BuildOptions(onednn=True))
     compiled = tvm_ios.compile_schedule(
-        mod, None, "llvm -mcpu=cascadelake", lanes=min(2, os.cpu_count() or 1), options=options
+        mod, None, host_target(), lanes=min(2, os.cpu_count() or 1), options=options
     )
     called = [launch.call for launch in compiled.plan.launches if launch.call is not None]
     assert len(called) >= 5

@@ -10,16 +10,20 @@ from functools import cache
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.target.x86 import get_simd_32bit_lanes
 
 from tests.stock import stock_executor
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.host import cached_libinfo
+from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
-TARGET = "llvm -mcpu=cascadelake"
+TARGET = host_target()
+with tvm.target.Target(TARGET):
+    BLOCK = get_simd_32bit_lanes()
+"""Channels that tensors have side by side: oneDNN's fast code is for one vector of them."""
 Make = Callable[[str], relay.Expr]
 
 
@@ -165,14 +169,14 @@ def pooled(
     return getattr(relay.nn, kind)(data, layout=layout, **attributes)
 
 
-def pooled_blocks(dtype: str, block: int = 16, **attributes) -> relay.Expr:
+def pooled_blocks(dtype: str, block: int = BLOCK, **attributes) -> relay.Expr:
     return pooled(dtype, shape=(1, 3, 15, 13, block), layout=f"NCHW{block}c", **attributes)
 
 
 def pooled_and_more(dtype: str) -> relay.Expr:
     value = pooled_blocks(dtype, pool_size=(3, 3), padding=(1, 1), strides=(2, 2))
     other = variable("y", shape_of(value), dtype)
-    scale = variable("s", (1, 3, 1, 1, 16), dtype)
+    scale = variable("s", (1, 3, 1, 1, BLOCK), dtype)
     return relay.nn.relu(relay.add(relay.multiply(value, scale), other))
 
 
