@@ -33,7 +33,11 @@ def test_a_slice_is_left_out_where_the_log_that_goes_on_has_its_candidates(
     records = [
         {
             "input": [str(TARGET), task.task.name, task.task.args, {}],
-            "config": {"index": index, "code_hash": None, "entity": []},
+            "config": {
+                "index": index,
+                "code_hash": None,
+                "entity": [["tile_c", "sp", [-1, 1 << index]]],
+            },
             "result": [[1e-3], 0, 0.1, 1.0],
             "version": 0.2,
             "tvm_version": "0.17.dev0",
