@@ -114,7 +114,36 @@ def test_the_work_of_a_stage_is_what_it_costs_at_least(prices: KernelPrices) -> 
     costs_ns = [prices.operator_ns[index] for (index,) in members]
     one, all_of_them, merged = prices.lower_bound(prices.graph, stages)
     assert (one, merged) == (costs_ns[0] // LANES, 0)
-    assert all_of_them == sum(costs_ns) // LANES > one
+    percent = prices.runner.concurrency_overhead_percent
+    assert all_of_them == sum(costs_ns) // LANES * (100 + percent) // 100 > one
+
+
+def test_one_group_costs_what_its_operators_cost(prices: KernelPrices) -> None:
+    masks = prices.graph.predecessor_masks()
+    last = next(
+        index
+        for index in reversed(range(len(prices.graph)))
+        if masks[index].bit_count() == 1 and not prices.runner.needs_no_kernel(index)
+    )
+    chain = (masks[last].bit_length() - 1, last)
+    singles_ns = prices.price(prices.graph, [Stage(((index,),)) for index in chain])
+    measured = prices.counters.priced
+    assert prices.price(prices.graph, [Stage((chain,))]) == [sum(singles_ns)]
+    assert prices.counters.priced == measured
+
+
+def test_concurrent_groups_cost_more_than_by_themselves(
+    prices: KernelPrices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On lanes with caches of their own, by what the device says; one lane keeps its caches."""
+    percent = prices.runner.session.device.traits.concurrency_overhead_percent
+    assert prices.runner.concurrency_overhead_percent == (percent if LANES > 1 else 0)
+    members = tuple((index,) for index in convolutions(prices.graph))
+    stages = [Stage(members), Stage(members[:1]), Stage(members, Strategy.MERGE)]
+    monkeypatch.setattr(RelayStageRunner, "concurrency_overhead_percent", 0)
+    alone_ns, *others_ns = prices.price(prices.graph, stages)
+    monkeypatch.setattr(RelayStageRunner, "concurrency_overhead_percent", 25)
+    assert prices.price(prices.graph, stages) == [alone_ns * 125 // 100, *others_ns]
 
 
 def test_a_merged_stage_is_compiled_and_priced(prices: KernelPrices) -> None:

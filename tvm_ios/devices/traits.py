@@ -43,6 +43,9 @@ class DeviceTraits:
     idle_lanes_help: bool
     """Whether a long operator is faster where other lanes are idle; streams do not help each
     other."""
+    concurrency_overhead_percent: int
+    """What concurrent groups cost more in a network than run by themselves again and again: lanes
+    with caches of their own find there what other lanes wrote. 0 where lanes share their caches."""
     convolves_transposed: bool
     """Whether transposed convolutions are written as convolutions where that is faster."""
     pads_channels: bool
@@ -59,6 +62,7 @@ CPU = DeviceTraits(
         flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
     ),
     idle_lanes_help=True,
+    concurrency_overhead_percent=10,
     convolves_transposed=True,
     pads_channels=True,
     kernel_layout="NCHW",
@@ -74,6 +78,7 @@ GPU = DeviceTraits(
         longest_program_ns=200_000,
     ),
     idle_lanes_help=False,
+    concurrency_overhead_percent=0,
     convolves_transposed=False,
     pads_channels=False,
     kernel_layout=None,

@@ -191,14 +191,9 @@ class KernelPrices:
 
         Merges have been priced by whoever put them into the schedule.
         """
-        chosen = self._kernels.chosen
-        alone = [None if s.is_merge else self._measured.record(chosen, s) for s in schedule.stages]
-        merges = [stage for stage in schedule.stages if stage.is_merge]
-        merged_ns = iter(self.price(self.graph, merges))
-        return tuple(
-            next(merged_ns) if stage.is_merge else None if record is None else record.median_ns
-            for stage, record in zip(schedule.stages, alone, strict=True)
-        )
+        known = [stage for stage in schedule.stages if self._is_known(stage)]
+        known_ns = dict(zip(known, self.price(self.graph, known), strict=True))
+        return tuple(known_ns.get(stage) for stage in schedule.stages)
 
     def operator_times(self, schedule: InterOpSchedule) -> OperatorTimes:
         """What single operators, and the merges of a schedule, take: known since they were priced.
@@ -222,9 +217,13 @@ class KernelPrices:
         )
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
-        """Latency of each stage, run by itself, in nanoseconds.
+        """Latency that each stage adds to a network, in nanoseconds.
 
-        That of a merge stage has what it does to the operators around it in it, and is at least 1.
+        That of a concurrent stage is measured by itself, and more by the device's
+        ``concurrency_overhead_percent`` if it has several groups. One group of several operators
+        costs what they cost one by one where idle lanes help, for it runs them so; again and again
+        by itself it would find more in the caches than in a network. That of a merge stage has what
+        it does to the operators around it in it, and is at least 1.
 
         Raises
         ------
@@ -237,11 +236,23 @@ class KernelPrices:
                 f"kernels were built for ({self.graph.fingerprint()}); build and price the same "
                 "module"
             )
-        plain = [stage for stage in stages if not stage.is_merge]
-        prices = dict(zip(plain, self._measured.price(self._kernels.chosen, plain), strict=True))
-        merges = [stage for stage in stages if stage.is_merge]
-        prices |= self._merges.price(self._kernels, merges)
-        return [prices[stage] for stage in stages]
+        measured = list(
+            dict.fromkeys(
+                part for stage in stages if not stage.is_merge for part in self._measured_as(stage)
+            )
+        )
+        measured_ns = dict(
+            zip(measured, self._measured.price(self._kernels.chosen, measured), strict=True)
+        )
+        merged_ns = self._merges.price(self._kernels, [each for each in stages if each.is_merge])
+        return [
+            merged_ns[stage]
+            if stage.is_merge
+            else self._in_network_ns(
+                stage, sum(measured_ns[part] for part in self._measured_as(stage))
+            )
+            for stage in stages
+        ]
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """What each stage costs at least, in nanoseconds, once operators are priced: its work.
@@ -256,7 +267,10 @@ class KernelPrices:
         return [
             0
             if stage.is_merge
-            else sum(self.operator_ns[index] for index in stage.operators) // self.runner.lanes
+            else self._in_network_ns(
+                stage,
+                sum(self.operator_ns[index] for index in stage.operators) // self.runner.lanes,
+            )
             for stage in stages
         ]
 
@@ -273,6 +287,24 @@ class KernelPrices:
             max(0, self._merges.floor_ns(self._kernels, stage, price_ns))
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
+
+    def _measured_as(self, stage: Stage) -> Sequence[Stage]:
+        """The stages whose times together are that of a stage without merges."""
+        if len(stage.groups) > 1 or not self.runner.idle_lanes_help:
+            return [stage]
+        return [Stage(((index,),)) for index in stage.operators]
+
+    def _is_known(self, stage: Stage) -> bool:
+        """Whether nothing has to be measured for a price; who put a merge somewhere priced it."""
+        chosen = self._kernels.chosen
+        return stage.is_merge or all(
+            self._measured.record(chosen, part) is not None for part in self._measured_as(stage)
+        )
+
+    def _in_network_ns(self, stage: Stage, alone_ns: int) -> int:
+        """What a stage without merges costs in a network."""
+        percent = self.runner.concurrency_overhead_percent if len(stage.groups) > 1 else 0
+        return alone_ns * (100 + percent) // 100
 
     @property
     def _chose_libraries(self) -> bool:

@@ -99,6 +99,11 @@ class RelayStageRunner:
         """Whether a long operator is faster where other lanes are idle."""
         return self.session.device.traits.idle_lanes_help
 
+    @property
+    def concurrency_overhead_percent(self) -> int:
+        """What concurrent groups cost more in a network than by themselves; 0 with one lane."""
+        return self.session.device.traits.concurrency_overhead_percent if self.lanes > 1 else 0
+
     def close(self) -> None:
         """Stop the lanes; a second call does nothing."""
         if not self._notes:
