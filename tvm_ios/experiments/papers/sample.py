@@ -75,7 +75,8 @@ class Sample:
     )
     notes: tuple[str, ...] = (
         "CPU rows are measured: schedules in one interleaved race, stages by themselves on the "
-        "same lanes. GPU rows are computed by the analytical model, nothing was measured. Both "
+        "same lanes, several groups with what they cost more in a network. GPU rows are computed "
+        "by the analytical model, nothing was measured. Both "
         "schedules of each device are drawn beside this table, DEVICE-SCHEDULE.png. On two lanes "
         "a 3x3 convolution of this size is split between them anyway, so that little is left for "
         "running two side by side; on 80 multiprocessors it is not.",
