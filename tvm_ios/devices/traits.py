@@ -62,7 +62,7 @@ CPU = DeviceTraits(
         flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
     ),
     idle_lanes_help=True,
-    concurrency_overhead_percent=10,
+    concurrency_overhead_percent=20,
     convolves_transposed=True,
     pads_channels=True,
     kernel_layout="NCHW",

@@ -29,6 +29,9 @@ from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["FoundSchedules", "find_schedules", "resumable", "search_schedule"]
 
+LEAST_GAIN_PERCENT = 1
+"""A schedule that promises less over sequential order is not worth a race: what looks best among
+thousands of prices owes that much to their noise."""
 MOST_OWN = 2
 """TVM's kernels race as a network unless they cost more than so many times as much alone: what a
 network does to caches is no more than that, and TVM's code for NHWC takes 40 times as long."""
@@ -160,6 +163,8 @@ def search_schedule(
 ) -> SearchResult:
     """Search with measured prices, telling the clock how far it is.
 
+    Where next to nothing is to be gained, the schedule is sequential order, and a note says so.
+
     Parameters
     ----------
     clock
@@ -179,11 +184,29 @@ def search_schedule(
                 best_ms=step.best_ns / 1e6,
             )
 
-    return search_ios(
+    found = search_ios(
         prices.graph,
         prices,
         options.completed(measured=True),
         progress=report,
         should_stop=lambda: not budget.allows(0.0),
         hurried=math.isfinite(budget.left_s),
+    )
+    gain_percent = 100 - 100 * found.latency_ns / max(1, found.sequential_ns)
+    in_order = sequential_schedule(prices.graph)
+    if gain_percent >= LEAST_GAIN_PERCENT or found.schedule.stages == in_order.stages:
+        return found
+    note = (
+        f"the best schedule found promises {gain_percent:.1f} % over sequential order, less than "
+        "prices can tell: sequential order is taken in its place"
+    )
+    return replace(
+        found,
+        schedule=replace(
+            in_order,
+            scheduler=found.schedule.scheduler,
+            latency_ns=found.sequential_ns,
+        ),
+        latency_ns=found.sequential_ns,
+        notes=(*found.notes, note),
     )

@@ -303,8 +303,12 @@ class KernelPrices:
 
     def _in_network_ns(self, stage: Stage, alone_ns: int) -> int:
         """What a stage without merges costs in a network."""
-        percent = self.runner.concurrency_overhead_percent if len(stage.groups) > 1 else 0
-        return alone_ns * (100 + percent) // 100
+        if len(stage.groups) == 1 or not self.operator_ns:
+            return alone_ns
+        costs_ns = [self.operator_ns[index] for index in stage.operators]
+        long_ns = sum(cost_ns for cost_ns in costs_ns if not is_short(cost_ns))
+        percent = self.runner.concurrency_overhead_percent
+        return alone_ns + alone_ns * percent * long_ns // (100 * max(1, sum(costs_ns)))
 
     @property
     def _chose_libraries(self) -> bool:
