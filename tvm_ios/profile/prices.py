@@ -219,10 +219,10 @@ class KernelPrices:
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency that each stage adds to a network, in nanoseconds.
 
-        That of a concurrent stage is measured by itself, and more by the device's
-        ``concurrency_overhead_percent`` if it has several groups. One group of several operators
-        costs what they cost one by one where idle lanes help, for it runs them so; again and again
-        by itself it would find more in the caches than in a network. That of a merge stage has what
+        That of a concurrent stage is measured by itself; several groups of long operators cost more
+        by the device's ``concurrency_overhead_percent``. One group of several operators costs what
+        they cost one by one where idle lanes help, for it runs them so; again and again by itself
+        it would find more in the caches than in a network. That of a merge stage has what
         it does to the operators around it in it, and is at least 1.
 
         Raises

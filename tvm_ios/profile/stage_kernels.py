@@ -101,8 +101,9 @@ class RelayStageRunner:
 
     @property
     def concurrency_overhead_percent(self) -> int:
-        """What concurrent groups cost more in a network than by themselves; 0 with one lane."""
-        return self.session.device.traits.concurrency_overhead_percent if self.lanes > 1 else 0
+        """What concurrent groups of long operators cost more in a network than by themselves."""
+        traits = self.session.device.traits
+        return traits.concurrency_overhead_percent if self.lanes > 1 else 0
 
     def close(self) -> None:
         """Stop the lanes; a second call does nothing."""

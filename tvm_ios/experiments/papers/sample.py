@@ -75,11 +75,11 @@ class Sample:
     )
     notes: tuple[str, ...] = (
         "CPU rows are measured: schedules in one interleaved race, stages by themselves on the "
-        "same lanes, several groups with what they cost more in a network. GPU rows are computed "
-        "by the analytical model, nothing was measured. Both "
-        "schedules of each device are drawn beside this table, DEVICE-SCHEDULE.png. On two lanes "
-        "a 3x3 convolution of this size is split between them anyway, so that little is left for "
-        "running two side by side; on 80 multiprocessors it is not.",
+        "same lanes, groups of long operators with what they cost more in a network. GPU rows are "
+        "computed by the analytical model, nothing was measured. Both schedules of each device are "
+        "drawn beside this table, DEVICE-SCHEDULE.png. On two lanes a 3x3 convolution of this size "
+        "is split between them anyway, so that little is left for running two side by side; on 80 "
+        "multiprocessors it is not.",
         "The model's V100 takes 1.5 to 1.9 times as long as the real one: cuDNN computes such "
         "convolutions by Winograd's algorithm, which multiplies less and which the model does not "
         "have. *error* is its speedup over the published one, less 1.",
