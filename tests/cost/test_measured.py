@@ -316,6 +316,23 @@ def test_groups_that_were_never_priced_say_nothing_of_a_stage() -> None:
     assert runner.clock_ns() > 5 * pair.together_ns
 
 
+def test_single_operators_settle_a_stage_whose_groups_were_never_priced() -> None:
+    """Groups of several operators may have no price of their own."""
+    chain = Operator(name="c", kind="conv2d", predecessors=(1,), workload="c")
+    graph = OperatorGraph("chain", (*Pair.graph.operators, chain))
+    timed: Counter[Stage] = Counter()
+
+    def timing_ns(_: OperatorGraph, stage: Stage) -> float:
+        timed[stage] += 1
+        return 10e6 if len(stage.operators) == 1 else 32e6
+
+    model = model_of(FakeStageRunner(timing_ns))
+    stage = Stage(((0,), (1, 2)))
+    model.price(graph, singles(graph))
+    assert model.price(graph, [stage]) == [32_000_000]
+    assert timed[stage] == 2  # a warm-up and a sample
+
+
 def test_what_was_prepared_is_freed_with_its_batch() -> None:
     class Handle:
         pass

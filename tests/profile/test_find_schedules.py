@@ -8,18 +8,18 @@ import pytest
 
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile import find_schedules as module
-from tvm_ios.profile.find_schedules import find_schedules, search_schedule
+from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -62,38 +62,48 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching, monkeypatch) -> N
     assert budget.reserved_s == race_s(found.sequential_ns, compare)
 
 
-@pytest.mark.parametrize("factor", [0.2, 0.995, 1.0])
-def test_next_to_nothing_is_not_worth_a_schedule(branching, monkeypatch, factor: float) -> None:
-    """Stages of several groups at so many times their operators' prices."""
+@pytest.mark.parametrize(
+    ("gain_percent", "races", "notes"), [(0.0, False, 0), (0.9, False, 1), (1.1, True, 0)]
+)
+def test_next_to_nothing_is_not_worth_a_race(
+    branching, monkeypatch, gain_percent: float, races: bool, notes: int
+) -> None:
+    """Of all stages of several groups one gains so much of sequential order; lists begin there."""
     built = build_model(*branching, "llvm", name="branching")
+    single_ns = 100_000
+    sequential_ns = len(built.graph) * single_ns
+    _, pair, *_ = (stage for stage in greedy_schedule(built.graph).stages if len(stage.groups) > 1)
 
-    def price(prices: KernelPrices, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+    def price(_: KernelPrices, _graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+        gain_ns = round(sequential_ns * gain_percent / 100)
         return [
-            round(100_000 * len(s.operators) * (1.0 if len(s.groups) == 1 else factor))
-            for s in stages
+            single_ns * len(stage.operators)
+            + (0 if len(stage.groups) == 1 else -gain_ns if stage == pair else 1)
+            for stage in stages
         ]
 
+    begun = []
+
+    def fastest_list(_: KernelPrices, start: InterOpSchedule, **_options) -> InterOpSchedule:
+        begun.append(start)
+        return start
+
     monkeypatch.setattr(KernelPrices, "price", price)
+    monkeypatch.setattr(module, "settle_ways", lambda _: None)
+    monkeypatch.setattr(module, "fastest_list", fastest_list)
+    limits = SearchOptions(strategies=frozenset({Strategy.CONCURRENT}), max_chain_size=1)
     with (
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=1, session=session) as runner,
     ):
-        found = search_schedule(
-            KernelPrices(runner, options=MEASURE),
-            SearchOptions(strategies=frozenset({Strategy.CONCURRENT})),
-            budget=TimeBudget(),
-        )
-    in_order = sequential_schedule(built.graph).stages
-    assert found.schedule.scheduler == "ios"
-    assert (
-        found.schedule.latency_ns
-        == found.latency_ns
-        == sum(price(None, built.graph, found.schedule.stages))
-    )
-    if factor == 0.2:
-        assert found.schedule.stages != in_order
-        assert found.notes == ()
-    else:
-        assert found.schedule.stages == in_order
-        (note,) = found.notes
-        assert note.startswith("the best schedule found promises 0.")
+        prices = KernelPrices(runner, options=MEASURE)
+        found = find_schedules(prices, {"ios": limits}, lists={"list": "ios"})
+    in_order = found.schedules["sequential"]
+    schedule, result = found.schedules["ios"], found.searches["ios"]
+    assert (schedule.stages != in_order.stages) == (pair in schedule.stages) == races
+    assert ("ios" in found.without_repetitions()) == races
+    assert schedule.scheduler == "ios"
+    assert schedule.latency_ns == result.latency_ns == sum(price(prices, None, schedule.stages))
+    assert len(result.notes) == notes
+    (start,) = begun
+    assert (pair in start.stages) == (gain_percent > 0)

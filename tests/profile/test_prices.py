@@ -140,16 +140,40 @@ def test_concurrent_groups_of_long_operators_cost_more_than_by_themselves(
     members = tuple((index,) for index in convolutions(prices.graph))
     stages = [Stage(members), Stage(members[:1]), Stage(members, Strategy.MERGE)]
     prices.price_operators()
+    prices.keep_whole(())
     monkeypatch.setattr(RelayStageRunner, "concurrency_overhead_percent", 25)
-    monkeypatch.setattr(prices, "operator_ns", (LONG_NS - 1,) * len(prices.graph))
+    short, long = LONG_NS - 1, LONG_NS
+    monkeypatch.setattr(prices, "operator_ns", (short,) * len(prices.graph))
     alone_ns, *others_ns = prices.price(prices.graph, stages)
-    monkeypatch.setattr(prices, "operator_ns", (LONG_NS,) * len(prices.graph))
-    assert prices.price(prices.graph, stages) == [alone_ns + alone_ns * 25 // 100, *others_ns]
-    first, rest = members[0][0], LONG_NS // 3
-    halves = tuple(LONG_NS if i == first else rest for i in range(len(prices.graph)))
-    monkeypatch.setattr(prices, "operator_ns", halves)
-    share = LONG_NS / (LONG_NS + 2 * rest)
-    assert prices.price(prices.graph, stages)[0] == pytest.approx(alone_ns * (1 + share / 4), abs=2)
+    work_ns, _, _ = prices.lower_bound(prices.graph, stages)
+    assert work_ns == 3 * short // LANES
+    for num_long in (1, 2, 3):
+        at_length = {index for (index,) in members[:num_long]}
+        monkeypatch.setattr(
+            prices,
+            "operator_ns",
+            tuple(long if i in at_length else short for i in range(len(prices.graph))),
+        )
+        surplus_ns = num_long * long * 25 // (100 * LANES)
+        assert prices.price(prices.graph, stages) == [alone_ns + surplus_ns, *others_ns]
+        bound_ns, _, _ = prices.lower_bound(prices.graph, stages)
+        assert bound_ns == (num_long * long + (3 - num_long) * short) // LANES + surplus_ns
+    prices.keep_whole(range(len(prices.graph)))
+    (whole_ns,) = prices.price(prices.graph, stages[:1])
+    bound_ns, _, _ = prices.lower_bound(prices.graph, stages)
+    assert bound_ns == 3 * long // LANES
+    monkeypatch.setattr(RelayStageRunner, "concurrency_overhead_percent", 0)
+    assert prices.price(prices.graph, stages[:1]) == [whole_ns]
+
+
+def test_one_lane_runs_groups_one_by_one(built: BuiltModel) -> None:
+    with LocalCpu().open() as session, RelayStageRunner(built, lanes=1, session=session) as runner:
+        prices = KernelPrices(runner, options=MEASURE)
+        members = tuple((index,) for index in convolutions(prices.graph))
+        singles_ns = prices.price(prices.graph, [Stage((group,)) for group in members])
+        measured = prices.counters.priced
+        assert prices.price(prices.graph, [Stage(members)]) == [sum(singles_ns)]
+        assert prices.counters.priced == measured
 
 
 def test_a_merged_stage_is_compiled_and_priced(prices: KernelPrices) -> None:
@@ -255,6 +279,12 @@ def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(prices: KernelP
     assert all(times.alone_ns[index] == prices.operator_ns[index] for index in kernels)
     unsplit = kernels.intersection(prices.unsplit)
     assert all(times.helped_ns[index] == times.alone_ns[index] for index in unsplit)
+    rows_ns = prices.known_ns(listed)
+    assert len(rows_ns) == len(listed.stages)
+    assert sum(rows_ns) == sum(
+        times.alone_ns[index] if index in listed.unsplit else times.helped_ns[index]
+        for index in range(len(prices.graph))
+    )
     annotated = prices.annotate(listed)
     assert annotated.unsplit == listed.unsplit
     assert set(prices.unsplit) <= set(listed.unsplit)

@@ -2,8 +2,8 @@
 
 A stage is looked up by its profile key in memory, then in the profile database; what is left is
 timed in interleaved rounds (see :mod:`tvm_ios.measure.sampling`) and stored. Stages are timed one
-at a time, back to back, so their caches are warm; the whole network is 4 to 16 % slower than the
-sum of its stages, and that is accepted, since all candidates enjoy it alike.
+at a time, back to back, so their caches are warm: what a stage costs more in a network is added by
+who asks (:mod:`tvm_ios.profile.prices`).
 """
 
 from __future__ import annotations

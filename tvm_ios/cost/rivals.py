@@ -48,8 +48,9 @@ class Rivals:
 
     @classmethod
     def own_groups(cls, graph: OperatorGraph, stage: Stage) -> Self:
-        """Rivals of a stage: its groups one after another, if there are several."""
+        """Rivals of a stage of several groups: these one after another, and its operators."""
         if stage.is_merge or len(stage.groups) == 1:
             return cls((), NO_GAIN)
-        alone = (stage_profile_key(graph, Stage((group,))) for group in stage.groups)
-        return cls((tuple(alone),), NO_GAIN)
+        rows = (stage.groups, [(index,) for index in stage.operators])
+        keys = (tuple(stage_profile_key(graph, Stage((row,))) for row in each) for each in rows)
+        return cls(tuple(dict.fromkeys(keys)), NO_GAIN)

@@ -44,9 +44,9 @@ class DeviceTraits:
     """Whether a long operator is faster where other lanes are idle; streams do not help each
     other."""
     concurrency_overhead_percent: int
-    """What concurrent groups of long operators cost more in a network than run by themselves again
-    and again: lanes with caches of their own find there what other lanes wrote. 0 where lanes share
-    their caches."""
+    """What concurrent groups cost more in a network than run by themselves again and again, in per
+    cent of the work of their long operators: lanes with caches of their own find there what other
+    lanes wrote. 0 where lanes share their caches."""
     convolves_transposed: bool
     """Whether transposed convolutions are written as convolutions where that is faster."""
     pads_channels: bool

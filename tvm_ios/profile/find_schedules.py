@@ -125,6 +125,10 @@ def find_schedules(
             listed = fastest_list(prices, schedules[begun], lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
             schedules[name] = listed
+    in_order = schedules[Contestant.SEQUENTIAL.value]
+    for name, result in searches.items():
+        searches[name] = _worth_a_race(result, in_order, sequential_ns)
+        schedules[name] = searches[name].schedule
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
     if prices.fastest_library and prices.own_ratio <= MOST_OWN:
         # What a network does to caches may favour the kernels that lost alone.
@@ -163,8 +167,6 @@ def search_schedule(
 ) -> SearchResult:
     """Search with measured prices, telling the clock how far it is.
 
-    Where next to nothing is to be gained, the schedule is sequential order, and a note says so.
-
     Parameters
     ----------
     clock
@@ -184,7 +186,7 @@ def search_schedule(
                 best_ms=step.best_ns / 1e6,
             )
 
-    found = search_ios(
+    return search_ios(
         prices.graph,
         prices,
         options.completed(measured=True),
@@ -192,21 +194,22 @@ def search_schedule(
         should_stop=lambda: not budget.allows(0.0),
         hurried=math.isfinite(budget.left_s),
     )
-    gain_percent = 100 - 100 * found.latency_ns / max(1, found.sequential_ns)
-    in_order = sequential_schedule(prices.graph)
-    if gain_percent >= LEAST_GAIN_PERCENT or found.schedule.stages == in_order.stages:
+
+
+def _worth_a_race(
+    found: SearchResult, in_order: InterOpSchedule, sequential_ns: int
+) -> SearchResult:
+    """The result, or sequential order where that is hardly longer; a note says so."""
+    promising = found.latency_ns * 100 <= sequential_ns * (100 - LEAST_GAIN_PERCENT)
+    if promising or found.schedule.stages == in_order.stages:
         return found
     note = (
-        f"the best schedule found promises {gain_percent:.1f} % over sequential order, less than "
-        "prices can tell: sequential order is taken in its place"
+        f"the best schedule found promises less than {LEAST_GAIN_PERCENT} % over sequential order, "
+        "which is taken in its place"
     )
     return replace(
         found,
-        schedule=replace(
-            in_order,
-            scheduler=found.schedule.scheduler,
-            latency_ns=found.sequential_ns,
-        ),
-        latency_ns=found.sequential_ns,
-        notes=(*found.notes, note),
+        schedule=replace(in_order, scheduler=found.schedule.scheduler, latency_ns=sequential_ns),
+        latency_ns=sequential_ns,
+        notes=(*found.notes, note) if found.latency_ns < sequential_ns else found.notes,
     )

@@ -189,8 +189,11 @@ class KernelPrices:
     def known_ns(self, schedule: InterOpSchedule) -> tuple[int | None, ...]:
         """Prices of a schedule's stages, in nanoseconds; None where nobody asked for one yet.
 
-        Merges have been priced by whoever put them into the schedule.
+        Merges have been priced by whoever put them into the schedule. Rows of a list are its
+        operators one by one, each with idle lanes or without, as the list has it.
         """
+        if schedule.home_lanes:
+            return self._rows_ns(schedule)
         known = [stage for stage in schedule.stages if self._is_known(stage)]
         known_ns = dict(zip(known, self.price(self.graph, known), strict=True))
         return tuple(known_ns.get(stage) for stage in schedule.stages)
@@ -219,11 +222,12 @@ class KernelPrices:
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency that each stage adds to a network, in nanoseconds.
 
-        That of a concurrent stage is measured by itself; several groups of long operators cost more
-        by the device's ``concurrency_overhead_percent``. One group of several operators costs what
-        they cost one by one where idle lanes help, for it runs them so; again and again by itself
-        it would find more in the caches than in a network. That of a merge stage has what
-        it does to the operators around it in it, and is at least 1.
+        That of a concurrent stage is measured by itself. Once operators are priced, several groups
+        cost more by the device's ``concurrency_overhead_percent`` of the work of their long
+        operators, which idle lanes would help with. One group of several operators, and on one lane
+        all groups, cost what these cost one by one where idle lanes help, for so they run; again
+        and again by themselves they would find more in the caches than in a network. That of a
+        merge stage has what it does to the operators around it in it, and is at least 1.
 
         Raises
         ------
@@ -290,9 +294,25 @@ class KernelPrices:
 
     def _measured_as(self, stage: Stage) -> Sequence[Stage]:
         """The stages whose times together are that of a stage without merges."""
-        if len(stage.groups) > 1 or not self.runner.idle_lanes_help:
+        overlaps = len(stage.groups) > 1 and self.runner.lanes > 1
+        if overlaps or not self.runner.idle_lanes_help:
             return [stage]
         return [Stage(((index,),)) for index in stage.operators]
+
+    def _rows_ns(self, schedule: InterOpSchedule) -> tuple[int, ...]:
+        """Times of the rows of a list, whose operators were priced."""
+        times = self.operator_times(schedule)
+        unsplit = set(schedule.unsplit)
+        each_ns = [
+            alone_ns if index in unsplit else helped_ns
+            for index, (alone_ns, helped_ns) in enumerate(
+                zip(times.alone_ns, times.helped_ns, strict=True)
+            )
+        ]
+        return tuple(
+            times.merged_ns[row] if row.is_merge else sum(each_ns[i] for i in row.operators)
+            for row in schedule.stages
+        )
 
     def _is_known(self, stage: Stage) -> bool:
         """Whether nothing has to be measured for a price; who put a merge somewhere priced it."""
@@ -305,10 +325,10 @@ class KernelPrices:
         """What a stage without merges costs in a network."""
         if len(stage.groups) == 1 or not self.operator_ns:
             return alone_ns
-        costs_ns = [self.operator_ns[index] for index in stage.operators]
-        long_ns = sum(cost_ns for cost_ns in costs_ns if not is_short(cost_ns))
+        split = set(stage.operators) - set(self.unsplit)
+        long_ns = sum(ns for index in split if not is_short(ns := self.operator_ns[index]))
         percent = self.runner.concurrency_overhead_percent
-        return alone_ns + alone_ns * percent * long_ns // (100 * max(1, sum(costs_ns)))
+        return alone_ns + percent * long_ns // (100 * self.runner.lanes)
 
     @property
     def _chose_libraries(self) -> bool:

@@ -1,6 +1,6 @@
 """Traced runs of the model that is kept: what its stages take in the network, lane by lane.
 
-A price is that of a stage run by itself, again and again; here it runs after the stage before it.
+A price is made of stages run by themselves, again and again; here one runs after another.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class Evidence:
     lanes: int
     """Lanes of the device, or streams."""
     prices_ns: tuple[int | None, ...] = ()
-    """Price of each stage, run by itself; None where nobody asked for it, and empty where nothing
-    is known of any."""
+    """Price of each stage, as the search knew it; None where nobody asked for it, and empty where
+    nothing is known of any."""
     traced: TracedRuns = field(default_factory=TracedRuns)
     curve: tuple[CurvePoint, ...] = ()
     """Kernel tuning in the order of its log; empty where no kernels were tuned."""
