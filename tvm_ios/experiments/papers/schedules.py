@@ -94,8 +94,9 @@ class Schedules:
         "CPU rows are measured (with --quick: Inception V3 with images of 139 pixels, SqueezeNet "
         "of 64, RandWire of 32 nodes, NASNet-A of four cells), all schedules of a network in one "
         "interleaved race on the same kernels; *over sequential* is the median of the rounds' "
-        "ratios. *tune* is what `tune` keeps: the fastest of greedy, IOS-both and its list, if it "
-        "beats sequential order beyond the noise.",
+        "ratios. Where a search promises less than 1 % it answers with sequential order (as many "
+        "stages), and what its row says beyond 1.00 is noise. *tune* is what `tune` keeps: the "
+        "fastest of greedy, IOS-both and its list, if it beats sequential order beyond the noise.",
         "GPU rows are computed by the analytical model, nothing was measured: V100 and K80 with "
         "the published runtime (cuDNN 7, streams, device-wide waits, no CUDA graph), H100 with a "
         "CUDA graph and tuned kernels. RandWire and NasNet-A on the published runtime take up to "
