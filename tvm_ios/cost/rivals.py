@@ -51,6 +51,7 @@ class Rivals:
         """Rivals of a stage of several groups: these one after another, and its operators."""
         if stage.is_merge or len(stage.groups) == 1:
             return cls((), NO_GAIN)
-        rows = (stage.groups, [(index,) for index in stage.operators])
+        singles = tuple((index,) for group in stage.groups for index in group)
+        rows = dict.fromkeys((stage.groups, singles))  # the same where no group has several
         keys = (tuple(stage_profile_key(graph, Stage((row,))) for row in each) for each in rows)
-        return cls(tuple(dict.fromkeys(keys)), NO_GAIN)
+        return cls(tuple(keys), NO_GAIN)

@@ -100,7 +100,7 @@ def find_schedules(
     compare
         Options of the race for which time is set aside.
     """
-    searches: dict[str, SearchResult] = {}
+    results: dict[str, SearchResult] = {}
     budget = budget or TimeBudget()
     with resumable(prices):
         settle_ways(prices)
@@ -108,27 +108,28 @@ def find_schedules(
         sequential_ns = sum(prices.price(prices.graph, singles))
         reserve_s = race_s(sequential_ns, compare or CompareOptions())
         for name, options in limits.items():
-            part = budget.part(len(limits) - len(searches), reserve_s=reserve_s)
-            searches[name] = search_schedule(prices, options, clock, budget=part)
+            part = budget.part(len(limits) - len(results), reserve_s=reserve_s)
+            results[name] = search_schedule(prices, options, clock, budget=part)
+    in_order = sequential_schedule(prices.graph)
+    searches = {
+        name: _worth_a_race(result, in_order, sequential_ns) for name, result in results.items()
+    }
     schedules = {
-        Contestant.SEQUENTIAL.value: sequential_schedule(prices.graph),
+        Contestant.SEQUENTIAL.value: in_order,
         Contestant.GREEDY.value: greedy_schedule(prices.graph),
         **{name: found.schedule for name, found in searches.items()},
     }
     for name, begun in lists.items():
         # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
         # stage of the search has groups, which is known to pay.
+        start = results[begun].schedule
         helps, lanes = prices.runner.idle_lanes_help, prices.runner.lanes
-        lanes = lanes if helps else min(lanes, widest_stage(schedules[begun]))
+        lanes = lanes if helps else min(lanes, widest_stage(start))
         seeds = LIST_SEEDS if budget.allows(reserve_s) else range(1)
         with resumable(prices):
-            listed = fastest_list(prices, schedules[begun], lanes=lanes, seeds=seeds)
+            listed = fastest_list(prices, start, lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
             schedules[name] = listed
-    in_order = schedules[Contestant.SEQUENTIAL.value]
-    for name, result in searches.items():
-        searches[name] = _worth_a_race(result, in_order, sequential_ns)
-        schedules[name] = searches[name].schedule
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
     if prices.fastest_library and prices.own_ratio <= MOST_OWN:
         # What a network does to caches may favour the kernels that lost alone.

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import tvm
@@ -240,23 +241,19 @@ class KernelPrices:
                 f"kernels were built for ({self.graph.fingerprint()}); build and price the same "
                 "module"
             )
-        measured = list(
-            dict.fromkeys(
-                part for stage in stages if not stage.is_merge for part in self._measured_as(stage)
-            )
-        )
+        parts = {stage: self._measured_as(stage) for stage in stages if not stage.is_merge}
+        measured = list(dict.fromkeys(chain.from_iterable(parts.values())))
         measured_ns = dict(
             zip(measured, self._measured.price(self._kernels.chosen, measured), strict=True)
         )
-        merged_ns = self._merges.price(self._kernels, [each for each in stages if each.is_merge])
-        return [
-            merged_ns[stage]
-            if stage.is_merge
-            else self._in_network_ns(
-                stage, sum(measured_ns[part] for part in self._measured_as(stage))
-            )
-            for stage in stages
-        ]
+        long_ns = self._long_ns()
+        prices = {
+            stage: self._in_network_ns(stage, sum(map(measured_ns.__getitem__, row)), long_ns)
+            for stage, row in parts.items()
+        }
+        merges = [stage for stage in stages if stage.is_merge]
+        prices |= self._merges.price(self._kernels, merges)
+        return [prices[stage] for stage in stages]
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """What each stage costs at least, in nanoseconds, once operators are priced: its work.
@@ -268,12 +265,14 @@ class KernelPrices:
         del graph
         if not self.runner.idle_lanes_help or not self.operator_ns:
             return [0] * len(stages)
+        long_ns = self._long_ns()
         return [
             0
             if stage.is_merge
             else self._in_network_ns(
                 stage,
                 sum(self.operator_ns[index] for index in stage.operators) // self.runner.lanes,
+                long_ns,
             )
             for stage in stages
         ]
@@ -304,10 +303,8 @@ class KernelPrices:
         times = self.operator_times(schedule)
         unsplit = set(schedule.unsplit)
         each_ns = [
-            alone_ns if index in unsplit else helped_ns
-            for index, (alone_ns, helped_ns) in enumerate(
-                zip(times.alone_ns, times.helped_ns, strict=True)
-            )
+            times.alone_ns[index] if index in unsplit else times.helped_ns[index]
+            for index in range(len(self.graph))
         ]
         return tuple(
             times.merged_ns[row] if row.is_merge else sum(each_ns[i] for i in row.operators)
@@ -321,14 +318,22 @@ class KernelPrices:
             self._measured.record(chosen, part) is not None for part in self._measured_as(stage)
         )
 
-    def _in_network_ns(self, stage: Stage, alone_ns: int) -> int:
-        """What a stage without merges costs in a network."""
-        if len(stage.groups) == 1 or not self.operator_ns:
+    def _long_ns(self) -> Sequence[int]:
+        """Time of each long operator that idle lanes help with, on one lane; 0 for all others."""
+        unsplit = set(self.unsplit)
+        costs_ns = self.operator_ns or (0,) * len(self.graph)
+        return [
+            0 if index in unsplit or is_short(cost_ns) else cost_ns
+            for index, cost_ns in enumerate(costs_ns)
+        ]
+
+    def _in_network_ns(self, stage: Stage, alone_ns: int, long_ns: Sequence[int]) -> int:
+        """What a stage without merges costs in a network, with the work of its long operators."""
+        if len(stage.groups) == 1:
             return alone_ns
-        split = set(stage.operators) - set(self.unsplit)
-        long_ns = sum(ns for index in split if not is_short(ns := self.operator_ns[index]))
+        work_ns = sum(long_ns[index] for index in stage.operators)
         percent = self.runner.concurrency_overhead_percent
-        return alone_ns + percent * long_ns // (100 * self.runner.lanes)
+        return alone_ns + percent * work_ns // (100 * self.runner.lanes)
 
     @property
     def _chose_libraries(self) -> bool:
