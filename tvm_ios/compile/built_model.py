@@ -110,13 +110,6 @@ def build_model(
         As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would.
     like
         A build under the same tuning records, most of whose kernels are in this one, too.
-
-    Raises
-    ------
-    ModelError
-        If the model cannot be prepared or compiled, or nothing of it can be scheduled.
-    OptionError
-        If the target is neither a CPU nor a GPU of NVIDIA.
     """
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
@@ -127,13 +120,7 @@ def build_model(
 def build_prepared(
     prepared: PreparedModule, *, name: str = "main", like: BuiltModel | None = None
 ) -> BuiltModel:
-    """Compile the kernels of a prepared model; arguments as in :func:`build_model`.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be compiled, or nothing of it can be scheduled.
-    """
+    """Compile the kernels of a prepared model; arguments as in :func:`build_model`."""
     with cached_libinfo():
         known = None if like is None else like.kernels.staged.lowered
         staged = build(prepared.module, prepared.target, prepared.params, known=known)

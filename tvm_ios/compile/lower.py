@@ -38,8 +38,6 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     ScheduleError
         If the schedule is for another graph, breaks a rule, or has a library compute that does not
         for the target.
-    PlanError
-        If no legal plan comes out of it.
     """
     verify_schedule(schedule, built.graph)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
@@ -80,13 +78,6 @@ def lower_partitioned(
     """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
 
     Without ``lanes`` there are as many as the widest stage has groups, or a list has lanes.
-
-    Raises
-    ------
-    ModelError
-        If the attributes of its stages do not fit their code.
-    OptionError
-        If the target is neither a CPU nor a GPU of NVIDIA.
     """
     chosen = resolve_target(target if target is not None else host_target())
     require_known_target(chosen)

@@ -52,11 +52,6 @@ def partition_graph(
         Most operators in a block.
     max_block_states
         Most nonempty predecessor-closed sets in a block.
-
-    Raises
-    ------
-    OptionError
-        If a limit is below one operator or two states.
     """
     predecessors = graph.predecessor_masks()
     blocks: list[ScheduleBlock] = []

@@ -67,11 +67,6 @@ def database_for_call(database: ProfileDatabase, *, fresh: bool = False) -> Prof
     ----------
     fresh
         Whether the call measures everything anew, and replaces what is there.
-
-    Raises
-    ------
-    DatabaseError
-        If the file cannot be read any more.
     """
     if fresh:
         return FreshDatabase(database)

@@ -93,13 +93,7 @@ class ProfileDatabase:
         self._file.check_pages()
 
     def get_many(self, context: ProfileContext, keys: Iterable[str]) -> dict[str, PriceRecord]:
-        """Return the records of those stage keys that have one in this context.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be read.
-        """
+        """Return the records of those stage keys that have one in this context."""
         wanted = list(keys)
         digest = context.digest()
         found: dict[str, PriceRecord] = {}
@@ -132,11 +126,6 @@ class ProfileDatabase:
         ----------
         older_than_s
             A time in seconds since 1970; what was measured before it makes way in any case.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be written.
         """
         digest = context.digest()
         rows = [
@@ -165,11 +154,6 @@ class ProfileDatabase:
         ----------
         subject
             A library on a device, say, with the version of the library.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be read.
         """
         wanted = frozenset(names)
         with self._file.connect() as connection:
@@ -189,11 +173,6 @@ class ProfileDatabase:
         ----------
         replace
             Whether facts of the same names make way; otherwise what is there already stays.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be written.
         """
         rows = [(subject, name, value) for name, value in facts.items()]
         with self._file.write() as connection:
@@ -202,13 +181,7 @@ class ProfileDatabase:
             connection.executemany(REPLACE_FACT if replace else ADD_FACT, rows)
 
     def count(self, context: ProfileContext | None = None) -> int:
-        """Prices in the file, or in one context of it.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be read.
-        """
+        """Prices in the file, or in one context of it."""
         with self._file.connect() as connection:
             if context is None:
                 row = connection.execute("SELECT count(*) FROM prices").fetchone()

@@ -41,13 +41,7 @@ class GpuDevice:
 
     @classmethod
     def find(cls, arch: str, ordinal: int = 0) -> GpuDevice:
-        """The GPU of this number, which runs code for an architecture such as ``sm_90``.
-
-        Raises
-        ------
-        HostError
-            If there is no driver, no such GPU, or one that does not run this code.
-        """
+        """The GPU of this number, which runs code for an architecture such as ``sm_90``."""
         with CudaDevice(ordinal) as gpu:
             require_arch(gpu.facts, arch)
             return cls(ordinal=ordinal, facts=gpu.facts)

@@ -61,13 +61,7 @@ def require_libraries(
     onednn: bool,
     remote: bool = False,
 ) -> tuple[OperatorLibrary, ...]:
-    """All libraries that may compute operators, of those that are asked for.
-
-    Raises
-    ------
-    OptionError
-        As :func:`require_cudnn` and :func:`require_onednn` do.
-    """
+    """All libraries that may compute operators, of those that are asked for."""
     return (
         *require_cudnn(cudnn, tf32, target),
         *require_onednn(onednn, target, remote=remote),

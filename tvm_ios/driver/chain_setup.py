@@ -43,13 +43,7 @@ class ChainSetup:
     progress: ProgressListener | None
 
     def device(self) -> MeasuringDevice:
-        """Where models are timed.
-
-        Raises
-        ------
-        HostError, TuningError, OptionError
-            If there is no such GPU, or no such device of the tracker.
-        """
+        """Where models are timed."""
         here = LocalCpu() if self.target is None else local_device(resolve_target(self.target))
         return requested_device(self.options.device, here=here, gate=self._gate)
 

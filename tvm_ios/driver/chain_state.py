@@ -53,13 +53,7 @@ class ChainState:
             self.runner.close()
 
     def report(self, context: BenchmarkContext) -> RunReport:
-        """Everything about the run so far.
-
-        Raises
-        ------
-        OptionError
-            If nothing was built or loaded yet.
-        """
+        """Everything about the run so far."""
         report = self.loaded
         if report is None:
             model, source = self.require_model("report"), self.require_source("report")

@@ -36,13 +36,7 @@ class Latency:
 
     @classmethod
     def of(cls, name: str, comparison: Comparison) -> Self:
-        """The latency of a contestant that was timed in every round.
-
-        Raises
-        ------
-        OptionError
-            If there is no such contestant, or it was timed in too few rounds for an interval.
-        """
+        """The latency of a contestant that was timed in every round."""
         place = comparison.names.index(name)
         times = [each.run_ns[place] for each in comparison.used_rounds]
         run_ns = [ns for ns in times if ns is not None]

@@ -123,8 +123,6 @@ def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
     ------
     OptionError
         If an input is missing or unknown.
-    ExecutionError
-        If an array has another shape or data type than its input, or a kernel fails.
     """
     named = _named_inputs(x, runner.inputs)
     with runner.open() as (plan, executor):

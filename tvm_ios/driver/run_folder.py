@@ -201,13 +201,7 @@ class RunFolder:
             raise ArtifactError(f"{self.report_path}: {error}") from error
 
     def write(self, report: RunReport) -> None:
-        """Put another report in place of the one there is.
-
-        Raises
-        ------
-        ArtifactError
-            If it cannot be written.
-        """
+        """Put another report in place of the one there is."""
         write_text(self.report_path, report.to_json() + "\n")
 
 

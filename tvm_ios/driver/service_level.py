@@ -66,13 +66,7 @@ class ServiceLevel:
 
     @classmethod
     def from_record(cls, record: StoredValue) -> Self:
-        """Read what :meth:`as_record` made.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind.
-        """
+        """Read what :meth:`as_record` made."""
         rows = record.field("answers").rows()
         return cls(
             sla_ms=record.field("sla_ms").number(),

@@ -91,8 +91,6 @@ def measure_models(
     ModelError, OptionError
         If there is no such network or file, it cannot have the batch size, or two would have one
         record; before any work.
-    ArtifactError
-        If the folder cannot be written.
     """
     folder = settings.folder
     if folder is not None:
@@ -167,13 +165,7 @@ def write_table(folder: Path, readme: Path) -> None:
 
 
 def write_between(readme: Path, table: Table, markers: tuple[str, str] = MARKERS) -> None:
-    """Put a table between two markers of a Markdown file.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be read or written, or has no markers.
-    """
+    """Put a table between two markers of a Markdown file."""
     before, after = around_table(readme, markers)
     begin, end = markers
     write_text(readme, f"{before}{begin}\n{table.as_markdown()}\n{end}{after}")

@@ -40,8 +40,6 @@ def lanes_of_files(files: Mapping[str, Path]) -> int:
     ------
     OptionError
         If two names are one file.
-    ArtifactError
-        If a file is no compiled model.
     """
     first: dict[Path, str] = {}
     for name, path in files.items():
@@ -66,11 +64,6 @@ def race_files(
         What ``tune`` or ``export_library`` wrote, by the names that the result has.
     lanes, any_processor_model
         As for :func:`tvm_ios.load`, of each.
-
-    Raises
-    ------
-    ArtifactError
-        If a file is no compiled model, or not for this machine.
     """
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415 - TVM comes in here
 

@@ -67,11 +67,6 @@ def run_missing(
         Told of each cell.
     go_on
         The command that goes on after an interruption.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C, with a note on how to go on; the cell at hand has no result then.
     """
     results: list[ResultT] = []
     with said_how_to_go_on(results, len(cells), go_on):

@@ -165,13 +165,6 @@ def measure_tuned(
         How kernels are tuned; its logs are not used.
     records
         The folder of the logs: ``NETWORK.BACKEND.log``.
-
-    Raises
-    ------
-    ModelError
-        If there is no such network; before any work, as the other.
-    ArtifactError
-        If the folder of the results cannot be made.
     """
     factories = [(name, by_name(name)) for name in networks]
     settings.call()  # what cannot be honoured is refused before any work

@@ -34,11 +34,6 @@ def core_to_core_ns() -> float | None:
 
     None if this process has one core only, or two threads cannot be held on two cores.
     Takes milliseconds, a second at most.
-
-    Raises
-    ------
-    HostError
-        If there is no C compiler.
     """
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

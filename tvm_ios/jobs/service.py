@@ -127,13 +127,7 @@ class JobHost(Protocol):
 
 
 def answer_request(host: JobHost, request: Request) -> Answer:
-    """The answer to a request.
-
-    Raises
-    ------
-    JobError
-        If it cannot be granted; an `UnknownJobError` where it is about a job that does not exist.
-    """
+    """The answer to a request."""
     return _ANSWERS[type(request)](host, request)
 
 

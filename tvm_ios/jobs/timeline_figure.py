@@ -151,8 +151,6 @@ def draw_timeline(
 
     Raises
     ------
-    HostError
-        If matplotlib is not installed.
     JobError
         If there are no stages, or the picture cannot be written.
     """

@@ -94,13 +94,7 @@ class KernelCompiler:
             self._begin()
 
     def archives(self) -> dict[str, bytes]:
-        """Every kernel that was added, compiled, by symbol.
-
-        Raises
-        ------
-        tvm.TVMError
-            If TVM cannot compile one.
-        """
+        """Every kernel that was added, compiled, by symbol."""
         # From the end, where workers have not begun.
         for symbol in reversed(tuple(self._missing)):
             kernel = self._missing[symbol]

@@ -126,13 +126,7 @@ class Comparison:
         return median(self._times(name).values())
 
     def speedup(self, contestant: str, *, over: str) -> Speedup:
-        """Ratio of two contestants' times, and whether it beats the noise.
-
-        Raises
-        ------
-        OptionError
-            If there is no such contestant.
-        """
+        """Ratio of two contestants' times, and whether it beats the noise."""
         return speedup_of(
             self.ratios(contestant, over=over),
             contestant=contestant,
@@ -172,13 +166,7 @@ class Comparison:
 
     @classmethod
     def from_record(cls, stored: StoredValue) -> Comparison:
-        """Read what :meth:`as_record` made.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind.
-        """
+        """Read what :meth:`as_record` made."""
         found = noun_from(cls, stored)
         for row in stored.field("rounds").rows():
             row.field("run_ns").rows(len(found.names))
@@ -226,13 +214,7 @@ def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[Comp
 def speedup_of(
     ratios: Sequence[float], *, contestant: str, over: str, confidence: float = 0.95
 ) -> Speedup:
-    """Median, interval and verdict of per-round ratios.
-
-    Raises
-    ------
-    OptionError
-        If the ratios are too few for the confidence.
-    """
+    """Median, interval and verdict of per-round ratios."""
     low, high = median_interval(ratios, confidence)
     if low > 1:
         verdict = Verdict.WINS

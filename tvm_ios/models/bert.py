@@ -36,11 +36,6 @@ def bert_base(
     -------
     module and params
         ``main`` maps ``(batch_size, sequence)`` to ``(batch_size, sequence, 768)``, float32.
-
-    Raises
-    ------
-    OptionError
-        If there is no sequence, or no token in it.
     """
     net = TransformerBuilder(batch_size=batch_size, sequence=sequence, seed=seed)
     value = net.normalise("embeddings.norm", net.embed("embeddings", _VOCABULARY, _FEATURES))

@@ -30,11 +30,6 @@ def inception_v3(*, batch_size: int = 1, image_size: int = 299, seed: int = 0) -
     -------
     module and params
         ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 2048, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch is empty or the image too small.
     """
     net = NetworkBuilder(
         batch_size=batch_size, channels=3, height=image_size, width=image_size, seed=seed

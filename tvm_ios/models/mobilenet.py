@@ -45,11 +45,6 @@ def mobilenet_v2(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -
     -------
     module and params
         ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch or the image is empty.
     """
     net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _stem(net, 32, Activation.RELU6)

@@ -33,11 +33,6 @@ def resnet_50(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> N
     -------
     module and params
         ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch or the image is empty.
     """
     net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = net.convolution("conv1", net.input, 64, kernel=(7, 7), stride=2, padding=(3, 3))

@@ -51,11 +51,6 @@ def squeezenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> 
     -------
     module and params
         ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch is empty or the image too small.
     """
     net = NetworkBuilder(
         batch_size=batch_size, channels=3, height=image_size, width=image_size, seed=seed

@@ -32,13 +32,7 @@ class Aliasing:
 
 
 def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
-    """Take every view that is legal, in operator order, of one opportunity for each operator.
-
-    Raises
-    ------
-    PlanError
-        If a view names bytes its operator does not have.
-    """
+    """Take every view that is legal, in operator order, of one opportunity for each operator."""
     resolver = _Resolver(graph)
     dropped = set()
     for index, (operator, view) in enumerate(zip(graph.operators, views, strict=True)):

@@ -54,13 +54,7 @@ class BuildCandidate:
 
     @cached_property
     def checked(self) -> CheckedModule:
-        """The module, checked once for all that is done to it.
-
-        Raises
-        ------
-        ModelError
-            If its ``main`` cannot run on the graph executor.
-        """
+        """The module, checked once for all that is done to it."""
         return CheckedModule(check_module(self.mod))
 
     def before(self, change: str) -> BuildCandidate | None:
@@ -92,13 +86,7 @@ class ModelChange:
     """What comes out, parameters bound, with a line on what was done; None where nothing is."""
 
     def of(self, candidate: BuildCandidate, target: tvm.target.Target) -> BuildCandidate | None:
-        """The candidate, changed; None where there is nothing to change.
-
-        Raises
-        ------
-        ModelError, OptionError
-            If TVM cannot do it.
-        """
+        """The candidate, changed; None where there is nothing to change."""
         before = candidate.before(self.undoes)
         if before is None and self.replaces:
             return None

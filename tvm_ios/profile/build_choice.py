@@ -132,11 +132,6 @@ def choose_build(
         were chosen for that.
     within_s
         Seconds there are for the race.
-
-    Raises
-    ------
-    RaceTooLongError
-        If its least rounds take longer than that.
     """
     base, *others = builds
     if not others:

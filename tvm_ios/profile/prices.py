@@ -113,13 +113,7 @@ class KernelPrices:
         return (*self._measured.notes, *self._library_notes(), *self.runner.notes)
 
     def price_operators(self) -> None:
-        """Price every operator by itself by each way, and let the fastest one stay.
-
-        Raises
-        ------
-        CostError
-            If an operator cannot be run.
-        """
+        """Price every operator by itself by each way, and let the fastest one stay."""
         self.ways.measure()
         fastest = [self.ways.fastest_by(index) for index in range(len(self._whole))]
         self.use(
@@ -203,11 +197,6 @@ class KernelPrices:
         """What single operators, and the merges of a schedule, take: known since they were priced.
 
         What needs no kernel takes nothing here; as a price of its own it has a nanosecond.
-
-        Raises
-        ------
-        CostError
-            If a merge cannot be run.
         """
         merges = [stage for stage in schedule.stages if stage.is_merge]
         singles = [Stage(((index,),)) for index in range(len(self.graph))]
@@ -390,17 +379,6 @@ def measured_cost_model(
         Lanes to price for, as for :func:`tvm_ios.tune`.
     database
         A profile database or its file; the default file where omitted.
-
-    Raises
-    ------
-    ModelError
-        If the module cannot be compiled.
-    OptionError
-        If its target is neither, or there are more lanes than cores.
-    HostError
-        If there is no such GPU.
-    DatabaseError
-        If the database cannot be read.
     """
     device = local_device(prepared.target)
     chosen_lanes = device.require_lanes(lanes)
@@ -440,13 +418,7 @@ def profile_context(
 
 
 def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
-    """A profile database that can be read: the one given, the file given, or the default file.
-
-    Raises
-    ------
-    DatabaseError
-        If the file is damaged, foreign, or not accessible.
-    """
+    """A profile database that can be read: the one given, the file given, or the default file."""
     if not isinstance(database, ProfileDatabase | str | Path | None):
         raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
     opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)

@@ -81,11 +81,6 @@ def race(
         Seconds there are for it.
     session
         On the device the models run on.
-
-    Raises
-    ------
-    RaceTooLongError
-        If the least rounds take longer than that.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}

@@ -80,11 +80,6 @@ class WayPrices:
         costs to move half of what the operator reads and writes between the caches of two cores,
         which the price of one operator run again and again does not show. On a GPU nothing helps.
         A way that takes long with help, and far longer than another one, is not run without.
-
-        Raises
-        ------
-        CostError
-            If an operator cannot be run.
         """
         able = self._runner.library_names
         graphs: _Ways = {

@@ -47,11 +47,6 @@ def obstacles_by_call(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[
     Calls in the graph that change in place what nobody else reads are replaced by those that do
     not, since parts of a graph run in an order of their own. Views that a caller can tell from
     copies are torch's, as parts write to new tensors: those of what is given, or of other results.
-
-    Raises
-    ------
-    ModelError
-        If another call changes a tensor in place, or one trains.
     """
     probe = _Probe(module, [*tensors, *module.state_dict().values()])
     with torch.no_grad():

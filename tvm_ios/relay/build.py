@@ -107,8 +107,6 @@ def build(
     ModelError
         If the module is not prepared, cannot be compiled, or TVM's graph does not match it operator
         by operator.
-    OptionError
-        If a GPU kernel rounds float32 to float16.
     """
     chosen = resolve_target(target)
     if is_partitioned(module):

@@ -82,8 +82,6 @@ def prepare(
     ModelError
         If ``main`` is missing or cannot run on the graph executor, a parameter is missing,
         unknown or of the wrong shape or type, or TVM does not have the target.
-    OptionError
-        If the model cannot be converted.
     """
     chosen = resolve_target(target)
     typed = fold_empty_tensors(check_module(mod))

@@ -38,13 +38,6 @@ def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
         A prepared module; left as it is.
     schedule
         A schedule for the graph that ``extract`` reads from the module.
-
-    Raises
-    ------
-    ModelError
-        If the module is not prepared, or has nothing to schedule.
-    ScheduleError
-        If the schedule is for another graph, or breaks a rule of schedules or of merging.
     """
     return rewrite_extraction(extract(module), schedule)
 
@@ -56,8 +49,6 @@ def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm
     ------
     ModelError
         If there is nothing to schedule.
-    ScheduleError
-        If the schedule is for another graph, or breaks a rule of schedules or of merging.
     """
     if not extraction.calls:
         reasons = "; ".join(barrier.reason for barrier in extraction.coverage.barriers)

@@ -237,8 +237,6 @@ def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) 
 
     Raises
     ------
-    HostError
-        If matplotlib is not installed.
     ArtifactError
         If the picture cannot be written.
     """

@@ -39,13 +39,7 @@ def chrome_trace(events: Iterable[TraceEvent], *, name: str) -> str:
 
 
 def write_chrome_trace(events: Iterable[TraceEvent], path: Path | str, *, name: str) -> None:
-    """Write a trace where Perfetto can open it.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write a trace where Perfetto can open it."""
     Path(path).write_text(chrome_trace(events, name=name) + "\n")
 
 

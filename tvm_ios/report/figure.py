@@ -61,10 +61,6 @@ def draw_schedule(
 
     Raises
     ------
-    HostError
-        If matplotlib is not installed.
-    ScheduleError
-        If the schedule was made for another graph.
     OptionError
         If there is not one latency a stage.
     """

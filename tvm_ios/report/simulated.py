@@ -43,11 +43,5 @@ def simulated_trace(runs: Sequence[SimulatedRun], *, name: str) -> str:
 
 
 def write_simulated_trace(runs: Sequence[SimulatedRun], path: Path | str, *, name: str) -> None:
-    """Write a trace where Perfetto can open it.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write a trace where Perfetto can open it."""
     Path(path).write_text(simulated_trace(runs, name=name) + "\n", encoding="utf-8")

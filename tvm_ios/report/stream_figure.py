@@ -104,11 +104,6 @@ def draw_streams(
         Above the picture.
     dots_per_inch
         Resolution; a very long plan gets less, so that the picture can be opened.
-
-    Raises
-    ------
-    HostError
-        If matplotlib is not installed.
     """
     layout = lay_out_streams(order_on_streams(plan))
     width = _LEFT + layout.columns * _PITCH

@@ -74,11 +74,6 @@ def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Tab
         What was measured.
     baselines
         Contestants to compare with, one column each.
-
-    Raises
-    ------
-    OptionError
-        If a baseline did not take part.
     """
     rows = []
     for name in comparison.names:

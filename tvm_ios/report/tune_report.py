@@ -198,8 +198,6 @@ class TuneReport:
         ------
         OptionError
             If the report is of no model.
-        HostError
-            If Jinja is not installed.
         """
         if self.story is None:
             raise OptionError(

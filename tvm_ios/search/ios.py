@@ -73,13 +73,6 @@ def search_ios(
     partition
         Blocks to use instead of those that :func:`partition_graph` finds; its operators are those
         of the graph, so no chains are joined then.
-
-    Raises
-    ------
-    GraphError
-        If the graph is ill-formed.
-    SearchError, CostError
-        If the cost model gives no usable prices.
     """
     options = (options or SearchOptions()).completed(measured=False)
     verify_graph(graph)

@@ -66,11 +66,6 @@ def list_schedule(
         Time it takes from one lane to another.
     start
         Schedule to start from; sequential order where there is none better.
-
-    Raises
-    ------
-    ScheduleError
-        If ``start`` is for another graph.
     """
     chosen = options or ListOptions()
     start.require_graph(graph)

@@ -31,13 +31,7 @@ _COUNT_LIMBS = 7
 
 
 def make_state_space(block: BlockGraph, options: SearchOptions) -> StateSpace:
-    """The state space of a block: compiled if allowed and possible, else plain Python.
-
-    Raises
-    ------
-    TooManyTransitionsError
-        If the block has more transitions than the options allow.
-    """
+    """The state space of a block: compiled if allowed and possible, else plain Python."""
     if options.native and len(block) <= MAX_NATIVE_OPERATORS and _library() is not None:
         return NativeStateSpace(block, options)
     return PythonStateSpace(block, options)

@@ -51,13 +51,7 @@ class Pricer:
 
     @cached_property
     def singles_ns(self) -> list[int]:
-        """Price of every unit in a stage of its own.
-
-        Raises
-        ------
-        SearchError
-            As :meth:`price` does.
-        """
+        """Price of every unit in a stage of its own."""
         return self.price(self._singles)
 
     @property

@@ -19,11 +19,6 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     Its folders are made, and others may write the same file, on other machines, too. Of a link the
     file behind it is replaced; a pipe or a terminal is written to directly.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -39,13 +34,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing, as :func:`whole_file` does.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write all of a file or nothing, as :func:`whole_file` does."""
     with whole_file(path) as partial:
         partial.write_bytes(content)
 

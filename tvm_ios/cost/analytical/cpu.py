@@ -67,13 +67,7 @@ class CPU:
 
     @staticmethod
     def of_cores(cores: int) -> CPU:
-        """So many cores of a socket of the kind that our measurements come from.
-
-        Raises
-        ------
-        OptionError
-            If the socket has no such number of cores, or it is no whole number.
-        """
+        """So many cores of a socket of the kind that our measurements come from."""
         cores = require_whole("cores", cores, least=1, most=MOST_CORES)
         return CPU(
             title="AMD EPYC 9004 (Zen 4)",

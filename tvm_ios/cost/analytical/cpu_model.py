@@ -53,14 +53,7 @@ class AnalyticalCpuCost:
         )
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
-        """Latency of each stage, in nanoseconds.
-
-        Raises
-        ------
-        CostError
-            If the graph has another number of operators than there is work for, or a merged
-            operator is no convolution.
-        """
+        """Latency of each stage, in nanoseconds."""
         self._read(graph)
         return [max(1, math.ceil(self._stage_ns(graph, stage))) for stage in stages]
 
@@ -94,24 +87,13 @@ class AnalyticalCpuCost:
         """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel.
 
         More lanes than cores are as many as cores.
-
-        Raises
-        ------
-        CostError
-            As :meth:`price` does.
         """
         self._read(graph)
         place = min(lanes, self.cpu.cores) - 1
         return [math.ceil(sum(times_ns[place] for times_ns in row)) for row in self._near]
 
     def unsplit(self, graph: OperatorGraph) -> tuple[int, ...]:
-        """Operators that are faster on one lane than on all of them, one after another.
-
-        Raises
-        ------
-        CostError
-            As :meth:`price` does.
-        """
+        """Operators that are faster on one lane than on all of them, one after another."""
         alone, helped = (self.operators_ns(graph, lanes=each) for each in (1, self.cpu.cores))
         return tuple(index for index in range(len(graph)) if alone[index] == helped[index])
 

@@ -68,14 +68,7 @@ class AnalyticalGpuCost:
         )
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
-        """Latency of each stage, in nanoseconds.
-
-        Raises
-        ------
-        CostError
-            If the graph has another number of operators than there is work for, or a merged
-            operator is no convolution.
-        """
+        """Latency of each stage, in nanoseconds."""
         prices = self._prices_of(graph)
         return [prices.price(stage) for stage in stages]
 
@@ -117,13 +110,6 @@ class AnalyticalGpuCost:
 
         A merge that makes a concatenation needless is that much shorter here, and the concatenation
         as long as ever: the search adds up stages, so the gain is credited where it is decided.
-
-        Raises
-        ------
-        ScheduleError
-            If the schedule was made for another graph.
-        CostError
-            As :meth:`price` does.
         """
         schedule.require_graph(graph)
         prices = self._prices_of(graph)

@@ -140,13 +140,7 @@ def read_result(folder: Path, cell: Cell) -> CellResult | None:
 
 
 def write_result(folder: Path, cell: Cell, result: CellResult) -> None:
-    """Keep a result; readers find all of it or nothing.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be written.
-    """
+    """Keep a result; readers find all of it or nothing."""
     write_text(result_path(folder, cell), result.to_json() + "\n")
 
 

@@ -102,11 +102,6 @@ class Cell:
         ----------
         tracker
             Address of the tracker that was started for the grid.
-
-        Raises
-        ------
-        OptionError
-            If a key or a value is unfit.
         """
         return TuneConfig.of_tables(self.tables_with(tracker))
 

@@ -40,17 +40,6 @@ def run_grid(
         Whether cells that failed are run again.
     listener
         Told of each cell.
-
-    Raises
-    ------
-    ArtifactError
-        If a result cannot be read or written, or another process runs this grid.
-    JobError
-        If the jobs of its cells cannot be kept, or contradict the devices.
-    TuningError
-        If a tracker or servers that are to be started do not come up.
-    KeyboardInterrupt
-        On Ctrl-C, with a note on how to go on; cells at work have no result then.
     """
     cells = grid.cells()
     results: dict[str, CellResult] = {}

@@ -86,13 +86,7 @@ def read_record(path: Path) -> CellRecord | None:
 
 
 def write_record(path: Path, record: CellRecord) -> None:
-    """Keep a record; readers find all of it or nothing.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be written.
-    """
+    """Keep a record; readers find all of it or nothing."""
     write_text(path, json.dumps(noun_record(CellRecord, record), indent=1) + "\n")
 
 

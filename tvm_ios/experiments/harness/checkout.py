@@ -97,13 +97,7 @@ def stored_record(path: str, *, command: str) -> BenchmarkRecord:
 
 @cache
 def recorded_problem(network: str) -> RecordedProblem:
-    """The recorded problem of a network of :data:`PAPER_NETWORKS`.
-
-    Raises
-    ------
-    ArtifactError
-        If its file is not there.
-    """
+    """The recorded problem of a network of :data:`PAPER_NETWORKS`."""
     return parse_problem(stored_text(PAPER_NETWORKS[network]))
 
 

@@ -164,13 +164,6 @@ def run_experiment(
         Whether cells that failed are measured again.
     listener
         Told of each cell.
-
-    Raises
-    ------
-    ArtifactError
-        If a file cannot be read or written, or another process runs experiments there.
-    KeyboardInterrupt
-        On Ctrl-C, with a note on how to go on; the cell at hand has no record then.
     """
     place = partial(record_path, bench.folder, experiment)
     folder = bench.folder / experiment.name

@@ -18,13 +18,7 @@ __all__ = ["transferred"]
 def transferred(
     name: str, here: CpuDevice, devices: Sequence[CpuDevice], run: CpuRun, bench: Bench
 ) -> Transferred:
-    """Schedules found on each device, all run on one.
-
-    Raises
-    ------
-    TvmIosError
-        If a device cannot be had here, such as two lanes on one core.
-    """
+    """Schedules found on each device, all run on one."""
     found = {}
     for device in devices:
         with _on(device, name, run, bench) as other:

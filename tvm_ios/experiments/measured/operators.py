@@ -47,8 +47,6 @@ def measured(cell: OperatorCell, operator: SingleOperator, bench: Bench) -> Meas
     RecordError
         If the log has no record of the operator that succeeded on this processor's target, or its
         best one does not run here.
-    TuningError
-        If the search fails.
     """
     task = operator_task(cell.operator, operator, cell.run.lanes)
     log = ROOT / COMMITTED_LOG

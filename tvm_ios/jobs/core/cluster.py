@@ -96,13 +96,7 @@ class Cluster:
 
     @property
     def machine(self) -> Machine:
-        """All nodes that have ever been there as one machine.
-
-        Raises
-        ------
-        JobError
-            If there has been none.
-        """
+        """All nodes that have ever been there as one machine."""
         machines = self._machines.values()
         return Machine(
             cores=tuple(core for machine in machines for core in machine.cores),

@@ -47,11 +47,6 @@ def http_door(
         Holds the token in place of a new one.
     tell
         Told in words where it listens.
-
-    Raises
-    ------
-    JobError
-        If the address or the token is unfit.
     """
     given = None if token_file is None else nullcontext(read_token(token_file))
     with bound_to(address, anywhere=anywhere) as listener:

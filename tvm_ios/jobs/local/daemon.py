@@ -132,13 +132,7 @@ class Daemon:
         return tuple(order.spec.name for order in fresh)
 
     def cancel(self, name: str) -> None:
-        """Cancel a job; one that has ended stays as it is.
-
-        Raises
-        ------
-        JobError
-            If there is none of this name.
-        """
+        """Cancel a job; one that has ended stays as it is."""
         if name not in self._earlier:
             self._handle(JobCancelled(name))
 

@@ -75,13 +75,6 @@ def run_daemon(
     -------
     tuple
         How all jobs stand when it goes.
-
-    Raises
-    ------
-    JobError
-        If another daemon lives in the folder, or a job cannot be taken.
-    KeyboardInterrupt
-        On Ctrl-C or SIGTERM, when all workers have ended. What was measured is kept.
     """
 
     async def main() -> tuple[JobStatus, ...]:

@@ -17,13 +17,7 @@ __all__ = ["bound_model", "in_parts"]
 def bound_model(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tvm.IRModule:
-    """A typed module of ``main`` alone, in which parameters are constants.
-
-    Raises
-    ------
-    ModelError
-        If ``main`` cannot run on the graph executor, or a parameter does not fit.
-    """
+    """A typed module of ``main`` alone, in which parameters are constants."""
     typed = check_module(mod)
     arrays = check_parameters(typed["main"], params)
     main = relay.build_module.bind_params_by_name(typed["main"], arrays)

@@ -65,11 +65,6 @@ def pad_channels(
     module, padded
         The module, and how many operators were padded. Where there are none, nothing else has
         changed but that parameters are bound.
-
-    Raises
-    ------
-    ModelError
-        If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
     rewriter = _Rewriter(_float32_lanes(target))

@@ -64,11 +64,6 @@ def run_image_by_image(
         The module, and in how many parts the batch is computed. One where nothing would be gained,
         or an operator may mix images before anything is; nothing has changed then but that
         parameters are bound.
-
-    Raises
-    ------
-    ModelError
-        If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
     images = _images(bound["main"].params)

@@ -71,11 +71,6 @@ def optimize(
     sink
         Whether to keep concatenations free of other operators, which TVM does not do; left out
         where the pipeline has to run as it is.
-
-    Raises
-    ------
-    tvm.TVMError
-        If TVM refuses the module.
     """
     # TVM binds parameters in the very module that it is given.
     own = module.clone()

@@ -44,11 +44,6 @@ def pad_rows(
     module, padded
         The module, and how many layers were padded. Where there are none, nothing else has changed
         but that parameters are bound.
-
-    Raises
-    ------
-    ModelError
-        If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
     dense = multiply_rows_at_once(bound)

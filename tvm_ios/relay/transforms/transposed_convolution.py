@@ -66,11 +66,6 @@ def convolve_transposed(
     module, written
         The module, and how many convolutions were written so. Where there are none, nothing has
         changed but that parameters are bound.
-
-    Raises
-    ------
-    ModelError
-        If ``main`` cannot run on the graph executor, or a parameter does not fit.
     """
     bound = bound_model(mod, params)
     parts = in_parts(bound)  # where weights that were computed of constants are constants

@@ -33,13 +33,7 @@ class ReportPage:
     """The command that made the model, for who wants to do it again; left out where empty."""
 
     def to_html(self) -> str:
-        """The page.
-
-        Raises
-        ------
-        HostError
-            If Jinja is not installed.
-        """
+        """The page."""
         story, evidence, schedule = self.story, self.story.evidence, self.story.schedule
         traced = evidence.traced if evidence else None
         return (
@@ -74,8 +68,6 @@ class ReportPage:
 
         Raises
         ------
-        HostError
-            If Jinja is not installed.
         ArtifactError
             If the file cannot be written.
         """

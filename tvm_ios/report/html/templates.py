@@ -43,13 +43,7 @@ def templates() -> Environment:
 
 
 def require_templates() -> None:
-    """Tell before hours of work that there can be no page at their end.
-
-    Raises
-    ------
-    HostError
-        If Jinja is not installed.
-    """
+    """Tell before hours of work that there can be no page at their end."""
     templates()
 
 

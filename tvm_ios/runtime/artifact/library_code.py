@@ -23,17 +23,7 @@ class LibraryCode:
 
 
 def native_code(plan: ExecutionPlan, folder: Path) -> LibraryCode:
-    """What the libraries of a plan bring along, compiled in a folder.
-
-    Raises
-    ------
-    ArtifactError
-        If the C compiler fails.
-    ExecutionError
-        If a library fails.
-    HostError
-        If there is no working C compiler.
-    """
+    """What the libraries of a plan bring along, compiled in a folder."""
     calls = [launch.call for launch in plan.launches if launch.call is not None]
     keys = sorted({call.library.key for call in calls})
     libraries = [library for library in map(find_library, keys) if library is not None]

@@ -52,11 +52,6 @@ def compile_image(
         Whether the plan runs on a CPU.
     function
         What C makes calls of a library by; None where it cannot.
-
-    Raises
-    ------
-    ArtifactError
-        If the C compiler fails.
     """
     refused = _refusal(plan, on_cpu=on_cpu, makes_calls=function is not None)
     source = _image_source(plan, parameters, features, refused, function)

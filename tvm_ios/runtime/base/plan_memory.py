@@ -85,13 +85,7 @@ class PlanMemory:
         return kind is BufferKind.INPUT or buffers.count(buffer) > 1
 
     def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
-        """Let an input or output lie in the caller's array from now on.
-
-        Raises
-        ------
-        ExecutionError
-            If the array is of another type, not compact, or not aligned.
-        """
+        """Let an input or output lie in the caller's array from now on."""
         self.require_fit(tensor, array)
         buffer = self.plan.tensors[tensor].buffer
         self._arrays[buffer] = array

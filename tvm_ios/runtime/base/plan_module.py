@@ -156,13 +156,7 @@ class PlanModule:
             self._memory.replace(tensor, array)
 
     def run(self, **input_dict: Any) -> None:
-        """Run once, after setting the inputs given.
-
-        Raises
-        ------
-        ExecutionError
-            If an input is wrong, a kernel fails, or the module is closed.
-        """
+        """Run once, after setting the inputs given."""
         for name, value in input_dict.items():
             self.set_input(name, value)  # by name: an input may itself be called key or value
         self._executor.run()
@@ -301,8 +295,6 @@ class PlanModule:
         ------
         ExecutionError
             If another function than ``run`` is asked for, or a run fails.
-        OptionError
-            If a number is none, or too small.
         """
         if func_name != "run":
             raise ExecutionError(f"benchmark of {func_name!r}: only 'run' can be timed")

@@ -19,13 +19,7 @@ MOST_DRAWN = 1 << 20
 def sample_inputs(
     plan: ExecutionPlan, params: Collection[str], *, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Values for every input that is no parameter: standard normal, or zeros for integers.
-
-    Raises
-    ------
-    ExecutionError
-        If an input has a data type that NumPy lacks, such as ``bfloat16``.
-    """
+    """Values for every input that is no parameter: standard normal, or zeros for integers."""
     random = np.random.default_rng(seed)
     values = {}
     for entry in plan.inputs:

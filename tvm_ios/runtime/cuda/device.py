@@ -192,13 +192,7 @@ class CudaHandles:
         self._undo.callback(function, *arguments)
 
     def close(self) -> None:
-        """Destroy everything; may be called twice.
-
-        Raises
-        ------
-        CudaCallError
-            If the driver refuses, once everything else is destroyed.
-        """
+        """Destroy everything; may be called twice."""
         with self._undo:
             self._device.activate()
 

@@ -118,8 +118,6 @@ def tracker_keys(host: str, port: int, *, timeout_s: float = ANSWER_S) -> list[s
 
     Raises
     ------
-    OSError
-        If nobody listens there, or no answer comes in time.
     ValueError, LookupError, TypeError, AttributeError, struct.error
         If what listens there is no tracker.
     """
@@ -151,8 +149,6 @@ def ask_tracker(
 
     Raises
     ------
-    OSError
-        If nobody listens there, or no answer comes in time.
     ValueError
         If what listens there is no tracker.
     """

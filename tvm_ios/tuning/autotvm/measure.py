@@ -154,13 +154,7 @@ class Measuring:
             yield from results
 
     def lost(self, granted: GrantedStage) -> bool:
-        """Whether the device is gone.
-
-        Raises
-        ------
-        TuningError
-            If it is the one that the call named: there is no other.
-        """
+        """Whether the device is gone."""
         if granted.address:
             return not device_answers(DeviceAddress.granted(granted.address))
         if self.device.is_remote:

@@ -47,13 +47,7 @@ def locked(path: Path, flags: int) -> Iterator[int]:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folders that a file lies in.
-
-    Raises
-    ------
-    OSError
-        If one cannot be made.
-    """
+    """Make the folders that a file lies in."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:  # it would be taken for the file itself

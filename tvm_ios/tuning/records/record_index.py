@@ -49,13 +49,7 @@ class RecordIndex:
 
     @classmethod
     def of(cls, logs: Iterable[str | os.PathLike[str]]) -> RecordIndex:
-        """Read logs of either tuner; lines that are no records are passed over.
-
-        Raises
-        ------
-        RecordError
-            If a file is missing or cannot be read.
-        """
+        """Read logs of either tuner; lines that are no records are passed over."""
         paths = tuple(map(Path, logs))
         found: dict[tuple[RecordFormat, str, str], list[TuningRecord]] = {}
         for record in read_records(*paths).records:

@@ -117,13 +117,7 @@ class CudnnCall:
 
     @classmethod
     def from_data(cls, data: StoredValue) -> CudnnCall:
-        """Read what :meth:`to_data` gave.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing, of another kind, or does not exist.
-        """
+        """Read what :meth:`to_data` gave."""
         return noun_from(cls, data, whole=True)
 
 

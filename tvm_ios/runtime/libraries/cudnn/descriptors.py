@@ -65,11 +65,6 @@ def describe(
 
     ``later`` takes the functions, with their arguments, that destroy them when they are needed no
     more.
-
-    Raises
-    ------
-    CudaCallError
-        If cuDNN refuses; the message has the convolution.
     """
     where = convolution.as_text()
     dtype = DataType[convolution.dtype]

@@ -70,11 +70,6 @@ def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str:
     ----------
     calls
         Those of a model's launches, complete, in their order, each as often as it is made.
-
-    Raises
-    ------
-    ExecutionError
-        If oneDNN fails.
     """
     with ExitStack() as undo:
         recorded = RecordedOnednn(library)
