@@ -217,7 +217,8 @@ def _compiled_part(
     model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
     part = CompiledPart(model, input_names(trace, len(given)), result)
     with torch.no_grad():
-        pairs = (pytree.tree_leaves(each) for each in (part(*given), result))
-    if difference := disagreement(*pairs, pytree.tree_leaves(given)):
+        found = pytree.tree_leaves(part(*given))
+    difference = disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given))
+    if difference:
         raise ModelError(f"compiled, it computes something else than torch: {difference}")
     return part

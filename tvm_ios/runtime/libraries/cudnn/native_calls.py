@@ -81,6 +81,6 @@ class CudnnPreparedCall:
 
 
 def convolve_address(code: ctypes.CDLL | None) -> int:
-    """Address of the function that makes a call, in a model's own code where that brings it along."""
+    """Address of the function that makes a call; in a model's own code where that brings it."""
     brings = code is not None and hasattr(code, _CONVOLVE)
     return address_of(code if code is not None and brings else CALLS_SOURCE.library, _CONVOLVE)
