@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sys
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +15,6 @@ from tvm_ios.cli.main import main
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.experiments import demonstration
-from tvm_ios.experiments.evaluation import IOS
 from tvm_ios.host import default_lanes
 from tvm_ios.models import by_name
 from tvm_ios.search.baselines import sequential_schedule
@@ -62,14 +63,21 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys, monkeypatch):
     assert trace
     assert (tmp_path / "out" / "randwire_small.png").read_bytes().startswith(b"\x89PNG")
     stored = (tmp_path / "out" / "randwire_small.schedule.json").read_text()
-    assert InterOpSchedule.from_json(stored).scheduler == "ios"
+    kept = InterOpSchedule.from_json(stored).scheduler
+    assert kept in {"ios", "list", "greedy", "sequential"}
+    assert f"tune keeps {kept}" in shown
+    assert {"TVM, 1 thread", "TVM, all threads", "tvm-ios"} <= set(re.split(r"\s{2,}|\n", shown))
 
 
 def test_want_of_matplotlib_costs_the_picture_alone(tmp_path, monkeypatch):
     pool = Operator(name="pool", kind="max_pool2d", predecessors=(), workload="pool")
     graph = OperatorGraph("net", (pool,))
-    ios = SimpleNamespace(graph=graph, schedule=sequential_schedule(graph))
-    found = SimpleNamespace(models={IOS: ios}, trace=(), stage_prices_ns=(1000,))
+    executor = SimpleNamespace(trace=list)
+    found = SimpleNamespace(
+        graph=graph,
+        schedule=sequential_schedule(graph),
+        executor=lambda: contextlib.nullcontext(executor),
+    )
     assert str(tmp_path / "net.png") in demonstration._write_files(found, "net", tmp_path)
     (tmp_path / "net.png").unlink()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as if it were not installed

@@ -14,7 +14,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.experiments.compiled_race import compiled_file, lanes_of_files, race_files
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.support.whole_file import write_text
+from tvm_ios.support.whole_file import make_output_folder, write_text
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -211,8 +211,6 @@ def _race(
     """Race compiled models, and write the rounds where ``--output`` says."""
     folder = arguments.output
     if folder is not None:
-        from tvm_ios.experiments.benchmark import make_output_folder  # noqa: PLC0415
-
         make_output_folder(folder)
     race = race_files(
         files,

@@ -32,13 +32,12 @@ from tvm_ios.report.records import BenchmarkRecord
 from tvm_ios.report.table import Table
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.terminal import StderrProgress
-from tvm_ios.support.whole_file import write_text
+from tvm_ios.support.whole_file import make_output_folder, write_text
 
 __all__ = [
     "BenchmarkSettings",
     "around_table",
     "benchmark_record",
-    "make_output_folder",
     "measure_models",
     "read_record",
     "write_between",
@@ -111,22 +110,6 @@ def measure_models(
             write_text(path, records[-1].to_json() + "\n")
             say(f"wrote {path}")
     return records
-
-
-def make_output_folder(folder: Path) -> None:
-    """Make the folder of a command's files, before the work whose results go there.
-
-    Raises
-    ------
-    ArtifactError
-        If that is not possible.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write to {folder}: {error}; choose another --output"
-        ) from error
 
 
 def _require_own_records(models: Sequence[str], folder: Path) -> None:

@@ -19,7 +19,6 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.experiments.benchmark import (
     BenchmarkSettings,
     benchmark_record,
-    make_output_folder,
 )
 from tvm_ios.experiments.stock_contestants import race_with_stock, stock_build
 from tvm_ios.measure.comparison import Comparison
@@ -37,7 +36,7 @@ from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.support.whole_file import write_text
+from tvm_ios.support.whole_file import make_output_folder, write_text
 from tvm_ios.tuning.tuned_kernels import TunedKernels, TuningRequest, tuned_kernels
 
 __all__ = [

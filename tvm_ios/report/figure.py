@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import ArtifactError, HostError, OptionError
 from tvm_ios.report.agg_figure import agg_figure
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
 from tvm_ios.report.labels import duration, operator_label, schedule_facts, stage_label
@@ -18,7 +18,7 @@ from tvm_ios.report.palette import FAMILIES, INK, WIRE, family_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_schedule"]
+__all__ = ["draw_if_possible", "draw_schedule"]
 
 _MARGIN = 0.25
 _TITLE = 0.62
@@ -89,6 +89,31 @@ def draw_schedule(
         painter.box(index, graph.operators[index], point)
     painter.legend(graph, layout, layout.height + 0.2, bars=stage_latencies_ns is not None)
     figure.savefig(path, dpi=min(dots_per_inch, int(_MAX_PIXELS / max(width, height))))
+
+
+def draw_if_possible(
+    graph: OperatorGraph,
+    schedule: InterOpSchedule,
+    path: Path,
+    stage_ns: Sequence[int] | None = None,
+) -> str:
+    """Draw a schedule; return the name of the picture, nothing where matplotlib is missing.
+
+    Parameters are those of :func:`draw_schedule`.
+
+    Raises
+    ------
+    ArtifactError
+        If the picture cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_schedule(graph, schedule, path, stage_latencies_ns=stage_ns)
+    except HostError:
+        return ""
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error}; choose another --output") from error
+    return path.name
 
 
 class _Painter:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["whole_file", "write_bytes", "write_text"]
+__all__ = ["make_output_folder", "whole_file", "write_bytes", "write_text"]
 
 
 @contextmanager
@@ -51,3 +51,19 @@ def write_text(path: Path, text: str) -> None:
         write_bytes(path, text.encode())
     except OSError as error:
         raise ArtifactError(f"cannot write {path}: {error}; choose another place") from error
+
+
+def make_output_folder(folder: Path) -> None:
+    """Make the folder of a command's files, before the work whose results go there.
+
+    Raises
+    ------
+    ArtifactError
+        If that is not possible.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write to {folder}: {error}; choose another --output"
+        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.experiments.harness.cpu_run import CpuRun
-from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench
 from tvm_ios.experiments.measured.network import priced_network
 from tvm_ios.experiments.papers.sample import (
@@ -13,6 +12,7 @@ from tvm_ios.experiments.papers.sample import (
     SampledSchedule,
     stages_text,
 )
+from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.search.options import SearchOptions
 
 __all__ = ["measured"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from tvm_ios.experiments.harness.checkout import distinct_parts, recorded_problem
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.found_for import FoundFor, closing_row, matrices
-from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Panel
+from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.report.table import Table
 
 __all__ = ["PUBLISHED_MS", "BatchSpecialization", "BatchSpecializationCell", "RunAtBatch"]

@@ -10,12 +10,12 @@ from tvm_ios.core.schedule import Stage
 from tvm_ios.experiments.harness.checkout import sample_part
 from tvm_ios.experiments.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios.experiments.harness.error_column import error_text
-from tvm_ios.experiments.harness.pictures import draw_if_possible
 from tvm_ios.experiments.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios.experiments.harness.published_system import SYSTEMS
 from tvm_ios.measure.agreement import error_of
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.chart import Bars, Panel, Series
+from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.report.table import Table
 
 __all__ = ["SAMPLED", "Sample", "SampleCell", "SampledNetwork", "SampledSchedule", "stages_text"]
