@@ -4,7 +4,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-INPUTS := requirements/lock.txt pyproject.toml tvm_ios/install/requirements.txt \
+INPUTS := requirements/lock.txt pyproject.toml lab/pyproject.toml tvm_ios/install/requirements.txt \
           tvm_ios/install/wheel.txt tvm_ios/install/finder.py tvm_ios/install/quick_import.py \
           tvm_ios/install/hook.py tvm_ios/install/native/libcuda_stub.c
 # The interpreter that .venv is made with: PYTHON=python3.12 make test
@@ -44,7 +44,7 @@ check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m mypy
 	$(PYTEST) -m "not slow and not full"
 
-bench: $(READY) ## measure all networks into benchmarks/results
+bench: $(READY) ## measure all networks into lab/results
 	$(PY) -m tvm_ios bench
 
 docs: ## build the documentation into out/docs, in an environment of its own
@@ -83,7 +83,7 @@ $(READY): $(INPUTS)
 	  echo "make: $(PYTHON) cannot make a virtual environment; Debian: apt-get install python3-venv" >&2; \
 	  exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt $(LOCK)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
 	$(PY) -m tvm_ios install-tvm
 	@$(PY) -c 'import tvm; from tvm import relay, autotvm, auto_scheduler'
 	@printf '%s' '$(CURDIR)' > $@

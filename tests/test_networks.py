@@ -11,7 +11,6 @@ from tvm import relay
 from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.host import host_target
 from tvm_ios.models import (
     Network,
@@ -35,6 +34,7 @@ from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
+from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost
 
 RUNS = 2
 """The second run finds every buffer full of the first one's poison."""

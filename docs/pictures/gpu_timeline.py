@@ -2,7 +2,7 @@
 
     python docs/pictures/gpu_timeline.py docs/pictures/inception_h100.png
 
-It draws a trace that ``benchmarks/gpu.py`` kept, so it needs no GPU.
+It draws a trace that ``lab/gpu.py`` kept, so it needs no GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 
 from tvm_ios.report.palette import INK, family_of
 
-TRACE = Path(__file__).parents[2] / "benchmarks/results/gpu/traces/inception_v3_bs1.cudnn.json"
+TRACE = Path(__file__).parents[2] / "lab/results/gpu/traces/inception_v3_bs1.cudnn.json"
 
 events = [event for event in json.loads(TRACE.read_text())["traceEvents"] if event["ph"] == "X"]
 streams = sorted({event["tid"] for event in events})

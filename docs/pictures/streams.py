@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 
 import tvm_ios
-from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.models import nasnet_small
 from tvm_ios.report import draw_streams
 from tvm_ios.search import SearchOptions, search_ios
+from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost
 
 TARGET = "cuda -arch=sm_90"
 

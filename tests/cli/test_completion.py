@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tvm_ios.cli.completion import NETWORKS
-from tvm_ios.cli.main import VERBS
-from tvm_ios.experiments.papers.registry import EXPERIMENTS
+from tvm_ios.cli.main import LAB_VERBS, VERBS
 from tvm_ios.models import MODEL_NAMES
+from tvm_ios_lab.papers.registry import EXPERIMENTS
 
 # Answers go to descriptor 8, and 9 is for debugging: argcomplete takes both, so that this is no
 # place for the process of the tests. One process that forks for each line is enough.
@@ -20,7 +20,7 @@ def told(status):
     os.write(8, (chr(10) + "loaded " + str("tvm" in sys.modules)).encode())
     leave(status)
 os._exit = told  # before argcomplete takes it
-import tvm_ios.cli.bench, tvm_ios.cli.experiment, tvm_ios.cli.jobs, tvm_ios.cli.tune
+import tvm_ios_lab.cli.bench, tvm_ios_lab.cli.experiment, tvm_ios.cli.jobs, tvm_ios.cli.tune
 from tvm_ios.cli import completion
 from tvm_ios.cli.main import main
 asked = {
@@ -43,7 +43,7 @@ for line in json.loads(sys.argv[1]):
 print(json.dumps(answers))
 """
 LINES = {
-    "tvm-ios ": {verb.name for verb in VERBS},
+    "tvm-ios ": {verb.name for verb in (*VERBS, *LAB_VERBS)},
     "tvm-ios co": {"compare"},
     "tvm-ios tune squeezenet --fr": {"--fresh"},
     "tvm-ios -v tune --tuning ": {"none", "autotvm", "auto_scheduler"},

@@ -14,7 +14,7 @@ import pytest
 from tvm_ios.cli.main import main
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.experiments import demonstration
+from tvm_ios.driver.races import demonstration
 from tvm_ios.host import default_lanes
 from tvm_ios.models import by_name
 from tvm_ios.search.baselines import sequential_schedule

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import logging
 import signal
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from tvm_ios.cli import main as command_line
-from tvm_ios.cli.main import VERBS, Verb, main
+from tvm_ios.cli.main import LAB_VERBS, VERBS, Verb, main
 from tvm_ios.errors import OptionError
 
 RAISES = """
@@ -40,7 +41,7 @@ def run(arguments):
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_every_verb_has_its_module_and_help(verb, capsys):
-    assert importlib.util.find_spec(f"tvm_ios.cli.{verb.module}") is not None
+    assert importlib.util.find_spec(f"tvm_ios.cli.{verb.name.replace('-', '_')}") is not None
     with pytest.raises(SystemExit) as ended:
         main([verb.name, "--help"])
     assert ended.value.code == 0
@@ -54,8 +55,23 @@ def test_help_lists_every_verb_and_imports_none(run_python):
         "print([n for n in sys.modules if n.startswith('tvm_ios.')])\n"
     )
     done = run_python("-c", program)
-    assert all(verb.summary.split(",")[0] in " ".join(done.stdout.split()) for verb in VERBS)
+    assert all(
+        verb.summary.split(",")[0] in " ".join(done.stdout.split()) for verb in (*VERBS, *LAB_VERBS)
+    )
     assert "['tvm_ios.cli', 'tvm_ios.errors', 'tvm_ios.cli.main']" in done.stdout
+
+
+@pytest.mark.parametrize("verb", LAB_VERBS, ids=lambda verb: verb.name)
+def test_verbs_of_the_lab_say_where_they_are(verb, capsys, monkeypatch):
+    with pytest.raises(SystemExit) as ended:
+        main([verb.name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: tvm-ios {verb.name}" in capsys.readouterr().out
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: ())  # as in the wheel
+    assert main([verb.name, "--help"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{verb.name} is a verb of tvm-ios-lab" in line
+    assert "pip install -e ./lab" in line
 
 
 def test_version(run_python):
@@ -74,7 +90,7 @@ def add_verb(monkeypatch, name, source):
     module = type(sys)(f"tvm_ios.cli.{name}")
     exec(source, module.__dict__)
     monkeypatch.setitem(sys.modules, f"tvm_ios.cli.{name}", module)
-    verb = Verb(name=name, module=name, summary=name)
+    verb = Verb(name=name, summary=name)
     monkeypatch.setattr(command_line, "VERBS", (*VERBS, verb))
 
 
@@ -174,7 +190,7 @@ def test_a_reader_that_goes_away_is_no_error():
         "v.add_parser = lambda s: s.add_parser('much')\n"
         "v.run = lambda a: print('line\\n' * 100000) or 0\n"
         "sys.modules['tvm_ios.cli.much'] = v\n"
-        "m.VERBS = (m.Verb(name='much', module='much', summary='much'),)\n"
+        "m.VERBS = (m.Verb(name='much', summary='much'),)\n"
         "sys.exit(m.main(['much']))\n"
     )
     with subprocess.Popen(

@@ -7,10 +7,6 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.analytical.cpu import CPU
-from tvm_ios.cost.analytical.cpu_model import AnalyticalCpuCost
-from tvm_ios.cost.analytical.gpu import GPU
-from tvm_ios.cost.analytical.timeline_model import AnalyticalGpuCost
 from tvm_ios.errors import ModelError, OptionError, SearchError
 from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule
@@ -22,6 +18,10 @@ from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.analytical.cpu import CPU
+from tvm_ios_lab.analytical.cpu_model import AnalyticalCpuCost
+from tvm_ios_lab.analytical.gpu import GPU
+from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost
 
 
 def scheduled(case, **options):

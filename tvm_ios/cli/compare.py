@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.measuring import add_loading_options, prepare_process
+from tvm_ios.driver.races.compiled_race import lanes_of_files, race_files
 from tvm_ios.errors import OptionError
-from tvm_ios.experiments.compiled_race import lanes_of_files, race_files
 from tvm_ios.measure.compare import CompareOptions
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import argcomplete
 from argcomplete.completers import FilesCompleter, SuppressCompleter
 from argcomplete.lexers import split_line
 
-__all__ = ["NETWORKS", "complete", "typed_words"]
+__all__ = ["LIBRARY", "MODELS", "NETWORKS", "complete", "networks_or_files", "typed_words"]
 
 NETWORKS = (
     "bert_base",
@@ -77,17 +77,15 @@ def _parsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParse
 
 
 def _completer(action: argparse.Action, verb: str | None) -> Completer | None:
-    """What may stand there; None: argcomplete's own idea, which is choices, or else any file."""
-    if action.choices is not None:
+    """What may stand there; None: the verb's own idea, or argcomplete's: choices, or any file."""
+    if action.choices is not None or hasattr(action, "completer"):
         return None
     if action.type in (int, float):
         return SuppressCompleter()
     if action.dest == "networks":
         return _networks
-    if (verb, action.dest) == ("experiment", "name"):
-        return _experiments
     if action.dest in ("model", "models"):
-        return _networks_or_files((*MODELS, *LIBRARY) if verb == "bench" else MODELS)
+        return networks_or_files(MODELS)
     suffixes = _SUFFIXES.get((verb, action.dest)) or _SUFFIXES.get((None, action.dest))
     return None if suffixes is None else FilesCompleter(suffixes)
 
@@ -108,18 +106,11 @@ def _networks(prefix: str, **_: Any) -> list[str]:
     return [name for name in NETWORKS if name.startswith(prefix)]
 
 
-def _networks_or_files(suffixes: tuple[str, ...]) -> Completer:
+def networks_or_files(suffixes: tuple[str, ...]) -> Completer:
+    """Completer of networks of ours and of files with these endings."""
     files = FilesCompleter(suffixes)
 
     def both(prefix: str, **asked: Any) -> list[str]:
         return [*_networks(prefix), *files(prefix, **asked)]
 
     return both
-
-
-def _experiments(prefix: str, **_: Any) -> list[str]:
-    from tvm_ios.cli.experiment import ALL, LIST  # noqa: PLC0415 - this verb's module is loaded
-    from tvm_ios.experiments.papers.registry import EXPERIMENTS  # noqa: PLC0415
-
-    names = (LIST, ALL, *(each.name for each in EXPERIMENTS))
-    return [name for name in names if name.startswith(prefix)]

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
     lanes = prepare_process(arguments.lanes)
     # Everything that imports TVM comes after that, and only for this verb.
-    from tvm_ios.experiments.demonstration import demonstrate  # noqa: PLC0415
+    from tvm_ios.driver.races.demonstration import demonstrate  # noqa: PLC0415
 
     demonstrate(
         arguments.networks,

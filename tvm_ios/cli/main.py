@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tvm_ios.errors import TvmIosError
+from tvm_ios.errors import OptionError, TvmIosError
 
 __all__ = ["VERBS", "Subparsers", "Verb", "main"]
 
@@ -28,31 +28,61 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One verb: its name, the module of this package that does it, and a line of help."""
+    """One verb: its name, a line of help, and the module that does it."""
 
     name: str
-    module: str
     summary: str
+    module: str = ""
+    """Module with the verb; of this package, and named after it, where empty."""
 
 
 VERBS = (
-    Verb(name="bench", module="bench", summary="measure networks into files and a table"),
-    Verb(name="c-api", module="c_api", summary="say how to build C programs that run models"),
-    Verb(name="compare", module="compare", summary="time two compiled models in one race"),
-    Verb(name="demo", module="demo", summary="tune two networks here and compare with stock TVM"),
     Verb(
-        name="doctor", module="doctor", summary="say what is here and how to mend what is missing"
+        name="c-api",
+        module="tvm_ios.cli.c_api",
+        summary="say how to build C programs that run models",
     ),
-    Verb(name="experiment", module="experiment", summary="run the experiments of the IOS paper"),
-    Verb(name="grid", module="grid", summary="tune with all combinations of values, and a table"),
-    Verb(name="install-tvm", module="install_tvm", summary="install a TVM with Relay"),
-    Verb(name="jobs", module="jobs", summary="tune many models on shared cores and devices"),
-    Verb(name="records", module="records", summary="show, pick, merge and check tuning records"),
-    Verb(name="run", module="run", summary="run a compiled model: times, profile, trace"),
-    Verb(name="show", module="show", summary="say what a compiled model is, and draw its schedule"),
-    Verb(name="solve", module="solve", summary="solve a recorded problem, without TVM or a device"),
-    Verb(name="tune", module="tune", summary="tune and schedule a model into one file"),
+    Verb(name="compare", summary="time two compiled models in one race"),
+    Verb(
+        name="demo",
+        module="tvm_ios.cli.demo",
+        summary="tune two networks here and compare with stock TVM",
+    ),
+    Verb(
+        name="doctor",
+        module="tvm_ios.cli.doctor",
+        summary="say what is here and how to mend what is missing",
+    ),
+    Verb(
+        name="grid",
+        module="tvm_ios.cli.grid",
+        summary="tune with all combinations of values, and a table",
+    ),
+    Verb(name="install-tvm", summary="install a TVM with Relay"),
+    Verb(
+        name="jobs",
+        module="tvm_ios.cli.jobs",
+        summary="tune many models on shared cores and devices",
+    ),
+    Verb(
+        name="records",
+        module="tvm_ios.cli.records",
+        summary="show, pick, merge and check tuning records",
+    ),
+    Verb(name="run", summary="run a compiled model: times, profile, trace"),
+    Verb(
+        name="show",
+        module="tvm_ios.cli.show",
+        summary="say what a compiled model is, and draw its schedule",
+    ),
+    Verb(name="tune", summary="tune and schedule a model into one file"),
 )
+LAB_VERBS = (
+    Verb(name="bench", summary="measure networks into files and a table (tvm-ios-lab)"),
+    Verb(name="experiment", summary="run the experiments of the IOS paper (tvm-ios-lab)"),
+    Verb(name="solve", summary="solve a recorded problem without a device (tvm-ios-lab)"),
+)
+"""Verbs that tvm-ios-lab, which a checkout has and the wheel has not, registers as entry points."""
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -69,9 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb = _chosen_verb(typed_words())
         complete(_parser(verb), verb)
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(_chosen_verb(words))
     debug = False
     try:
+        parser = _parser(_chosen_verb(words))
         arguments = parser.parse_args(words)
         debug = arguments.debug
         from tvm_ios.support.messages import Verbosity, shown_messages  # noqa: PLC0415
@@ -115,16 +145,37 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         title="verbs", metavar="VERB", required=True, parser_class=argparse.ArgumentParser
     )
-    for verb in VERBS:
+    for verb in (*VERBS, *_registered(chosen)):
         if verb.name != chosen:
             subparsers.add_parser(verb.name, help=verb.summary)
             continue
-        module = importlib.import_module(f"tvm_ios.cli.{verb.module}")
+        module = importlib.import_module(
+            verb.module or f"tvm_ios.cli.{verb.name.replace('-', '_')}"
+        )
         module.add_parser(subparsers)
         chosen_parser = subparsers.choices[verb.name]
         chosen_parser.set_defaults(run=module.run)
         _add_common(chosen_parser)
     return parser
+
+
+def _registered(chosen: str | None) -> tuple[Verb, ...]:
+    """Verbs of other distributions; which of them are installed is looked up for one of them."""
+    if chosen is None or chosen in {verb.name for verb in VERBS}:
+        return LAB_VERBS
+    from importlib.metadata import entry_points  # noqa: PLC0415 - reads all that is installed
+
+    found = [
+        Verb(name=each.name, summary="", module=each.module)
+        for each in entry_points(group="tvm_ios.verbs")
+    ]
+    names = {verb.name for verb in found}
+    if chosen not in names and chosen in {verb.name for verb in LAB_VERBS}:
+        raise OptionError(
+            f"{chosen} is a verb of tvm-ios-lab, which lies in the folder lab of a checkout of "
+            "tvm-ios; run pip install -e ./lab there"
+        )
+    return (*found, *(verb for verb in LAB_VERBS if verb.name not in names))
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

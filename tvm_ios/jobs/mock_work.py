@@ -15,8 +15,8 @@ from pathlib import Path
 from tvm_ios.errors import DeviceLostError
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.job_gate import JobGate
-from tvm_ios.jobs.simulation.mock_job import MockJob, MockStage
 from tvm_ios.support.stage_gate import JobProgress, StageKind
+from tvm_ios_lab.jobs.simulation.mock_job import MockJob, MockStage
 
 __all__ = ["MockWork", "measured_batches", "stage_begins"]
 

@@ -57,7 +57,7 @@ where all others did the race is over."""
 LONG_RUN_NS = 30_000_000
 """A run this long needs no warm-up in a race that chooses. What the others left in the caches is
 replaced in the first per cent of it: first runs of Inception V3 (80 ms) took 0.992 to 1.001 times
-what second ones did, those of SqueezeNet (13 ms) 1.014 (``benchmarks/results/tune_time/``). All who
+what second ones did, those of SqueezeNet (13 ms) 1.014 (``lab/results/tune_time/``). All who
 are near each other are timed alike, so it needs one beside a shorter one, unless it is far off."""
 
 

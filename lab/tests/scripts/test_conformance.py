@@ -1,0 +1,79 @@
+"""A spread of onnx's own tests of operators, as ``benchmarks/conformance.py`` runs all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_ios_lab.scripts.conformance import REFUSED, RIGHT, node_tests, verdict
+
+pytestmark = pytest.mark.slow(25)
+
+READ = [
+    "averagepool_2d_pads",
+    "basic_conv_with_padding",
+    "batchnorm_example",
+    "convtranspose",
+    "depthtospace_example",
+    "dropout_default",
+    "gelu_tanh_1",
+    "gemm_default_vector_bias",
+    "identity",
+    "instancenorm_example",
+    "layer_normalization_2d_axis0",
+    "lppool_1d_default",
+    "lstm_defaults",
+    "maxpool_2d_strides",
+    "mish",
+    "prelu_broadcast",
+    "quantizelinear",
+    "softmax_axis_1",
+    "split_equal_parts_1d_opset13",
+    "where_example",
+]
+PLAIN = [
+    "abs",
+    "argmax_keepdims_example",
+    "clip_example",
+    "concat_2d_axis_1",
+    "flatten_axis1",
+    "gather_0",
+    "globalaveragepool",
+    "hardswish",
+    "leakyrelu",
+    "matmul_2d",
+    "reciprocal",
+    "relu",
+    "sigmoid",
+    "spacetodepth",
+    "transpose_all_permutations_0",
+]
+"""One call of a converter of TVM each, without attributes that are easily misread."""
+UNREAD = {
+    "nonzero_example": "whose shape only values tell",
+    "det_2d": "is an operator that TVM's importer does not know",
+    "if": "takes one of two branches by a value that only the run tells",
+    "reshape_negative_dim": "whose shape only values tell",
+    "cumsum_1d": "cannot be read by TVM's importer",
+    "gridsample": "TVM cannot compile this module",
+    "affine_grid_2d": "takes one of two branches",
+}
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return node_tests()
+
+
+@pytest.mark.parametrize(
+    "name", [*READ, *(pytest.param(name, marks=pytest.mark.full) for name in PLAIN)]
+)
+def test_what_is_read_is_right(name, cases):
+    assert verdict(cases[f"test_{name}"]) == (RIGHT, "")
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_is_not_read_is_refused_with_the_reason(name, cases):
+    found, reason = verdict(cases[f"test_{name}"])
+    assert found == REFUSED, reason
+    assert UNREAD[name] in reason
+    assert "\n" not in reason

@@ -1,0 +1,159 @@
+"""What came of every step: one file each, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios_lab.gpu.agenda import Step
+
+__all__ = ["Ledger", "Outcome", "Status", "write_whole"]
+
+
+class Status(StrEnum):
+    """How a step ended."""
+
+    DONE = "done"
+    SKIPPED = "skipped"
+    """It cannot be done here; the reason says why."""
+    FAILED = "failed"
+    CUT = "cut"
+    """The budget ended it; the next call goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of one step."""
+
+    step: str
+    status: Status
+    seconds: float
+    reason: str = ""
+    """Why it was not done, in a line."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What later steps and the table read."""
+
+
+class Ledger:
+    """The outcomes in a folder.
+
+    Parameters
+    ----------
+    folder
+        The evaluation's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "steps"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def outcome(self, step: str) -> Outcome | None:
+        """What came of a step; None where it never ended.
+
+        Raises
+        ------
+        ArtifactError
+            If its file is damaged.
+        """
+        path = self.path(step)
+        if not path.exists():
+            return None
+        try:
+            record = json.loads(path.read_text())
+            return Outcome(**{**record, "status": Status(record["status"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(
+                f"{path} is damaged: {error}; delete it to do the step again"
+            ) from error
+
+    def data(self, step: str) -> Mapping[str, Any]:
+        """What a step left for later ones; empty where it was not done."""
+        outcome = self.outcome(step)
+        return {} if outcome is None else outcome.data
+
+    def is_done(self, step: str) -> bool:
+        """Whether it was done."""
+        outcome = self.outcome(step)
+        return outcome is not None and outcome.status is Status.DONE
+
+    def is_settled(self, step: str) -> bool:
+        """Whether nothing more will come of it."""
+        outcome = self.outcome(step)
+        return outcome is not None and outcome.status is not Status.CUT
+
+    def lost(self, steps: Sequence[Step]) -> dict[str, list[str]]:
+        """Steps that cannot be done any more, and what each would need.
+
+        Parameters
+        ----------
+        steps
+            In an order in which each comes after what it needs.
+        """
+        lost: dict[str, list[str]] = {}
+        for step in steps:
+            if not self.is_settled(step.name):
+                missing = [
+                    need
+                    for need in step.needs
+                    if need in lost or (self.is_settled(need) and not self.is_done(need))
+                ]
+                if missing:
+                    lost[step.name] = missing
+        return lost
+
+    def forget_gone(self, steps: Sequence[Step]) -> None:
+        """Let be done again what left files that are gone and that a network still needs.
+
+        So an evaluation goes on elsewhere from its small files alone.
+
+        Parameters
+        ----------
+        steps
+            As for `lost`.
+        """
+        lost = self.lost(steps)
+        unfinished = {
+            step.case for step in steps if step.name not in lost and not self.is_settled(step.name)
+        }
+        for step in steps:
+            gone = step.leaves is not None and not (self.folder.parent / step.leaves).exists()
+            if gone and step.case in unfinished and self.is_done(step.name):
+                self.forget(step.name)
+
+    def write(self, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        write_whole(self.path(outcome.step), json.dumps(asdict(outcome), indent=1) + "\n")
+
+    def forget(self, step: str) -> None:
+        """Let a step be done again."""
+        self.path(step).unlink(missing_ok=True)
+
+    def path(self, step: str) -> Path:
+        """Its outcome."""
+        return self.folder / f"{step}.json"
+
+    def log(self, step: str) -> Path:
+        """What it printed."""
+        return self.folder / f"{step}.log"
+
+    def traceback(self, step: str) -> Path:
+        """Where it failed."""
+        return self.folder / f"{step}.error.txt"
+
+
+def write_whole(path: Path, text: str | bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    data = text.encode() if isinstance(text, str) else text
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

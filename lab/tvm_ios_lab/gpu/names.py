@@ -1,0 +1,34 @@
+"""What contestants are called in results; no TVM here."""
+
+from __future__ import annotations
+
+from tvm_ios_lab.gpu.agenda import Kernels
+
+__all__ = [
+    "COMPILED",
+    "EAGER",
+    "GRAPH",
+    "GREEDY",
+    "IOS",
+    "PEERS",
+    "SCHEDULES",
+    "SEQUENTIAL",
+    "STREAMS",
+    "TORCH_GRAPH",
+    "TVM",
+    "TVM_GRAPH",
+    "our_name",
+]
+
+SEQUENTIAL, GREEDY, IOS = "sequential", "greedy", "IOS-both"
+SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS, "IOS-both + list")
+"""As :mod:`tvm_ios_lab.bench.evaluation` calls them."""
+STREAMS, GRAPH = "streams", "graph"
+TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
+EAGER, TORCH_GRAPH, COMPILED = "torch eager", "torch CUDA graph", "torch.compile"
+PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED)
+
+
+def our_name(kernels: Kernels, who: str, way: str) -> str:
+    """One of ours: a schedule on some kernels, in one way of running it."""
+    return f"{kernels.value} {who}, {way}"

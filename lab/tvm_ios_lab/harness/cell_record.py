@@ -1,0 +1,129 @@
+"""What is kept of a cell: a versioned JSON file each, written when the cell is over."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.experiments.ledger import CellStatus
+from tvm_ios.host.machine import package_version, version_facts
+from tvm_ios.support.json_nouns import noun_from, noun_record
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios.support.whole_file import write_text
+from tvm_ios_lab.harness.protocol import Experiment, Outcome, cell_title
+
+__all__ = [
+    "CellRecord",
+    "outcome_of",
+    "read_record",
+    "record_path",
+    "versions_here",
+    "write_record",
+]
+
+RECORD_VERSION = 1
+_REMEDY = "delete that file, and the cell is measured again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRecord:
+    """Everything a number of a table has to name, with the raw samples."""
+
+    version: int = RECORD_VERSION
+    experiment: str
+    cell: Mapping[str, Any]
+    """Fields of the cell."""
+    status: CellStatus
+    message: str
+    """Why it failed."""
+    seconds: float
+    """What the cell took."""
+    time_budget_s: float | None
+    """For building and searching its network; None where nothing was measured, and of old cells."""
+    taken_at: str
+    """ISO 8601, in UTC."""
+    commit: str
+    """Of this package; empty where it is not known."""
+    command: str
+    machine: Mapping[str, str]
+    versions: Mapping[str, str]
+    found: Any
+    """Fields of what was found; None where the cell failed."""
+
+
+def record_path(folder: Path, experiment: Experiment[Any, Any], cell: Any) -> Path:
+    """Where the record of a cell lies: its values, and a digest that no two cells share."""
+    said = json.dumps(noun_record(type(cell), cell), sort_keys=True)
+    digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+    words = re.sub(r"[^a-z0-9.]+", "-", cell_title(cell).lower()).strip("-")[:80]
+    return folder / experiment.name / "cells" / f"{words}-{digest}.json"
+
+
+def read_record(path: Path) -> CellRecord | None:
+    """A stored record; None where there is none.
+
+    Raises
+    ------
+    ArtifactError
+        If it cannot be read; the message names the file.
+    """
+    try:
+        stored = parse_json(path.read_text(encoding="utf-8"), "the record")
+        stored.field("version").whole(RECORD_VERSION, RECORD_VERSION)
+        return noun_from(CellRecord, stored, whole=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, UnreadableValueError) as error:
+        raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
+
+
+def write_record(path: Path, record: CellRecord) -> None:
+    """Keep a record; readers find all of it or nothing."""
+    write_text(path, json.dumps(noun_record(CellRecord, record), indent=1) + "\n")
+
+
+def outcome_of(
+    experiment: Experiment[Any, Any], cell: Any, record: CellRecord, path: Path
+) -> Outcome[Any, Any]:
+    """A cell with what was found in it, as the experiment reads it.
+
+    Parameters
+    ----------
+    path
+        Where the record lies, for messages.
+
+    Raises
+    ------
+    ArtifactError
+        If the record is of another version of the experiment.
+    """
+    found = None
+    if record.status is CellStatus.DONE:
+        stored = StoredValue(record.found, "found")
+        try:
+            # Not whole: cells from before an experiment kept a field have its default.
+            found = noun_from(experiment.found_kind, stored)
+        except UnreadableValueError as error:
+            raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
+    return Outcome(
+        cell=cell,
+        found=found,
+        why=record.message,
+        taken_at=record.taken_at,
+        machine=record.machine.get("processor", ""),
+    )
+
+
+def versions_here() -> dict[str, str]:
+    """Versions of what runs; without TVM where nothing has loaded it."""
+    if "tvm" in sys.modules:
+        return version_facts()
+    return {"tvm-ios": package_version(), "python": platform.python_version()}

@@ -1,0 +1,125 @@
+"""Our builds of a network as they lie in its folder: exported files, and what was done for them.
+
+Written in the project's environment, read in that of the peers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tvm_ios.support.whole_file import write_text
+from tvm_ios_lab.peers.errors import PeerError
+
+__all__ = [
+    "Build",
+    "Kernels",
+    "builds_of",
+    "exported_path",
+    "forget_kernels",
+    "kernels_of",
+    "write_kernels",
+]
+
+_FOLDER = "ours"
+_AGAIN = "make it again: python -m tvm_ios_lab.peers.ours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One schedule on one set of kernels, exported."""
+
+    kernels: str
+    """Name of the set."""
+    schedule: str
+    """``sequential``, ``greedy``, ``ios`` …"""
+    lanes: int
+    kept: bool
+    """Whether ``tune`` would have returned it."""
+
+    @property
+    def name(self) -> str:
+        """As contestants are called."""
+        return f"{self.kernels} {self.schedule}"
+
+    def path(self, folder: Path) -> Path:
+        """The exported file, in the network's folder."""
+        return exported_path(folder, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """A set of kernels, and how it came about."""
+
+    name: str
+    """Chosen by who made it, as ``tuned``."""
+    builds: tuple[Build, ...]
+    configuration: str
+    """The TOML of its options."""
+    target: str
+    command: str
+    versions: tuple[tuple[str, str], ...]
+    seconds: float
+    """From the network to the exported files."""
+    report: str
+    """What ``tune`` says of it."""
+
+
+def exported_path(folder: Path, build: str) -> Path:
+    """Where the build of that name lies, in the network's folder."""
+    return folder / _FOLDER / f"{build.replace(' ', '-').replace(',', '')}.so"
+
+
+def write_kernels(kernels: Kernels, folder: Path) -> None:
+    """Write to the network's folder what was done; the exported files are there already."""
+    write_text(_record_path(folder, kernels.name), json.dumps(asdict(kernels), indent=1) + "\n")
+
+
+def forget_kernels(name: str, folder: Path) -> None:
+    """Delete what the network's folder says of kernels that are to be made anew."""
+    _record_path(folder, name).unlink(missing_ok=True)
+
+
+def kernels_of(folder: Path) -> tuple[Kernels, ...]:
+    """All sets of kernels in a network's folder, by name.
+
+    Raises
+    ------
+    PeerError
+        If one cannot be read, or a file of it is gone.
+    """
+    found = []
+    for path in sorted((folder / _FOLDER).glob("*.json")):
+        try:
+            data = json.loads(path.read_text())
+            builds = tuple(Build(**build) for build in data["builds"])
+            versions = tuple((name, version) for name, version in data["versions"])
+            kernels = Kernels(**{**data, "builds": builds, "versions": versions})
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise PeerError(f"{path} does not say what was built: {error}; {_AGAIN}") from error
+        for build in builds:
+            if not build.path(folder).exists():
+                raise PeerError(f"{build.path(folder)} is gone; {_AGAIN}")
+        found.append(kernels)
+    return tuple(found)
+
+
+def builds_of(folder: Path) -> tuple[Build, ...]:
+    """All builds in a network's folder.
+
+    Raises
+    ------
+    PeerError
+        If there is none, or one cannot be read.
+    """
+    builds = tuple(build for kernels in kernels_of(folder) for build in kernels.builds)
+    if not builds:
+        raise PeerError(
+            f"{folder} has no build of ours; make one: python -m tvm_ios_lab.peers.ours"
+        )
+    return builds
+
+
+def _record_path(folder: Path, kernels: str) -> Path:
+    return folder / _FOLDER / f"{kernels}.json"

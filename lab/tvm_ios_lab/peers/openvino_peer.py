@@ -1,0 +1,48 @@
+"""OpenVINO on the CPU with its latency hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import openvino as ov
+
+from tvm_ios_lab.peers.network import Case, Floats
+from tvm_ios_lab.peers.peer import Contestant
+
+__all__ = ["OpenvinoRunner", "make"]
+
+
+class OpenvinoRunner:
+    """One infer request whose input is set once."""
+
+    def __init__(self, model: ov.CompiledModel, case: Case) -> None:
+        self._request = model.create_infer_request()
+        self._image = case.input  # the request shares its memory
+        self._request.set_input_tensor(ov.Tensor(self._image, shared_memory=True))
+
+    def run(self) -> None:
+        """Run the network once."""
+        self._request.infer(share_outputs=True)
+
+    def output(self) -> Floats:
+        """What the last run made."""
+        output: Floats = self._request.get_output_tensor().data.copy()
+        return output
+
+
+def make(contestant: Contestant, case: Case, folder: Path) -> OpenvinoRunner:
+    """Load the network's ONNX file.
+
+    Without the hint for float32 it computes in bfloat16 where the processor can.
+    """
+    core = ov.Core()
+    model = core.compile_model(
+        core.read_model(folder / "network.onnx"),
+        "CPU",
+        {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": contestant.threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+        },
+    )
+    return OpenvinoRunner(model, case)

@@ -1,0 +1,222 @@
+"""Build networks as we run them, for ``measure``; runs in the project's environment, which has TVM.
+
+Each set of kernels is one ``tune``: its options are a TOML file, as ``tvm-ios tune`` reads it.
+Sequential order, greedy and IOS on these kernels are exported, whichever ``tune`` would keep.
+
+::
+
+    python -m tvm_ios_lab.peers.ours --kernels untuned tuned=FILE [--networks NAME[:BATCH] ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.driver.config import TuneConfig
+from tvm_ios.errors import TvmIosError
+from tvm_ios.host.machine import package_version
+from tvm_ios.support.terminal import StderrProgress
+from tvm_ios_lab.peers.build import Build, Kernels, forget_kernels, kernels_of, write_kernels
+from tvm_ios_lab.peers.errors import PeerError
+from tvm_ios_lab.peers.network import Network
+from tvm_ios_lab.peers.subject import Subject, add_subject_options
+
+__all__ = ["Recipe", "build_kernels", "main"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a set of kernels is made."""
+
+    name: str
+    config: TuneConfig
+    text: str
+    """Of the file that says so; empty for the defaults."""
+    log: Path | None = None
+    """Tuning records that are used though nothing is tuned."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``NAME``, ``NAME=FILE`` or ``NAME=FILE+LOG``, as a command line has it.
+
+        Raises
+        ------
+        PeerError
+            If the name cannot be that of a file.
+        OptionError
+            If the file is no configuration.
+        """
+        name, _, path = text.partition("=")
+        path, _, log = path.partition("+")
+        if not name.replace("_", "").isalnum():
+            raise PeerError(f"{name!r} cannot name kernels; use letters, digits and underscores")
+        if not path:
+            return cls(name=name, config=TuneConfig(), text="")
+        return cls(
+            name=name,
+            config=TuneConfig.load(path),
+            text=Path(path).read_text(),
+            log=Path(log) if log else None,
+        )
+
+
+def build_kernels(
+    subject: Subject, recipe: Recipe, folder: Path, *, lanes: int, records: Path
+) -> Kernels:
+    """Tune a network and export every schedule that was raced.
+
+    Parameters
+    ----------
+    subject
+        What is built.
+    recipe
+        How.
+    folder
+        Of the network; what was there of these kernels is replaced.
+    lanes
+        Threads that run it.
+    records
+        A folder of tuning logs, read and written: ``NETWORK.BACKEND.log``, for larger batches
+        ``NETWORK_bsBATCH.BACKEND.log``.
+    """
+    # TVM comes in here, after the process was prepared for it.
+    from tvm_ios.driver.tune import TuneCall, tune_race  # noqa: PLC0415
+    from tvm_ios_lab.bench.tuned_benchmark import OWN_KERNELS  # noqa: PLC0415
+
+    begin = time.perf_counter()
+    mod, params = _model(subject, folder)
+    given = recipe.config.arguments()
+    if recipe.log is not None:
+        given["tuning_records"] = recipe.log
+    if recipe.config.tuning is not None:
+        records.mkdir(parents=True, exist_ok=True)
+        stem = subject.network if subject.batch_size == 1 else subject.stem
+        given["tuning_records"] = records / f"{stem}.{recipe.config.tuning}.log"
+    with StderrProgress() as progress:
+        raced = tune_race(TuneCall(mod=mod, params=params, lanes=lanes, progress=progress, **given))
+    report = raced.kept.report()
+    builds = []
+    for who, model in raced.models.items():
+        kept = who is report.kept
+        if who not in OWN_KERNELS and not kept:
+            continue
+        build = Build(kernels=recipe.name, schedule=who.value, lanes=lanes, kept=kept)
+        build.path(folder).parent.mkdir(parents=True, exist_ok=True)
+        model.export_library(build.path(folder))
+        builds.append(build)
+    kernels = Kernels(
+        name=recipe.name,
+        builds=tuple(builds),
+        configuration=recipe.text,
+        target=str(raced.kept.kernels.staged.target),
+        command=shlex.join(["python", "-m", "tvm_ios_lab.peers.ours", *sys.argv[1:]]),
+        versions=tuple(_versions().items()),
+        seconds=round(time.perf_counter() - begin, 1),
+        report=report.as_text(),
+    )
+    write_kernels(kernels, folder)
+    return kernels
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build networks; 0 when all are there. One that fails does not stop the others."""
+    options = _parser().parse_args(arguments)
+    failed = False
+    try:
+        recipes = [Recipe.parse(text) for text in options.kernels]
+        lanes = prepare_process(options.lanes)
+    except (OSError, TvmIosError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for subject in options.networks:
+        folder = options.folder / subject.stem
+        for recipe in recipes:
+            try:
+                if not options.again and _is_done(recipe, folder, lanes):
+                    print(f"{subject.stem}, {recipe.name}: built before", flush=True)
+                    continue
+                forget_kernels(recipe.name, folder)  # they raced, too, should the new ones fail
+                built = build_kernels(subject, recipe, folder, lanes=lanes, records=options.records)
+            except (OSError, TvmIosError) as error:
+                print(f"error: {subject.stem}, {recipe.name}: {error}", file=sys.stderr)
+                failed = True
+                continue
+            names = ", ".join(build.name + " (kept)" * build.kept for build in built.builds)
+            print(f"{subject.stem}: {names}; {built.seconds:.0f} s", flush=True)
+    return int(failed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tvm_ios_lab.peers.ours",
+        description="Tune networks and export sequential order, greedy and IOS, for measure.",
+    )
+    add_subject_options(parser)
+    parser.add_argument(
+        "--kernels",
+        nargs="+",
+        default=["untuned"],
+        metavar="NAME[=FILE[+LOG]]",
+        help="sets of kernels, each with its options as `tvm-ios tune --config` reads them, and "
+        "with the records of a log where nothing is to be tuned (untuned, with the defaults)",
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        default=Path("lab/records"),
+        metavar="FOLDER",
+        help="where tuning logs are read and written (%(default)s)",
+    )
+    parser.add_argument("--lanes", type=int, help="threads (the cores there are)")
+    parser.add_argument("--again", action="store_true", help="build what was built before, too")
+    return parser
+
+
+def _model(subject: Subject, folder: Path) -> tuple[Any, Mapping[str, Any]]:
+    """A network of ours, or that of the ONNX file that ``import_onnx`` has put into its folder."""
+    from tvm_ios.driver.model_source import from_onnx  # noqa: PLC0415 - brings TVM in
+    from tvm_ios.models import by_name  # noqa: PLC0415
+
+    path = folder / "network.json"
+    if path.exists() and not Network.from_json(path.read_text()).is_described:
+        mod, params = from_onnx(folder / "network.onnx")
+        return mod, params or {}
+    found: tuple[Any, Mapping[str, Any]] = by_name(subject.network)(batch_size=subject.batch_size)
+    return found
+
+
+def _is_done(recipe: Recipe, folder: Path, lanes: int) -> bool:
+    """Whether these very kernels are there: other options or lanes, other kernels."""
+    try:
+        found = kernels_of(folder)
+    except PeerError:  # damaged ones are made anew
+        return False
+    return any(
+        (kernels.name, kernels.configuration) == (recipe.name, recipe.text)
+        and all(build.lanes == lanes for build in kernels.builds)
+        for kernels in found
+    )
+
+
+def _versions() -> Mapping[str, str]:
+    import tvm  # noqa: PLC0415 - after the process was prepared for it
+
+    return {
+        "tvm-ios": package_version(),
+        "tvm": tvm.__version__,
+        "llvm": str(tvm.support.libinfo().get("LLVM_VERSION", "unknown")),
+        "tvm-ios python": platform.python_version(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What a measurement of the peers stores: a benchmark record as ours, its facts those of peers."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+
+from tvm_ios.host.machine import machine_facts
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios_lab.bench.records import BenchmarkRecord
+from tvm_ios_lab.peers.build import Kernels
+from tvm_ios_lab.peers.network import TOLERANCE, Case
+from tvm_ios_lab.peers.peak import Peak, floor_ns
+from tvm_ios_lab.peers.peer import Contestant, Peer
+from tvm_ios_lab.peers.worker import Prepared
+
+__all__ = ["FLOOR_MS", "KERNELS", "SCHEDULE", "peer_record"]
+
+FLOOR_MS = "floor ms"
+"""Name of the fact: the arithmetic floor."""
+KERNELS, SCHEDULE = "kernels of", "schedule of"
+"""Before the name of a contestant of ours: names of the facts that say what it runs."""
+_PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
+
+
+def peer_record(
+    case: Case,
+    comparison: Comparison,
+    prepared: Mapping[Contestant, Prepared],
+    kernels: Sequence[Kernels],
+    peak: Peak,
+    notes: Sequence[str],
+) -> BenchmarkRecord:
+    """Everything a number in a document has to name.
+
+    Parameters
+    ----------
+    case
+        What ran.
+    comparison
+        The raw rounds.
+    prepared
+        Errors and load times by contestant.
+    kernels
+        Ours.
+    peak
+        Of this machine, taken beside the rounds.
+    notes
+        What a reader has to know.
+    """
+    macs = case.network.macs
+    facts = {
+        "macs": str(macs),
+        "peak GFLOPS, all cores": f"{peak.of_all_cores:.1f}",
+        "peak GFLOPS, each core alone": " ".join(f"{core:.1f}" for core in peak.of_each_core),
+        "vector bits": str(peak.vector_bits),
+        FLOOR_MS: f"{floor_ns(macs, peak.of_all_cores) / 1e6:.4f}",
+        "error allowed": f"{TOLERANCE:g}",
+        **{
+            f"error of {who.name}": f"{found.relative_error:.2e}" for who, found in prepared.items()
+        },
+        **{f"load s of {who.name}": f"{found.seconds:.1f}" for who, found in prepared.items()},
+        **_our_facts(prepared, kernels),
+    }
+    return BenchmarkRecord(
+        network=case.network.name,
+        batch_size=case.network.batch_size,
+        target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
+        lanes=max(who.threads for who in prepared),
+        command=shlex.join(["python", "-m", "tvm_ios_lab.peers.measure", *sys.argv[1:]]),
+        machine=machine_facts(),
+        versions={
+            **_versions(),
+            "python": platform.python_version(),
+            **{name: version for each in kernels for name, version in each.versions},
+        },
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comparison=comparison,
+        facts=facts,
+        notes=(*notes, *comparison.notes),
+    )
+
+
+def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[str, str]:
+    """What was built for us, and which contestant runs which of it."""
+    builds = {build.name: build for each in kernels for build in each.builds}
+    ours = {one.name: builds[one.build] for one in who if one.peer is Peer.OURS}
+    made = {
+        f"{what} {each.name}": value
+        for each in kernels
+        for what, value in (
+            ("command of kernels", each.command),
+            ("options of kernels", each.configuration),
+            ("seconds for kernels", f"{each.seconds:.1f}"),
+            ("tune's report on kernels", each.report),
+        )
+    }
+    return {
+        **{f"{KERNELS} {name}": build.kernels for name, build in ours.items()},
+        **{f"{SCHEDULE} {name}": build.schedule for name, build in ours.items()},
+        **made,
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Of the packages that are here; where only ours run, peers need not be."""
+    found = {}
+    for package in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found

@@ -1,0 +1,88 @@
+"""What is measured: a network at a batch size."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tvm_ios_lab.peers.errors import PeerError
+from tvm_ios_lab.peers.network import NETWORKS
+
+__all__ = ["DEFAULT_SUBJECTS", "EXPORTED", "Subject", "add_subject_options", "subject_argument"]
+
+EXPORTED = Path("out/peers")
+"""Where the networks lie unless another folder is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A network at a batch size.
+
+    Raises
+    ------
+    PeerError
+        If the batch is empty.
+
+    Examples
+    --------
+    >>> Subject.parse("resnet_50:8").stem
+    'resnet_50_bs8'
+    """
+
+    network: str
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise PeerError(f"{self.network}: batch size is {self.batch_size}; give at least 1")
+
+    @property
+    def stem(self) -> str:
+        """Name of its folder and of its result, without the ending."""
+        return f"{self.network}_bs{self.batch_size}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``NETWORK`` or ``NETWORK:BATCH``, as a command line has it.
+
+        Raises
+        ------
+        PeerError
+            If there is no number behind the colon.
+        """
+        network, _, batch = text.partition(":")
+        if batch and not batch.isdecimal():
+            raise PeerError(f"{text!r} is no NETWORK or NETWORK:BATCH, such as resnet_50:8")
+        return cls(network, int(batch or 1))
+
+
+DEFAULT_SUBJECTS = (
+    *map(Subject, NETWORKS),
+    Subject("resnet_50", 8),
+    Subject("inception_v3", 8),
+)
+
+
+def subject_argument(text: str) -> Subject:
+    """A network as an argument of a command line, refused as argparse refuses arguments."""
+    try:
+        return Subject.parse(text)
+    except PeerError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_subject_options(parser: argparse.ArgumentParser) -> None:
+    """Declare which networks, and the folder that has a folder for each."""
+    parser.add_argument(
+        "--folder", type=Path, default=EXPORTED, help="has one folder a network (%(default)s)"
+    )
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        type=subject_argument,
+        default=list(DEFAULT_SUBJECTS),
+        metavar="NAME[:BATCH]",
+        help="which of them (all at batch 1, and resnet_50:8 and inception_v3:8)",
+    )

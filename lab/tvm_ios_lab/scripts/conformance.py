@@ -1,0 +1,170 @@
+"""onnx's own tests of operators, each through ``tvm_ios.from_onnx``, compiled and run.
+
+``python -m tvm_ios_lab.scripts.conformance`` takes all node tests of onnx's backend test suite:
+models with inputs and expected outputs. Each is *right*, *refused* with a reason, or *wrong*; the
+exit status is 1 if one is wrong. Results go to ``lab/results/onnx_conformance.json`` and a
+summary to standard output. Interrupted, the same command goes on; ``--anew`` begins again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import TvmIosError
+from tvm_ios_lab.places import RESULTS
+
+VERDICTS = RESULTS / "onnx_conformance.json"
+TARGET = "llvm -opt-level=0"
+"""LLVM need not optimise what runs once."""
+RIGHT, REFUSED, WRONG = "right", "refused", "wrong"
+ATOL = 1e-6
+"""Least tolerance, as a part of the largest value: onnx's own is for results of NumPy."""
+HALF_ATOL = 2e-3
+"""The same for float16, which has 11 bits."""
+
+
+def node_tests() -> dict[str, Any]:
+    """Tests of onnx by name, without those of training."""
+    from onnx.backend.test import loader  # noqa: PLC0415 - takes seconds, and warns
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in loader.load_model_tests(kind="node")}
+
+
+def verdict(case: Any) -> tuple[str, str]:
+    """Whether one test is right, refused or wrong, and why."""
+    import tvm_ios  # noqa: PLC0415 - the workers load TVM
+
+    try:
+        mod, params = tvm_ios.from_onnx(case.model)
+        model = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1)
+    except TvmIosError as error:
+        return REFUSED, str(error)
+    names = [value.name for value in case.model.graph.input]
+    with model.executor() as executor:
+        taken = {entry.name for entry in executor.plan.inputs}
+        for inputs, expected in case.data_sets:
+            given = zip(names, inputs, strict=False)
+            executor.run(**{name: _array(value) for name, value in given if name in taken})
+            for index, wanted in enumerate(expected):
+                found = executor.get_output(index).numpy()
+                reason = _difference(found, _array(wanted), case)
+                if reason:
+                    return WRONG, f"output {index}: {reason}"
+    return RIGHT, ""
+
+
+def _array(value: Any) -> np.ndarray:
+    """The array of a value, some of which are messages."""
+    from onnx import TensorProto, numpy_helper  # noqa: PLC0415
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def _difference(found: np.ndarray, wanted: np.ndarray, case: Any) -> str:
+    if wanted.dtype.name == "bfloat16" and found.dtype == np.uint16:  # TVM has no other for it
+        found = found.view(wanted.dtype).astype("float32")
+        wanted = wanted.astype("float32")
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{found.dtype} {found.shape}, expected {wanted.dtype} {wanted.shape}"
+    if not found.size:
+        return ""
+    finite = np.abs(wanted[np.isfinite(wanted)].astype("float64"))
+    largest = float(np.max(finite, initial=1.0))
+    atol = max(case.atol, (HALF_ATOL if found.dtype == np.float16 else ATOL) * largest)
+    close = np.isclose(found, wanted, rtol=case.rtol, atol=atol, equal_nan=True)
+    if close.all():
+        return ""
+    return f"{np.count_nonzero(~close)} of {close.size} values differ"
+
+
+def _worker(names: list[str], results: Connection) -> None:
+    cases = node_tests()
+    for name in names:
+        results.send((name, None))
+        try:
+            found = verdict(cases[name])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no refusal of ours
+            found = WRONG, f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        results.send((name, found))
+
+
+def run_all(names: list[str], known: dict[str, list[str]], keep: Path) -> None:
+    """Run tests in processes of their own, a next one where one dies, into ``known``."""
+    context = multiprocessing.get_context("spawn")
+    left = [name for name in names if name not in known]
+    while left:
+        ours, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=_worker, args=(left, theirs))
+        worker.start()
+        theirs.close()
+        at = left[0]
+        try:
+            while True:
+                at, found = ours.recv()
+                if found is not None:
+                    known[at] = list(found)
+                    _write(keep, known)
+        except EOFError:
+            worker.join()
+        if worker.exitcode:
+            known[at] = [WRONG, f"the process ended with {worker.exitcode}"]
+            _write(keep, known)
+        left = [name for name in left if name not in known]
+
+
+def _in_turn(cases: Mapping[str, Any]) -> list[str]:
+    """A test of each operator, then the next of each, so that a part of them is a spread."""
+    seen: Counter[str] = Counter()
+    turns = {}
+    for name, case in cases.items():
+        # Those that are expanded test the operators of a function's body once more.
+        kind = "expanded" if "_expanded" in name else case.model.graph.node[0].op_type
+        seen[kind] += 1
+        turns[name] = seen[kind]
+    return sorted(cases, key=lambda name: turns[name])
+
+
+def _write(path: Path, known: Mapping[str, list[str]]) -> None:
+    import onnx  # noqa: PLC0415
+
+    record = {"onnx": onnx.__version__, "target": TARGET, "tests": dict(sorted(known.items()))}
+    path.write_text(json.dumps(record, indent=0) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Run what is asked for and print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="tests (default: all)")
+    parser.add_argument("--output", type=Path, default=VERDICTS)
+    parser.add_argument("--anew", action="store_true", help="forget what was found before")
+    asked = parser.parse_args()
+    known: dict[str, list[str]] = {}
+    if asked.output.exists() and not asked.anew:
+        known = json.loads(asked.output.read_text(encoding="utf-8"))["tests"]
+    for name in asked.names:
+        known.pop(name, None)
+    names = asked.names or _in_turn(node_tests())
+    run_all(names, known, asked.output)
+    counts = Counter(found for found, _ in known.values())
+    print(", ".join(f"{counts[each]} {each}" for each in (RIGHT, REFUSED, WRONG)))
+    for name, (found, reason) in known.items():
+        if found == WRONG:
+            print(f"{name}: {reason}")
+    return 1 if counts[WRONG] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
