@@ -62,7 +62,7 @@ class IntraInter:
         "machine; lab/README.md has all of them. With two cores most of what IOS can win "
         "lies in small operators; tuned kernels leave less of it.",
         "Kernels that were tuned on one core suit sequential order and IOS alike; to tune them on "
-        "both cores made networks slower (lab/results/interplay: 0.97 and 0.90 times).",
+        "both cores made networks slower (0.97 and 0.90 times).",
     )
     found_kind: type[Corners] = Corners
 
