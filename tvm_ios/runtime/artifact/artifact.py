@@ -1,7 +1,7 @@
-"""One file for a model: kernels, parameters, plan and the native executor.
+"""Export of a model to one file with kernels, parameters, plan and native executor; its loading.
 
-It is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan lies in the graph JSON
-under ``metadata``, which TVM skips; what the file was made for lies in a footer.
+The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan lies in the graph
+JSON under ``metadata``, which TVM skips; what the file was made for lies in a footer.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def export_artifact(
     path
         Where to write; it should end in ``.so``. A file there is replaced when all is done.
     story
-        What the file tells of the model.
+        What the file tells of the model; nothing where omitted.
     store
-        Where libraries look up what they found out before, and keep it.
+        Facts that operator libraries found out before; what they find out now is added.
 
     Raises
     ------
@@ -122,8 +122,8 @@ def load(
         ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if the file was made for one; may be
         omitted.
     lanes
-        Threads, the caller's included; what the plan was made for where omitted. Not for GPUs,
-        whose streams are those the plan was made for.
+        Threads, the caller's included; as many as the plan has lanes where omitted. Not for GPUs,
+        whose streams are those of the plan.
     options
         How lanes share work and wait; not for GPUs.
     any_processor_model
@@ -131,8 +131,8 @@ def load(
         sets.
     cuda_graph
         On a GPU, True replays a run in one launch and False issues every kernel.
-    database
-        A profile database, for what libraries find out of their calls and the file does not bring
+    A profile database with facts that operator libraries found out of their calls, such as
+        algorithms. What neither it nor the file holds for this device is found out at each load.
         along for this device, such as algorithms; where omitted, that is done at each load.
 
     Raises
@@ -143,8 +143,8 @@ def load(
         If the device is another one than the file was made for, there are more lanes than cores, or
         lanes of a GPU.
     HostError
-        If there is no driver, no such GPU, one that does not run this code, or no library that
-        the file has compute operators.
+        If there is no driver, no such GPU, one that does not run this code, or an operator library
+        of the file is missing.
     ExecutionError
         If there is too little memory on the GPU.
     """
@@ -177,7 +177,7 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
     Raises
     ------
     ArtifactError
-        If there is none, or it breaks a rule.
+        If the file has no plan, or the plan breaks a rule.
     """
     try:
         graph = parse_json(library.module["get_graph_json"](), "the graph")
@@ -193,9 +193,10 @@ def read_plan(library: KernelLibrary) -> ExecutionPlan:
 
 
 def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:
-    """The plan as it runs here, where kernels compute what libraries refuse.
+    """The plan with library calls made ready for this processor; refused calls go back to kernels.
 
-    One such call left, and no C program could make the others; without a library all are left.
+    A single unready call would keep C programs from all library calls. Without a library on this
+    machine the plan stays as it is.
     """
     try:
         with OpenLibraries(THIS_PROCESSOR, target_kind="llvm", store=store) as libraries:

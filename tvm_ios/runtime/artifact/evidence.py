@@ -1,6 +1,6 @@
 """Evidence for a schedule: what ``tune`` measured before it kept one. No TVM here.
 
-It travels with the model's story, so a page can show it on a machine that measured nothing.
+Evidence lies in the model's story, so a page can show it on a machine that measured nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CurvePoint:
     candidates: int
     """Candidates measured by then, failed ones included."""
     total_ns: int
-    """The best kernels so far, one after another, as often as the network runs them."""
+    """Sum in nanoseconds over kernel calls of the network, each by its best kernel so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class TracedRuns:
     runs: int = 0
     stage_ns: tuple[int | None, ...] = ()
     """Median time of each stage in nanoseconds, None for one that launches nothing: how much later
-    its last launch ends than all of the stages before, since it may begin before they do. These add
-    up to a run. Those of a list, which has an order only, are times of launches, and overlap."""
+    its last launch ends than those of all stages before. These times add up to a run. In a list,
+    whose stages are only an order, time from first to last launch; such times overlap."""
     timeline: tuple[TraceEvent, ...] = ()
     """Launches of the run of median length."""
 
@@ -59,12 +59,12 @@ class TracedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was measured of a tuned model and its rivals."""
+    """Measurements of a tuned model and its rivals, and why its schedule was kept."""
 
     kept: str
-    """The contestant whose schedule the model has."""
+    """Name of the contestant whose schedule the model has."""
     reason: str
-    """A sentence for people: why that one."""
+    """Sentence for people that says why this schedule was kept."""
     race: Comparison
     lanes: int
     """Lanes of the device, or streams."""

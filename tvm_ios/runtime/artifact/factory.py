@@ -1,4 +1,4 @@
-"""What ``relay.build`` gives, with another graph: that of the plan, or one with other names."""
+"""Copies of what ``relay.build`` returned, with another graph: with a plan or with other names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["with_graph"]
 def with_graph(
     factory: GraphExecutorFactoryModule, graph: Mapping[str, Any], params: Mapping[str, Any]
 ) -> GraphExecutorFactoryModule:
-    """A copy of a factory with another graph, as its JSON is read, and the parameters of that."""
+    """A copy of a factory with another graph (parsed JSON) and the parameters of that graph."""
     # The class is Relay's; only relay/ imports that.
     return type(factory)(
         factory.ir_mod,

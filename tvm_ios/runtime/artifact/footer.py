@@ -1,7 +1,8 @@
-"""The footer of an exported file: what it was made for, and a digest of all bytes before.
+"""The footer of an exported file: what the file was made for, and a digest of all bytes before.
 
-Loaders ignore bytes after the end of a shared library, so the file stays one. The footer is read
-before anything of the file is executed: a truncated library would kill the process. No TVM here.
+Loaders ignore bytes after the end of a shared library, so library and footer are one file. The
+footer is read before any code of the file runs: a truncated library would kill the process. No TVM
+here.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ __all__ = ["append_footer", "read_footer", "read_story"]
 
 _MAGIC = b"tvm-ios artifact"
 _LENGTH = struct.Struct("<I")
-"""Length of the identity, which comes before it."""
+"""Layout of the length in bytes of the identity, which lies before this length."""
 _STORY = struct.Struct("<I13s")
-"""Length of the story, which comes before it, and a mark: older files have none."""
+"""Layout of the story's length in bytes and a mark. The story lies before; older files have
+none."""
 _STORY_MAGIC = b"tvm-ios story"
 _TAIL = struct.Struct("<32s16s")
-"""Digest of everything before the tail, magic."""
+"""Layout of the end of the file: digest of everything before, magic."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -60,7 +62,7 @@ def read_footer(path: Path) -> ArtifactIdentity:
 
 
 def read_story(path: Path) -> ModelStory | None:
-    """Read what the file tells of its model; None where it was exported before there were stories.
+    """The story that a file tells of its model; None in files older than stories.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def read_story(path: Path) -> ModelStory | None:
 
 
 def _checked(path: Path) -> tuple[bytes, bytes | None]:
-    """The identity, and the story if there is one, of a file that its digest fits."""
+    """Identity and story (None where there is none) of a file, after a check of its digest."""
     try:
         with path.open("rb") as file:
             return _read_checked(file, path)
@@ -116,7 +118,7 @@ def _part(file: BinaryIO, begin: int, end: int) -> bytes:
 
 
 def _digest(file: BinaryIO, size_bytes: int) -> bytes:
-    """Of the first so many bytes, read piece by piece: a model may be as large as the memory."""
+    """Digest of the first bytes of a file, read by pieces: a model may be as large as memory."""
     digest = hashlib.sha256()
     file.seek(0)
     while piece := file.read(min(size_bytes, _PIECE_BYTES)):

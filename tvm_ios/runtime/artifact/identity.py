@@ -54,12 +54,12 @@ _LLVM_TO_KERNEL = {
     "bf16": "bf16",
     "sve": "sve",
 }
-"""LLVM's name of an instruction set a compiler may emit, and the one in ``/proc/cpuinfo``."""
+"""Names in ``/proc/cpuinfo`` of instruction sets that a compiler may emit, by LLVM's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """The processor of a machine."""
+    """Architecture, model and instruction sets of a processor."""
 
     architecture: str
     """``x86_64``, ``aarch64`` …"""
@@ -95,7 +95,7 @@ def needed_features(llvm_features: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactIdentity:
-    """Facts that are written into every exported file, and refuse it where they do not fit."""
+    """Facts in every exported file; a machine that they do not fit refuses the file."""
 
     plan_version: int
     tvm_version: str
@@ -103,7 +103,7 @@ class ArtifactIdentity:
     architecture: str
     processor_model: str
     features: tuple[str, ...]
-    """Instruction sets its kernels use."""
+    """Names in ``/proc/cpuinfo`` of the instruction sets that the kernels use."""
     lanes: int
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""Native code of libraries that compute operators of a model, for its exported file."""
+"""Native code of the operator libraries of a model, for its exported file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["LibraryCode", "native_code"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryCode:
-    """Object files to link, and how C makes calls."""
+    """Object files of operator libraries to link, and the C function that makes their calls."""
 
     objects: tuple[Path, ...] = ()
     function: str | None = None
-    """Name of what makes a call of the one library; None where there is none, and where only
-    Python makes its calls ready."""
+    """Name of the C function that makes the calls of the only library; None where there is no such
+    library, and where only Python makes its calls ready."""
 
 
 def native_code(plan: ExecutionPlan, folder: Path) -> LibraryCode:
-    """What the libraries of a plan bring along, compiled in a folder."""
+    """Native code that the operator libraries of a plan need, compiled in a folder."""
     calls = [launch.call for launch in plan.launches if launch.call is not None]
     keys = sorted({call.library.key for call in calls})
     libraries = [library for library in map(find_library, keys) if library is not None]

@@ -24,7 +24,7 @@ __all__ = ["C_API_FOLDER", "compile_beside", "compile_image"]
 _LOG = logging.getLogger(__name__)
 
 C_API_FOLDER = LANE_EXECUTOR.parent
-"""The folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
+"""Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 _VERSION = 3
 _KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
 
@@ -45,13 +45,11 @@ def compile_image(
     parameters
         Names of those inputs that are parameters.
     features
-        Instruction sets that the kernels use, in the words of ``/proc/cpuinfo``.
+        Names in ``/proc/cpuinfo`` of the instruction sets that the kernels use.
     folder
-        Where to write.
-    on_cpu
-        Whether the plan runs on a CPU.
+        Where C source and object file are written.
     function
-        What C makes calls of a library by; None where it cannot.
+        Name of the C function that makes calls of an operator library; None where there is none.
     """
     refused = _refusal(plan, on_cpu=on_cpu, makes_calls=function is not None)
     source = _image_source(plan, parameters, features, refused, function)
@@ -59,7 +57,7 @@ def compile_image(
 
 
 def compile_beside(path: Path, text: str) -> Path:
-    """The object file of C code that is written to a path, beside it.
+    """The object file of C code; both are written beside each other.
 
     Raises
     ------
@@ -80,7 +78,7 @@ def compile_beside(path: Path, text: str) -> Path:
 
 
 def _refusal(plan: ExecutionPlan, *, on_cpu: bool, makes_calls: bool) -> str:
-    """Why only Python can run a plan; nothing where C can."""
+    """Reason why only Python can run a plan; empty where C can."""
     if not on_cpu:
         return "it runs on a GPU, whose streams are issued from Python"
     if makes_calls:
@@ -152,12 +150,12 @@ def _image_source(
 
 
 def _array(kind: str, name: str, values: Iterable[object]) -> str:
-    """A constant array, one element long where it is empty, as C has no empty ones."""
+    """C text of a constant array; an empty one gets one element, as C has no empty arrays."""
     return f"static const {kind} {name}[] = {{{', '.join(map(str, values)) or '0'}}};"
 
 
 def _text(value: str) -> str:
-    """A string of C in UTF-8, all that is not plain as octal numbers."""
+    """C text of a string in UTF-8, every byte that is not printable ASCII as an octal number."""
     plain = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in value.encode()

@@ -31,7 +31,7 @@ def plan_executor(
     cuda_graph: bool,
     store: FactStore | None,
 ) -> MultiStreamGraphModule | CudaGraphModule:
-    """What runs the plan; arguments and errors are those of :func:`tvm_ios.load`."""
+    """Executor of a plan; arguments and errors are those of :func:`tvm_ios.load`."""
     if not is_gpu_target(target):
         require_cpu(device)
         return MultiStreamGraphModule(

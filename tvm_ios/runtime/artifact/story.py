@@ -1,6 +1,6 @@
 """The story of an exported model: what was scheduled, why, where and with what. No TVM here.
 
-It lies in the file's footer, so that anybody can read it, on any machine, without running the file.
+The story lies in the file's footer, so that anybody can read it without running the file.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["ModelStory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStory:
-    """What is told of a model beside its code."""
+    """Facts about an exported model: operators, schedule, report, machine, versions, times."""
 
     graph: OperatorGraph
     """The operators that were scheduled."""
     schedule_json: str
-    """The schedule, as :meth:`~tvm_ios.core.schedule.InterOpSchedule.to_json` gives it."""
+    """JSON of :meth:`~tvm_ios.core.schedule.InterOpSchedule.to_json`."""
     report: str
-    """The report of ``tune``; empty where the schedule was given."""
+    """Report of ``tune``; empty where the schedule was given."""
     machine: Mapping[str, str]
     """Facts of the machine that compiled it."""
     versions: Mapping[str, str]
-    """Versions of what compiled it."""
+    """Versions of the software that compiled the model."""
     evidence: Evidence | None = None
-    """What ``tune`` measured; None where the schedule was given, and in older files."""
+    """Measurements of ``tune``; None where the schedule was given, and in older files."""
 
     @property
     def schedule(self) -> InterOpSchedule:
@@ -46,7 +46,7 @@ class ModelStory:
     def as_record(self) -> dict[str, Any]:
         """Plain data for JSON: the schedule, where and with what it was made, and its times.
 
-        The graph, the report and the race are left out; who keeps the rest has them elsewhere.
+        The graph, the report and the race are left out; callers have them elsewhere.
         """
         evidence = self.evidence
         return {
@@ -59,7 +59,7 @@ class ModelStory:
         }
 
     def to_bytes(self) -> bytes:
-        """Packed; :meth:`from_bytes` reads it back."""
+        """Compressed bytes of the story; :meth:`from_bytes` reads them back."""
         return zlib.compress(to_json(ModelStory, self).encode())
 
     @classmethod
@@ -69,7 +69,7 @@ class ModelStory:
         Raises
         ------
         ArtifactError
-            If it is something else, or of another version.
+            If the bytes are something else, or of another version.
         """
         try:
             text = zlib.decompress(packed).decode()

@@ -1,1 +1,1 @@
-"""Kernels, arguments, memory and inputs, as executors on CPUs and on GPUs share them."""
+"""Kernels, arguments, memory and inputs, which executors on CPUs and on GPUs share."""

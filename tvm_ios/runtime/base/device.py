@@ -1,4 +1,4 @@
-"""Devices that a plan can run on, and the targets that are for them."""
+"""Devices that a plan can run on, and the targets that belong to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of this machine for tensors: aligned, and in huge pages where it fills some."""
+"""Aligned memory of this machine for tensors, in huge pages where it fills at least one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MADV_COLLAPSE = 25
 
 
 def allocate_aligned(size_bytes: int) -> tuple[object, int]:
-    """Zeroed memory on a cache-line boundary: what keeps it alive, and its address."""
+    """Zeroed memory on a cache-line boundary: the object that keeps it alive, and its address."""
     memory = ctypes.create_string_buffer(max(size_bytes, 1) + ALIGNMENT_BYTES)
     return memory, _aligned(ctypes.addressof(memory), ALIGNMENT_BYTES)
 
 
 def allocate_pages(size_bytes: int) -> tuple[object, int]:
-    """Zeroed memory in huge pages, if it fills one: what keeps it alive, and its address.
+    """Zeroed memory, in huge pages where it fills one: what keeps it alive, and its address.
 
-    In pages of 4 KiB a network spends some per cent of its time on looking them up. Linux is asked
-    before any is touched; a kernel that has no huge pages gives small ones.
+    In pages of 4 KiB a network spends some per cent of its time on page look-ups. Linux is asked
+    before any page is touched; a kernel without huge pages gives small ones.
     """
     if size_bytes < HUGE_PAGE_BYTES:
         return allocate_aligned(size_bytes)
@@ -43,15 +43,15 @@ def allocate_pages(size_bytes: int) -> tuple[object, int]:
 
 
 def collapse_pages(ranges: Iterable[tuple[int, int]]) -> None:
-    """Have Linux put memory that others allocated into huge pages, where it lies.
+    """Have Linux move memory that others allocated into huge pages, without a new address.
 
-    What shares a page with it comes along. A kernel before 6.1, one whose administrator wants no
-    huge pages, and pages that are not of one mapping leave all as it is.
+    Other data in the same pages moves along. Nothing happens with a kernel before 6.1, where an
+    administrator forbids huge pages, and for pages that are not of one mapping.
 
     Parameters
     ----------
     ranges
-        Addresses of the first byte, and of the one after the last.
+        Address of the first byte, and of the byte after the last, of each piece.
     """
     try:
         if "[never]" in _SETTING.read_text():

@@ -1,4 +1,4 @@
-"""Checks of what callers of an executor give: values of inputs, and numbers of outputs."""
+"""Checks of values that callers give an executor: values of inputs, and numbers of outputs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
 
 
 def output_tensor(plan: ExecutionPlan, key: Any) -> int:
-    """The tensor of an output, by its number, which may be of any kind of integer.
+    """Index of the tensor of an output, by the output's number, which may be any kind of integer.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def _converted(where: str, tensor: Tensor, value: Any) -> np.ndarray:
 
 
 def _as_array(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDArray:
-    """An array of another library; NumPy takes none on a GPU, with a gradient or of bfloat16.
+    """A tensor of another library as an array, also one on a GPU, with a gradient or of bfloat16.
 
-    TVM takes neither strides nor parts of tensors that are not aligned, hence the copy.
+    NumPy refuses those; TVM takes neither strides nor unaligned parts of tensors: hence the copy.
     """
     try:
         return np.asarray(value)

@@ -1,4 +1,4 @@
-"""Prepares kernel calls, over memory we own, in the form that ``tvm_abi.py`` says.
+"""Prepared kernel calls, over memory we own, in the form that ``tvm_abi.py`` says.
 
 Kernels take pointers to tensors; a :class:`TensorTable` holds one per tensor of a plan, and can
 be pointed at other memory later without touching the prepared calls.
@@ -24,16 +24,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel in memory, and how it is to be called."""
+    """A kernel in memory: its address, and how it is called."""
 
     address: int
     resource: int = 0
-    """Handed to the kernel as its resource handle."""
+    """Resource handle that the kernel is called with."""
     serial: bool = False
-    """True keeps its parallel regions on one lane, as barriers inside regions demand."""
+    """True keeps the kernel's parallel regions on one lane, as barriers inside regions demand."""
 
     def on_one_lane(self, wanted: bool) -> Kernel:
-        """A copy that is kept on one lane if wanted or if it was before."""
+        """A copy that stays on one lane if wanted or if it did so before."""
         return replace(self, serial=self.serial or wanted)
 
 
@@ -43,9 +43,9 @@ class TensorTable:
     Parameters
     ----------
     addresses
-        Address of every buffer.
+        Address of every buffer, by its number.
     device
-        DLPack's type and number of the device they lie on; the CPU where omitted.
+        DLPack's type and number of the device of the buffers; the CPU where omitted.
     """
 
     def __init__(

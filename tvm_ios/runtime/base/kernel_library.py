@@ -1,4 +1,4 @@
-"""An exported kernel library, loaded: its kernels by name, its parallel launches sent to our lanes.
+"""A loaded kernel library: its kernels by name, its parallel launches sent to our lanes.
 
 The library stays usable by stock TVM: the hook serves only threads that run one of our programs.
 """
@@ -31,7 +31,7 @@ class KernelLibrary:
     path
         A shared library that ``export_library`` wrote.
     runtime
-        Where its parallel launches go; None takes the lane executor inside the file.
+        Where parallel launches go; None takes the lane executor inside the file.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class KernelLibrary:
 
     @property
     def code(self) -> ctypes.CDLL:
-        """The loaded file, by whose symbols native code is found."""
+        """The loaded file, in which symbols of native code are looked up."""
         return self._library
 
     def redirect(self, function: TvmFunction, address: int) -> None:

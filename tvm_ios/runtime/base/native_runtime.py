@@ -1,4 +1,4 @@
-"""Binds the native lane executor (``native/lane_executor.c``) through ctypes. No TVM here.
+"""The native lane executor (``native/lane_executor.c``), bound through ctypes. No TVM here.
 
 The same source is a shared library of its own (pricing, tests) or part of an exported model.
 """
@@ -44,12 +44,12 @@ __all__ = [
 NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
 LANE_EXECUTOR = _NATIVE / "lane_executor.c"
-"""The native part of the executor on CPUs."""
+"""Path of the C source of the executor on CPUs."""
 _REMOTE_SOURCE = _NATIVE / "remote_lanes.c"
 
 
 class NativeLaunch(Structure):
-    """``Launch`` of lane_executor.h: a prepared kernel call."""
+    """``Launch`` of ``lane_executor.h``: a prepared kernel call."""
 
     _fields_ = [
         ("kernel", c_void_p),
@@ -62,7 +62,7 @@ class NativeLaunch(Structure):
 
 
 class NativeTraceRow(Structure):
-    """``TraceRow``: when and where a launch ran."""
+    """``TraceRow`` of ``lane_executor.h``: when and where a launch ran."""
 
     _fields_ = [
         ("start_ns", c_int64),
@@ -73,13 +73,13 @@ class NativeTraceRow(Structure):
 
 
 class NativeRange(Structure):
-    """``Range``: a piece of memory."""
+    """``Range`` of ``lane_executor.h``: a piece of memory."""
 
     _fields_ = [("begin", c_void_p), ("size_bytes", c_int64)]
 
 
 class NativePoison(Structure):
-    """``Poison``: what to overwrite before and after launches."""
+    """``Poison`` of ``lane_executor.h``: memory to overwrite before and after launches."""
 
     _fields_ = [
         ("range_rows", c_void_p),
@@ -93,7 +93,7 @@ class NativePoison(Structure):
 
 
 class PoolOptions(Structure):
-    """``PoolOptions``: lanes and how they wait."""
+    """``PoolOptions`` of ``lane_executor.h``: number of lanes, and how they wait."""
 
     _fields_ = [
         ("lanes", c_int32),

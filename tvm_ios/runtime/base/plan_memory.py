@@ -32,7 +32,7 @@ class PlanMemory:
         self.plan = plan
         self.device = tvm.cpu() if device is None else device
         self.generation = 0
-        """Counts the arrays that were replaced: with another one, addresses differ."""
+        """Number of arrays replaced so far; where it differs, addresses differ."""
         self._arena, base = self._allocate_arena()
         self._arrays: dict[int, tvm.nd.NDArray] = {}
         for entry in plan.inputs:
@@ -78,7 +78,7 @@ class PlanMemory:
         return array._create_view(wanted.shape)  # noqa: SLF001 - TVM offers no public one
 
     def is_shared(self, output: int) -> bool:
-        """Whether an output lies in an input, a parameter, or where another output does, too."""
+        """True if an output lies in an input, a parameter, or the memory of another output."""
         buffers = [self.plan.tensors[tensor].buffer for tensor in self.plan.outputs]
         buffer = self.plan.tensors[output].buffer
         kind = self.plan.buffers[buffer].kind

@@ -49,11 +49,11 @@ class PlanExecutor(Protocol):
         ...
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of the last of so many runs, each with its lane and times; by start time."""
+        """The launches of the last of several runs, with lane and times, by start time."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds; may be called twice."""
+        """Give back threads, streams and memory; may be called twice."""
         ...
 
 
@@ -80,7 +80,7 @@ class PlanModule:
     ) -> None:
         self.plan = plan
         self.module = library.module
-        """TVM's module of the same file."""
+        """TVM's module of the same exported file."""
         self._library = library
         self._params = frozenset(params)
         self._shared = set(params)
@@ -89,7 +89,7 @@ class PlanModule:
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
         self._copied: dict[int, tvm.nd.NDArray] = {}
         self._readers: dict[str, weakref.WeakSet[PlanModule]] = {}
-        """Modules that read the same array, by the name of a parameter that was shared."""
+        """Modules that read the same array, by the name of a shared parameter."""
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -123,7 +123,7 @@ class PlanModule:
         """Let inputs lie in the caller's arrays (NDArray or DLPack), 64-byte aligned on the device.
 
         A parameter whose array is written to afterwards has to be set again, if only to the same
-        array: libraries keep what they made of it.
+        array: operator libraries keep what they made of it.
 
         Raises
         ------
@@ -139,8 +139,8 @@ class PlanModule:
     def set_output_zero_copy(self, key: int, value: Any) -> None:
         """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
 
-        An output that shares its bytes with an input, a parameter or another output, as a reshape
-        of one does, is copied there after each :meth:`run`.
+        An output that shares its bytes with an input, a parameter or another output (such as a
+        reshape) is copied to the array after each :meth:`run`.
 
         Raises
         ------
@@ -179,8 +179,8 @@ class PlanModule:
     def get_input(self, index: int | str, out: Any = None) -> Any:
         """An input or parameter by number or name, copied to `out` if given.
 
-        It shares its bytes with the module. A parameter that is written to there has to be set
-        again, if only to the same array: libraries keep what they made of it.
+        The array shares its bytes with the module. A parameter that is written to there has to be
+        set again, if only to the same array: operator libraries keep what they made of it.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class PlanModule:
         return array if out is None else _copied(array, out, f"output {index!r}")
 
     def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
-        """Not offered: operators overlap, so there is no state after one of them.
+        """Raise ExecutionError: operators overlap, so there is no state after one of them.
 
         Raises
         ------
@@ -230,24 +230,24 @@ class PlanModule:
         )
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
-        """Copy parameters from what ``tvm.runtime.save_param_dict`` wrote; others are skipped.
+        """Copy parameters from bytes of ``tvm.runtime.save_param_dict``; unknown names are skipped.
 
         Raises
         ------
         ExecutionError
-            If the bytes are something else, or the shape or data type of one differs.
+            If the bytes are something else, or shape or data type of a parameter differ.
         """
         for name, array in _saved_params(params_bytes).items():
             if name in self._index:
                 self.set_input(name, array)
 
     def share_params(self, other: PlanModule, params_bytes: bytes | bytearray) -> None:
-        """Use the parameter arrays of another module; the bytes only name them.
+        """Use the parameter arrays of another module; only the names in the bytes count.
 
         Raises
         ------
         ExecutionError
-            If the bytes are something else, the other module lacks one, or its type differs.
+            If the bytes are something else, or the other module lacks a parameter or its type.
         """
         for name in _saved_params(params_bytes):
             if name in self._index:
@@ -270,7 +270,7 @@ class PlanModule:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time runs, as TVM's method of this name: one result a repeat, in seconds a run.
+        """Times of runs in seconds, one result a repeat, as TVM's method of this name gives them.
 
         Parameters
         ----------
@@ -322,10 +322,9 @@ class PlanModule:
         return self._executor.time_ns(require_whole("number", number, least=1))
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of the last of so many runs, each with its lane or stream and its times.
+        """The launches of the last of several runs, each with its lane or stream and its times.
 
-        They are sorted by when they start. Where omitted there are a few runs: enough to have
-        caches warm.
+        Sorted by start time. Where ``runs`` is omitted there are enough runs to warm caches.
         """
         wanted = None if runs is None else require_whole("runs", runs, least=1)
         return self._executor.trace(wanted)
@@ -341,12 +340,12 @@ class PlanModule:
         self.close()
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
-        """A method by name, as TVM's module gives its functions.
+        """The method of a name, as TVM's module gives its functions.
 
         Raises
         ------
         ExecutionError
-            If there is none.
+            If there is no such function.
         """
         if key not in _FUNCTIONS:
             raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
@@ -354,10 +353,10 @@ class PlanModule:
         return function
 
     def _written(self, name: str) -> None:
-        """An input or parameter has other values, or another place."""
+        """Take note that an input or parameter has other values, or another array."""
 
     def _leave(self, name: str) -> None:
-        """An input or parameter is no longer in an array that others read."""
+        """Take note that an input or parameter left an array that other modules read."""
         self._shared.discard(name)
         if (readers := self._readers.pop(name, None)) is not None:
             readers.discard(self)
@@ -403,7 +402,7 @@ def _saved_params(params_bytes: bytes | bytearray) -> dict[str, tvm.nd.NDArray]:
 
 
 def _copied(array: tvm.nd.NDArray, out: Any, where: str) -> tvm.nd.NDArray:
-    """The caller's array with the values of ours."""
+    """The caller's array, filled with the values of ours."""
     given = type(out).__name__
     if isinstance(out, tvm.nd.NDArray):
         if (tuple(out.shape), out.dtype) == (tuple(array.shape), array.dtype):

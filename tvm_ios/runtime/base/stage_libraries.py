@@ -1,7 +1,7 @@
-"""Runners of stages of built libraries, to price them: the part that lanes and streams share.
+"""Runners that price stages of built libraries: the part that lanes and streams share.
 
 A library is an exported file with each of its tensors in bytes of its own, and has a number. It is
-exported and loaded when the first of its stages is prepared: where all prices are known, never.
+exported and loaded when the first of its stages is prepared: never, where all prices are known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class StageLibrary(Generic[Loaded]):
 
     plan: ExecutionPlan
     load: Callable[[], Loaded]
-    """The kernels and memory of the plan, in the form of its runner; always the same."""
+    """Returns kernels and memory of the plan, in the form of the runner; always the same object."""
     position: Mapping[int, int]
-    """Launch of each operator that still has one."""
+    """Position of the launch of each operator that still has one."""
     num_operators: int
 
 
@@ -44,12 +44,12 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     def __init__(self) -> None:
         self._libraries: list[StageLibrary[Loaded]] = []
         self._loaded: list[Loaded] = []
-        """What has been loaded, to be given back."""
+        """Kernels and memory that were loaded, to be given back by :meth:`close`."""
 
     @property
     @abstractmethod
     def lanes(self) -> int:
-        """Most groups that run side by side."""
+        """Largest number of groups that run side by side."""
 
     def add_library(
         self,
@@ -62,14 +62,12 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
         Parameters
         ----------
-        export
-            Writes it by ``export_library`` and says where; called once, for the first stage.
-        graph
-            Which of its kernels run on which tensors.
+        Function that writes the library by ``export_library`` and returns its path; called once.
+            Kernels of the library, and the tensors they run on.
         params
             Parameters by name; every other tensor starts as small random numbers.
         views
-            One for every operator; taken where legal.
+            View of every operator, None for others; taken where legal.
 
         Returns
         -------
@@ -95,7 +93,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     def with_calls(
         self, library: int, ways: Sequence[Mapping[int, LibraryCall]], libraries: OpenLibraries
     ) -> tuple[int, ...]:
-        """More numbers for a library: by each, calls compute some of its operators.
+        """Further numbers for a library, each with operator libraries for some of its operators.
 
         All its numbers stand for the same tensors, so a stage may mix them.
 
@@ -104,9 +102,9 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         library
             Number of the library.
         ways
-            For each further number the calls, by operator; they are complete.
+            Complete calls by operator, for each further number.
         libraries
-            Libraries that make the calls, where the stages run; they have to outlive this.
+            Operator libraries where the stages run, which make the calls and outlive this.
 
         Raises
         ------
@@ -168,9 +166,9 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         """
 
     def time_ns(self, handle: Any, number: int) -> int:
-        """Nanoseconds of `number` runs of a stage, the order between them included.
+        """Nanoseconds of `number` runs of a stage, including the order between runs.
 
-        All copies are run, so the time of as many as come nearest is scaled.
+        Whole numbers of copies are run, and their time is scaled to `number`.
 
         Raises
         ------
@@ -187,15 +185,15 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     @abstractmethod
     def ping_pong_ns(self) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 where there is no such thing."""
+        """Nanoseconds that a cache line takes between lanes, one way; 0 without lanes."""
 
     def notes(self) -> tuple[str, ...]:
-        """Lines that a reader of the times ought to know."""
+        """Lines of text on what a reader of the times ought to know."""
         return ()
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds; may be called twice."""
+        """Give back kernels, memory, lanes and streams; may be called twice."""
 
     @abstractmethod
     def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> Loaded:
@@ -203,18 +201,18 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
     @abstractmethod
     def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
-        """Extend what is loaded to a plan with further launches over the same tensors."""
+        """Loaded kernels and memory, extended to a plan with further launches over them."""
 
     @abstractmethod
     def _run_ns(self, handle: Any, runs: int) -> int:
-        """Nanoseconds of so many runs of all copies."""
+        """Nanoseconds of the given number of runs of all copies."""
 
     def _kept(self, loaded: Loaded) -> Loaded:
         self._loaded.append(loaded)
         return loaded
 
     def _library(self, number: int, operator: int) -> StageLibrary[Loaded]:
-        """The library of this number, which has to have the operator."""
+        """The library of a number, which has to have the operator."""
         if not 0 <= number < len(self._libraries):
             raise CostError(
                 f"there is no library {number}: {len(self._libraries)} were added; "

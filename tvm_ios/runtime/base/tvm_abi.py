@@ -50,7 +50,7 @@ class DLTensor(Structure):
     ]
 
     def describe(self, dtype: str, ndim: int, shape: int, device: tuple[int, int]) -> None:
-        """Say all but where the data lie: they are contiguous.
+        """Set all fields but the address of the data, which are contiguous.
 
         ``shape`` is the address of the extents, one int64 for each of ``ndim`` axes; ``device`` is
         DLPack's type and number.
@@ -85,12 +85,12 @@ class TvmFunction(Enum):
         return address_of(_LIB, self.value)
 
     def slot_in(self, library: ctypes.CDLL) -> c_void_p | None:
-        """The pointer through which a library's kernels call it; None where none of them does."""
+        """Pointer through which a library's kernels call the function; None if none does."""
         return symbol_in(library, f"__{self.value}")
 
 
 def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
-    """The first bytes of a symbol, as a pointer that can be set; None where there is none."""
+    """First bytes of a library's symbol, as a pointer that can be set; None without the symbol."""
     try:
         return c_void_p.in_dll(library, name)
     except ValueError:
@@ -98,7 +98,7 @@ def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
 
 
 def packed_handle(function: tvm.runtime.PackedFunc) -> int:
-    """The handle by which ``CALL_PACKED`` calls a packed function."""
+    """Handle by which ``CALL_PACKED`` calls a packed function."""
     return ctypes.cast(function.handle, c_void_p).value or 0
 
 

@@ -33,16 +33,16 @@ class MultiStreamGraphModule(PlanModule):
     params
         Parameters by name; their arrays are used, never written.
     lanes
-        Threads, the caller's included; what the plan was made for where omitted.
+        Threads, the caller's included; as many as the plan has lanes where omitted.
     store
-        Where libraries keep what they find out of calls and the plan does not bring along.
+        Facts that operator libraries found out of calls before; what they find out now is added.
 
     Raises
     ------
     OptionError
         If there are more lanes than cores.
     HostError
-        If there is no library that the plan has compute operators.
+        If an operator library of the plan is missing.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MultiStreamGraphModule(PlanModule):
         return self._lane_executor.lanes
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._lane_executor.ping_pong_ns()
 
     def _written(self, name: str) -> None:

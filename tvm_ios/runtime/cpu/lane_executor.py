@@ -20,7 +20,7 @@ from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane
 __all__ = ["LaneExecutor", "dependency_order"]
 
 TRACE_RUNS = 20
-"""A trace describes the last of so many runs where nobody says: in the first, caches are cold."""
+"""Number of runs before a trace ends, unless given; it shows the last, as caches start cold."""
 
 
 class LaneExecutor:
@@ -31,19 +31,19 @@ class LaneExecutor:
     plan, library, memory
         What to run, its kernels, and where its tensors lie.
     lanes
-        Threads, the caller's included; what the plan was made for where omitted.
+        Threads, the caller's included; as many as the plan has lanes where omitted.
     poison
-        True overwrites outputs before they are written, and dead buffers (for tests).
+        True overwrites outputs before they are written, and dead buffers; for tests.
     calls
-        Calls of libraries on this processor, which have completed the plan; closed with this.
-        Without them TVM's kernels compute everything.
+        Calls of operator libraries on this processor, which have completed the plan; closed with
+        this. Without them TVM's kernels compute everything.
 
     Raises
     ------
     OptionError
         If there are more lanes than cores.
     ExecutionError
-        If a library refuses a call.
+        If an operator library refuses a call.
     """
 
     def __init__(
@@ -101,16 +101,16 @@ class LaneExecutor:
             raise self._explain(failure) from None
 
     def constants_changed(self) -> None:
-        """Have libraries read constants anew, of parameters that were written."""
+        """Have operator libraries read constants anew, after parameters were written."""
         if self._calls is not None:
             self._calls.constants_changed()
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of the last of so many runs, each with its lane and times; by start."""
+        """The launches of the last of several runs, with lane and times, by start time."""
         number = TRACE_RUNS if runs is None else runs
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
@@ -173,7 +173,7 @@ _Order = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[int]]
 
 
 def dependency_order(plan: ExecutionPlan) -> _Order:
-    """The order that data alone demand: a group starts when its dependencies are complete."""
+    """The order that only data demand: a group starts when its dependencies are complete."""
     successors: list[list[int]] = [[] for _ in plan.groups]
     for number, group in enumerate(plan.groups):
         for dependency in group.dependencies:
@@ -183,7 +183,7 @@ def dependency_order(plan: ExecutionPlan) -> _Order:
 
 
 def _with_barriers(plan: ExecutionPlan) -> _Order:
-    """The order of stages: between two of them an empty group that all before and after meet."""
+    """The order of stages: an empty group between two stages waits for one and starts the other."""
     launches: list[Sequence[int]] = []
     successors: list[list[int]] = []
     lanes: list[int] = []

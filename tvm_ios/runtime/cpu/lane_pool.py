@@ -1,4 +1,4 @@
-"""A pool of lanes and the programs it runs: the native executor, seen from Python. No TVM here."""
+"""A pool of lanes and the programs it runs: the native executor, from Python. No TVM here."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _CHUNK_NS = 50_000_000
-"""A native call is cut after about this long, so Ctrl-C is heard."""
+"""Nanoseconds after which a native call is cut, so that Ctrl-C is heard."""
 _ENOUGH_NS = 250_000_000
-"""A timing that takes longer is extrapolated. On an overloaded machine lanes wait for each other
-for whole time slices, and runs that were to take a millisecond would take minutes."""
+"""Nanoseconds after which a timing is extrapolated. On an overloaded machine lanes wait for each
+other for whole time slices, and runs of a millisecond take minutes."""
 
 _MOST_TASKS = 1000
-"""More than this many tasks a lane only cost."""
+"""Limit of tasks a lane in a parallel region; more only cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class LaneOptions:
     """
 
     tasks_per_lane: int = 2
-    """A parallel region is split into this many tasks a lane."""
+    """Tasks a lane that a parallel region is split into."""
     spin_us: int = 150
-    """How long lanes spin after a run before they sleep."""
+    """Microseconds that lanes spin after a run before they sleep."""
     barriers: bool = False
     """True starts a stage of a plan only when the one before is complete, as its price assumed;
     False lets a group start once the groups it depends on are complete."""
     oversubscribe: bool = False
     """True allows more lanes than cores: for tests only, spinning lanes then steal time."""
     jitter_seed: int = 0
-    """Not 0: random delays before launches, claims and tasks (for tests)."""
+    """Seed of random delays before launches, claims and tasks, for tests; 0 for no delays."""
 
     def __post_init__(self) -> None:
         require_whole_fields(self, tasks_per_lane=1, spin_us=0, jitter_seed=0)
@@ -82,7 +82,7 @@ def _close_pools() -> None:
 
 
 class LaunchFailedError(Exception):
-    """A kernel returned an error; `position` counts launches in program order."""
+    """Error of a kernel; `position` is the number of its launch in program order."""
 
     def __init__(self, position: int, text: str) -> None:
         super().__init__(text)
@@ -107,7 +107,7 @@ def usable_cores() -> tuple[int, ...]:
 def require_lanes(lanes: int, cores: int, owner: str) -> int:
     """A number of lanes that a CPU can have; OptionError if below one or above its cores.
 
-    ``owner`` is whose cores they are, with a verb, such as ``"this process may use"``.
+    ``owner`` says whose cores they are, with a verb, such as ``"this process may use"``.
     """
     number = as_whole(lanes)
     if number is None or not 1 <= number <= cores:
@@ -116,7 +116,7 @@ def require_lanes(lanes: int, cores: int, owner: str) -> int:
 
 
 def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
-    """Rows one after the other, and where each begins; one more number says where the last ends.
+    """Rows one after the other, and where each begins; a last number says where the last row ends.
 
     ``kind`` is a type code of :mod:`array`, such as ``"Q"`` for addresses.
     """
@@ -128,7 +128,7 @@ def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], arr
 
 
 class LaneProgram:
-    """Groups of prepared launches with their order; belongs to the pool that made it."""
+    """Groups of prepared launches with their order; belongs to the pool that made the program."""
 
     def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
         self.handle = handle
@@ -144,7 +144,7 @@ class LanePool:
     lanes
         W, at least 1.
     get_last_error
-        Address of a C function that returns the text of the calling thread's last error; 0: none.
+        Address of a C function that returns the text of the calling thread's last error; or 0.
 
     Raises
     ------
@@ -204,7 +204,7 @@ class LanePool:
         successors
             For each group the groups that wait for it.
         homes
-            For each group the lane that should run it, if it is free; by turns where omitted.
+            Lane that should run each group, if it is free; by turns where omitted.
         poison, trace
             Debug data, kept alive by the program.
         """
@@ -235,7 +235,7 @@ class LanePool:
         return LaneProgram(self._runtime, handle, (poison, trace))
 
     def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
-        """Run a program `number` times; with `assemble` that begins when every lane is awake.
+        """Run a program `number` times; with `assemble` not before every lane is awake.
 
         Raises
         ------
@@ -251,7 +251,7 @@ class LanePool:
     def time_ns(self, program: LaneProgram, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs, every lane awake from the start.
 
-        Extrapolated from those of the first quarter of a second. Raises what :meth:`run` does.
+        Extrapolated from the runs of the first quarter of a second. Raises what :meth:`run` does.
         """
         elapsed, done = ctypes.c_int64(), ctypes.c_int64()
         total, left = 0, number
@@ -266,7 +266,7 @@ class LanePool:
         return total
 
     def ping_pong_ns(self, rounds: int = 500) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         latency = ctypes.c_double()
         self._require(self._runtime.ping_pong(self._handle, rounds, latency))
         return latency.value
@@ -292,7 +292,7 @@ class LanePool:
 
 
 def _free_program(runtime: NativeRuntime, handle: int) -> None:
-    """Free a program: a function of its own, so that its arguments keep the native code loaded."""
+    """Free a program. A function of its own: its arguments keep the native code loaded."""
     runtime.program_free(handle)
 
 

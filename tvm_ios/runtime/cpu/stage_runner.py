@@ -1,6 +1,6 @@
-"""Prices stages: runs chosen operators on real lanes, every tensor in bytes of its own.
+"""Prices of stages: chosen operators run on real lanes, every tensor in bytes of its own.
 
-A program is made in microseconds, since kernels are loaded and calls prepared once a library.
+A program is made in microseconds: kernels are loaded and calls prepared once a library.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class StageCalls:
 
     split: Launches
     whole: Launches
-    """The same calls, their parallel regions kept on one lane."""
+    """Calls of :attr:`split`, with their parallel regions kept on one lane."""
     kept: object = None
-    """Whatever must live as long as they do."""
+    """Objects that must live as long as the calls."""
     calls: LaunchCalls | None = None
-    """The calls of libraries among them."""
+    """Calls of operator libraries among them; None where no operator library computes."""
     extend: Callable[[ExecutionPlan, OpenLibraries], StageCalls] | None = None
-    """Prepares the calls of a plan with more launches, by libraries, over the same tensors; None
-    where no library computes."""
+    """Prepares the calls of a plan with more launches, by operator libraries, over the same
+    tensors; None where no operator library computes."""
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
-        """The error of the launch at a position of the plan, if its library failed."""
+        """The error of the launch at a position of the plan, if its operator library failed."""
         return None if self.calls is None else self.calls.failure(position, where)
 
 
@@ -95,7 +95,7 @@ class StageLanes(Protocol):
         ...
 
     def ping_pong_ns(self) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         ...
 
     def close(self) -> None:
@@ -110,10 +110,12 @@ class StageProgram:
     program: Any
     """The handle that the lanes gave."""
     operators: tuple[str, ...]
-    """By launch position, of one copy."""
+    """Names of the operators of one copy, by launch position."""
     copies: int
+    """Number of times that the program holds the stage."""
     reasons: tuple[Callable[[str], ExecutionError | None], ...] = ()
-    """For each launch, why its library failed, given where that was; None if it did not."""
+    """Functions, one a launch, from a place in words to the error of its operator library, or
+    None."""
 
 
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
@@ -138,8 +140,8 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
     ) -> StageProgram:
         """Make a stage ready as a program of its lanes.
 
-        Where there are several groups they change lanes from copy to copy, so what they write has
-        to come from another core's cache, as it does in a network.
+        Several groups change lanes from copy to copy, so their data have to come from another
+        core's cache, as in a network.
         """
         rows: list[list[int]] = []
         names: list[str] = []
@@ -174,7 +176,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         return StageProgram(program, tuple(names), len(copied), tuple(reasons))
 
     def ping_pong_ns(self) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""TVM's own graph executor on the same kernels: the baseline every claim is measured against."""
+"""TVM's own graph executor on the same kernels: the baseline of every claim."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 __all__ = ["StockExecutor", "ask_for_threads"]
 
 SETTLE_S = 0.03
-"""TVM's workers spin for some 15 ms after a run, and would slow down whoever is timed next."""
+"""Seconds to sleep after a timing: TVM's workers spin for some 15 ms and slow down what follows."""
 
 _ONE_CORE_PER_THREAD = 1
 """TVM's affinity mode that its own thread pool starts with (``kBig``)."""
 
 
 def ask_for_threads(threads: int) -> None:
-    """Let TVM's pool use that many threads, or as many as it was made with if those are fewer."""
+    """Let TVM's pool use a number of threads, at most the number it was made with."""
     tvm.get_global_func("runtime.config_threadpool")(_ONE_CORE_PER_THREAD, threads)
 
 
@@ -63,7 +63,7 @@ class StockExecutor:
     def time_ns(self, number: int, *, threads: int) -> int:
         """Nanoseconds of ``number`` back-to-back runs on as many threads of TVM's pool.
 
-        They are never more than the pool was made with, which ``TVM_NUM_THREADS`` decides.
+        At most as many threads as the pool was made with, which ``TVM_NUM_THREADS`` decides.
         """
         ask_for_threads(threads)
         timer = self.module.time_evaluator("run", tvm.cpu(), number=number, repeat=1)
@@ -92,7 +92,7 @@ class StockExecutor:
         self.module["set_input"](name, tvm.nd.array(value))
 
     def outputs(self) -> list[tvm.nd.NDArray]:
-        """Run once; copies of all outputs."""
+        """Copies of all outputs, after one run."""
         self._run()
         get_output = self.module["get_output"]
         return [

@@ -1,6 +1,6 @@
-"""One GPU: its facts, its primary context, and the streams and events made on it. No TVM here.
+"""A GPU: its facts, its primary context, and the streams and events made on it. No TVM here.
 
-The primary context is the one TVM works in, so handles and memory of both go together.
+TVM works in the same primary context, so handles and memory of both go together.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tvm_ios.runtime.cuda.driver import CudaCallError, CudaDriver, load_driver
 __all__ = ["CudaDevice", "CudaHandles", "DeviceFacts", "elapsed_ns", "event_ns", "require_arch"]
 
 _NON_BLOCKING = 1
-"""The stream does not wait for the legacy default stream, nor that one for it."""
+"""Flag of a stream that does not wait for the legacy default stream, nor that one for it."""
 _NO_TIMING = 2
 _TIMED = "a timed run"
 _ALONE: dict[int, threading.RLock] = {}
-"""Of each GPU the lock of :attr:`CudaDevice.alone`: all that use its context share it."""
+"""Lock of :attr:`CudaDevice.alone` by number of the GPU: all users of its context share it."""
 
 
 class _Attribute(IntEnum):
@@ -47,16 +47,16 @@ class DeviceFacts:
     memory_bytes: int
     l2_bytes: int
     driver_version: int
-    """The newest CUDA it serves, as 1000 major + 10 minor."""
+    """Newest CUDA that the driver serves, as 1000 major + 10 minor."""
 
     @property
     def arch(self) -> str:
-        """The architecture that code for it is compiled for, such as ``sm_90``."""
+        """Architecture that code for the GPU is compiled for, such as ``sm_90``."""
         return f"sm_{''.join(map(str, self.compute_capability))}"
 
     @property
     def driver_cuda(self) -> str:
-        """The newest CUDA it serves, such as ``12.8``."""
+        """Newest CUDA that the driver serves, such as ``12.8``."""
         return f"{self.driver_version // 1000}.{self.driver_version % 1000 // 10}"
 
 
@@ -68,7 +68,7 @@ class CudaDevice:
     Parameters
     ----------
     ordinal
-        Its number among those that are visible.
+        Number of the GPU among those that are visible.
     driver
         The driver; that of this process where omitted.
 
@@ -89,8 +89,8 @@ class CudaDevice:
             )
         self._device = self.driver.integer("cuDeviceGet", ordinal)
         self.alone = _ALONE.setdefault(ordinal, threading.RLock())
-        """Held by who captures and by who waits for all work: CUDA forbids that wait meanwhile, and
-        spoils the capture. Taken last: whoever holds it waits for no other lock."""
+        """Lock held by who captures and by who waits for all work: CUDA forbids that wait during a
+        capture, and spoils the capture. Taken last: its holder waits for no other lock."""
         self._context: int | None = self.driver.handle("cuDevicePrimaryCtxRetain", self._device)
 
     def __enter__(self) -> Self:
@@ -100,7 +100,7 @@ class CudaDevice:
         self.close()
 
     def activate(self) -> None:
-        """Make its context that of the calling thread, which most calls need."""
+        """Make the GPU's context that of the calling thread, which most calls need."""
         self.driver.call("cuCtxSetCurrent", self._context)
 
     @cached_property
@@ -122,31 +122,31 @@ class CudaDevice:
 
     @cached_property
     def bus_id(self) -> str:
-        """The slot it is plugged into, as nvidia-smi knows it."""
+        """Slot of the GPU, as nvidia-smi names it."""
         text = ctypes.create_string_buffer(32)
         self.driver.call("cuDeviceGetPCIBusId", text, len(text), self._device)
         return text.value.decode(errors="replace")
 
     def memory_bytes(self) -> tuple[int, int]:
-        """Memory that is free now, and all there is."""
+        """Bytes of memory that are free now, and of all memory."""
         free, total = c_size_t(), c_size_t()
         self.activate()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
     def settle(self) -> None:
-        """Wait for all its work, whatever became of it: for errors and the end, never in a run."""
+        """Wait for all work of the GPU and ignore its errors: after errors and at the end only."""
         with contextlib.suppress(CudaCallError):
             self.activate()
             self.synchronize()
 
     def synchronize(self, where: str = "") -> None:
-        """Wait for all its work, and for captures of other threads, in its current context."""
+        """Wait for all work of the GPU's context, and for captures of other threads."""
         with self.alone:
             self.driver.call("cuCtxSynchronize", where=where)
 
     def close(self) -> None:
-        """Let go of the context; may be called twice."""
+        """Release the context; may be called twice."""
         if self._context is not None:
             self._context = None
             self.driver.call("cuDevicePrimaryCtxRelease_v2", self._device)
@@ -158,7 +158,7 @@ class CudaDevice:
 class CudaHandles:
     """Streams, events and other handles that go together; closing destroys them, last made first.
 
-    A handle that cannot be destroyed does not keep the others from it. A context manager. Every
+    A handle that cannot be destroyed does not stop the rest. A context manager. Every
     method raises CudaCallError where the driver refuses.
     """
 
@@ -178,11 +178,11 @@ class CudaHandles:
         return self.make("cuStreamCreate", _NON_BLOCKING, undo="cuStreamDestroy_v2")
 
     def event(self, *, timing: bool = False) -> int:
-        """The handle of a new event, one that takes the time if wanted."""
+        """Handle of a new event, which takes the time if wanted."""
         return self.make("cuEventCreate", 0 if timing else _NO_TIMING, undo="cuEventDestroy_v2")
 
     def make(self, function: str, *arguments: int, undo: str, where: str = "") -> int:
-        """A handle that one function of the driver makes and another destroys."""
+        """Handle that one function of the driver makes and another destroys."""
         handle = self._device.driver.handle(function, *arguments, where=where)
         self.later(self._device.driver.call, undo, handle)
         return handle
@@ -192,13 +192,13 @@ class CudaHandles:
         self._undo.callback(function, *arguments)
 
     def close(self) -> None:
-        """Destroy everything; may be called twice."""
+        """Destroy all handles; may be called twice."""
         with self._undo:
             self._device.activate()
 
 
 def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int:
-    """Nanoseconds between two events around what is issued to a stream and joined to it."""
+    """Nanoseconds between two events around work that is issued to a stream and joined to it."""
     call = device.driver.call
     with CudaHandles(device) as handles:
         begin, end = handles.event(timing=True), handles.event(timing=True)
@@ -210,7 +210,7 @@ def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int
 
 
 def event_ns(driver: CudaDriver, begin: int, end: int) -> int:
-    """Nanoseconds between two events that are complete."""
+    """Nanoseconds between two complete events."""
     elapsed_ms = c_float()
     driver.call("cuEventElapsedTime", ctypes.byref(elapsed_ms), begin, end)
     return round(elapsed_ms.value * 1e6)

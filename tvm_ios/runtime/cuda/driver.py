@@ -1,6 +1,6 @@
-"""The functions of the CUDA driver that streams, events and graphs need, through ctypes. No TVM.
+"""Functions of the CUDA driver for streams, events and graphs, through ctypes. No TVM.
 
-Nothing to install, and an interface that NVIDIA keeps: libcuda only adds versions of a function.
+Needs no installation, and NVIDIA keeps the interface: libcuda only adds versions of a function.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _CAPTURE_ERROR = "CUDA_ERROR_STREAM_CAPTURE"
 
 
 class CudaCallError(ExecutionError):
-    """A call of the driver failed; ``name`` is the driver's name of the error."""
+    """A failed call of the driver; ``name`` is the driver's name of the error."""
 
     def __init__(self, message: str, *, call: str, name: str) -> None:
         super().__init__(message)
@@ -115,19 +115,19 @@ class CudaCallError(ExecutionError):
 
     @property
     def is_of_capture(self) -> bool:
-        """True if something was called that a capture does not allow."""
+        """True if a function was called that a capture does not allow."""
         return self.name.startswith(_CAPTURE_ERROR)
 
 
 def next_step(name: str) -> str:
-    """Advice on an error of this name."""
+    """Advice on a CUDA error, by the driver's name of it."""
     if name.startswith(_CAPTURE_ERROR):
         return _CAPTURE
     return _NEXT_STEPS.get(name, "see `tvm-ios doctor`, and the CUDA driver API on this error")
 
 
 def call_failed(call: str, *, name: str, text: str, where: str = "") -> CudaCallError:
-    """The error that says which call failed, why, for whom, and what to do."""
+    """Error that says which call failed, why, for whom, and what to do."""
     place = f"{where}: " if where else ""
     message = f"{place}{call} failed: {name} ({text}); {next_step(name)}"
     return CudaCallError(message, call=call, name=name)
@@ -187,7 +187,7 @@ class CudaDriver:
         return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def handle(self, name: str, *arguments: Any, where: str = "") -> int:
-        """The handle that a function which makes something writes to its first argument."""
+        """Handle that a function writes to its first argument."""
         made = c_void_p()
         self.call(name, ctypes.byref(made), *arguments, where=where)
         return made.value or 0

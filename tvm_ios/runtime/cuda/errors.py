@@ -1,6 +1,6 @@
-"""Reads what TVM says when one of its own CUDA calls fails. No TVM here.
+"""Facts in TVM's text about a failed CUDA call of its own. No TVM here.
 
-Its text is a stack trace and a dump of the kernel around the one line that tells.
+The text is a stack trace and a dump of the kernel around the one line that tells.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NAMES = {
         "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     ),
 }
-"""Names of errors of the CUDA runtime by their texts, which are all that TVM gives."""
+"""Names of errors of the CUDA runtime by their texts, since TVM gives only the texts."""
 
 
 def read_tvm_error(text: str, *, default_call: str) -> tuple[str, str, str]:
-    """The call that failed, the name of the error, and what TVM said, in a line.
+    """The call that failed, the name of the error, and TVM's reason, in a line.
 
     ``default_call`` is named where the text names no call.
     """

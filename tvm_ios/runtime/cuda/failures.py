@@ -31,8 +31,8 @@ def explain(
 ) -> ExecutionError:
     """The error to raise for a program that was not issued to its end.
 
-    To be asked for on the same thread, before TVM is called again: TVM keeps its text that long.
-    ``calls`` are those of libraries in the program.
+    To be called on the same thread, before TVM is called again: TVM keeps its text that long.
+    ``calls`` are those of operator libraries in the program.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
         begin = outcome.step == BEGIN_CAPTURE
@@ -58,7 +58,7 @@ def explain(
 
 
 def is_of_capture(error: ExecutionError) -> bool:
-    """True if something was called that a capture does not allow."""
+    """True if an error says that a function was called that a capture does not allow."""
     return isinstance(error, CudaCallError) and error.is_of_capture
 
 

@@ -1,7 +1,7 @@
-"""Runs a plan on a GPU as one CUDA graph: a run on streams, captured once and replayed.
+"""Execution of a plan on a GPU as one CUDA graph: a run on streams, captured and replayed.
 
 The first run goes to streams: it loads modules, which happens lazily, and finds out how much
-workspace kernels need. The next step is the capture, in which nothing may allocate or wait.
+workspace kernels need. Only then comes the capture, in which nothing may allocate or wait.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NOT_SUPPORTED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED")
 
 
 class CudaGraphExecutor:
-    """Replays a plan in one launch. Calls from several threads wait for each other.
+    """Executor that replays a plan in one launch. Calls from several threads wait for each other.
 
-    The executor on streams that is captured is closed with this one. Once a tensor of the memory is
+    The executor on streams that is captured is closed with this one. When a tensor of the memory is
     bound to another array, the graph is captured anew.
     """
 
@@ -31,9 +31,9 @@ class CudaGraphExecutor:
         self.plan = streams.plan
         self.streams = streams
         self.captures = 0
-        """Graphs captured so far."""
+        """Number of graphs captured so far."""
         self.fallback: str | None = None
-        """Why runs go to streams for good; None where they are replayed."""
+        """Reason why all runs go to streams; None where runs are replayed."""
         self._memory = memory
         self._device = streams.device
         self.graph: int | None = None
@@ -74,11 +74,11 @@ class CudaGraphExecutor:
             return elapsed
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of a run on streams, since a graph takes no times; by start time."""
+        """The launches of a run on streams, by start time; a graph takes no times of launches."""
         return self.streams.trace(runs)
 
     def close(self) -> None:
-        """Wait for what is running, then destroy graph, streams, events; may be called twice."""
+        """Wait for running work, then destroy graph, streams, events; may be called twice."""
         with self.streams.lock:
             try:
                 self._drop_graph()
@@ -86,7 +86,7 @@ class CudaGraphExecutor:
                 self.streams.close()
 
     def _make_ready(self) -> int:
-        """The caller's stream, once there is a graph of what is bound now, or none can be."""
+        """Caller's stream, after a graph of the tensors bound now is made, or found impossible."""
         caller = self.streams.begin()
         current = self.graph is not None and self._generation == self._memory.generation
         if current or self.fallback is not None:
@@ -128,7 +128,7 @@ class CudaGraphExecutor:
             self._call("cuGraphLaunch", self.graph, caller, where=_WHOLE)
 
     def _drop_graph(self) -> None:
-        """Destroy the graph once it is not running any more."""
+        """Destroy the graph after its last run."""
         if self.graph is not None:
             self.graph = None
             self._device.settle()

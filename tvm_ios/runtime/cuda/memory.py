@@ -1,4 +1,4 @@
-"""The memory of an executor on a GPU, and the error that says how much of it was wanted."""
+"""Memory of an executor on a GPU, and the error that says how much of it was wanted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CudaMemory", "describe_bytes", "explained"]
 
 
 class CudaMemory(PlanMemory):
-    """Memory on a GPU for the tensors of a plan; parameters that lie elsewhere are copied there.
+    """GPU memory for the tensors of a plan; parameters that lie elsewhere are copied there.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class CudaMemory(PlanMemory):
             self.device.sync()  # the copy is on the default stream
 
     def release(self) -> None:
-        """Let go of all arrays; those handed out live on."""
+        """Let go of all arrays; arrays that callers hold live on."""
         self._arena = None
         self._arrays.clear()
 
@@ -87,9 +87,9 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
     Parameters
     ----------
     where, call
-        The work that is being done, and the call of TVM's that does it.
+        The work that is being done, and TVM's call for it, in words.
     free
-        Says how much memory is free.
+        Returns how much memory is free, in words.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
 
 
 def describe_bytes(plan: ExecutionPlan, params: Mapping[str, object]) -> str:
-    """The bytes of a plan by what they are for; ``params`` names its parameters."""
+    """Bytes of a plan by kind (parameters, inputs, …), as text; ``params`` names its parameters."""
     sizes = dict.fromkeys(("parameters", "inputs"), 0)
     for entry in plan.inputs:
         kind = "parameters" if entry.name in params else "inputs"

@@ -1,4 +1,4 @@
-"""The graph executor users hold on a GPU: the interface of TVM's ``GraphModule``."""
+"""The graph executor that users hold on a GPU: the interface of TVM's ``GraphModule``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CudaGraphModule"]
 
 
 class CudaGraphModule(PlanModule):
-    """Runs a plan on a GPU; use it like ``tvm.contrib.graph_executor.GraphModule``.
+    """Executor of a plan on a GPU; use it like ``tvm.contrib.graph_executor.GraphModule``.
 
     As in TVM a run is work on TVM's current stream of the calling thread (``set_raw_stream``), the
     default one unless set, and may still be going on when :meth:`run` returns. Arrays from
@@ -41,15 +41,15 @@ class CudaGraphModule(PlanModule):
     cuda_graph
         True captures a run once and replays it in one launch; False issues every kernel.
     arch
-        What the kernels were compiled for, such as ``sm_90``; checked where given.
+        Architecture that the kernels were compiled for, such as ``sm_90``; checked where given.
     store
-        Where libraries keep what they find out of calls and the plan does not bring along.
+        Facts that operator libraries found out of calls before; what they find out now is added.
 
     Raises
     ------
     HostError
-        If there is no driver, no such GPU, one that does not run this code, or no library that
-        the plan has compute operators.
+        If there is no driver, no such GPU, one that does not run this code, or an operator library
+        of the plan is missing.
     ExecutionError
         If there is too little memory, or the driver refuses a stream or an event.
     """
@@ -84,17 +84,17 @@ class CudaGraphModule(PlanModule):
 
     @property
     def num_streams(self) -> int:
-        """Number of streams it runs on, besides the caller's."""
+        """Number of streams of a run, besides the caller's."""
         return self._streams.program.num_streams
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that kernels have taken for themselves so far, besides the plan's."""
+        """Bytes that kernels have taken as workspace so far, besides the plan's memory."""
         return self._streams.workspaces.size_bytes
 
     @property
     def fallback(self) -> str | None:
-        """Why it runs on streams though a graph was asked for; None where it does not."""
+        """Reason why runs go to streams though a graph was asked for; None where they do not."""
         return None if self._graphs is None else self._graphs.fallback
 
     def as_text(self) -> str:
@@ -102,7 +102,7 @@ class CudaGraphModule(PlanModule):
         return self._streams.program.as_text(self.plan)
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
-        """Copy values into inputs or parameters; returns when they are there."""
+        """Copy values into inputs or parameters; returns when the copies are complete."""
         self._streams.await_other_streams()
         with explained("copying inputs to the GPU", "TVM's copy"):
             super().set_input(key, value, **params)
@@ -119,12 +119,12 @@ class CudaGraphModule(PlanModule):
             return found
 
     def ping_pong_ns(self) -> float:
-        """0: there are no lanes whose hand-off could take longer at times."""
+        """Return 0: streams have no hand-off between cores."""
         return 0.0
 
     def close(self) -> None:
-        """Destroy streams, events and graph and let go of the memory; twice is fine.
+        """Destroy streams, events and graph and release the memory; may be called twice.
 
-        Arrays that were handed out live on; everything else raises ExecutionError from now on.
+        Arrays that callers hold live on; everything else raises ExecutionError from now on.
         """
         self._finalizer()

@@ -1,6 +1,6 @@
-"""Binds the native side of streams (``native/cuda_streams.c``) through ctypes.
+"""The native side of streams (``native/cuda_streams.c``), bound through ctypes.
 
-It issues a whole stream program in one call, and serves kernels with workspace of their stream.
+It issues a stream program in one call, and serves kernels with workspace of their stream.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ __all__ = [
 ]
 
 NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
-"""Stand for the step that failed: none did, or the begin or the end of the capture did."""
+"""Values of :attr:`Outcome.step` in place of a step: no failure, failed begin or end of a
+capture."""
 
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
-"""Functions that are called when a workspace grows."""
+"""Functions of the driver that are called when a workspace grows."""
 _NATIVE = Path(__file__).parent / "native"
 STREAMS_SOURCE = NativeSource(_NATIVE / "cuda_streams.c")
 _ABI = 2
-"""Version of the structures below; code of older models has another, and is not used."""
+"""Version of the structures below; code of older models has another one, and is not used."""
 _MAX_BLOCKS = 64
 
 
@@ -91,7 +92,7 @@ class _Program(Structure):
 
 
 class Outcome(Structure):
-    """The outcome of issuing a program: done, or which step failed and why."""
+    """Outcome of issuing a program: success, or the step that failed and why."""
 
     _fields_ = [
         ("step", c_int32),
@@ -103,19 +104,20 @@ class Outcome(Structure):
         ("workspace_bytes", c_uint64),
     ]
     step: int
-    """The one that failed, or one of the negative constants of this file."""
+    """Position of the step that failed, or one of the negative constants of this file."""
     status: int
     end_status: int
     """The status that the end of the capture returned."""
     workspace_status: int
-    """Not 0: why the kernel got no workspace, of which it wanted ``workspace_bytes``."""
+    """Status of the driver call that gave no workspace, of which ``workspace_bytes`` were wanted;
+    0: none failed."""
     workspace_call: int
-    """The call that failed then, a position in :data:`WORKSPACE_CALLS`."""
+    """Position in :data:`WORKSPACE_CALLS` of the call that failed then."""
     workspace_bytes: int
 
 
 class Workspaces:
-    """Workspace that kernels have taken so far, by stream; grows while they run the first time.
+    """Workspace that kernels have taken so far, by stream; it grows in their first run.
 
     The first stream stands for the caller's, which runs no kernel.
     """
@@ -128,11 +130,11 @@ class Workspaces:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all streams together."""
+        """Bytes of the workspaces of all streams together."""
         return sum(block.size_bytes for workspace in self.array for block in workspace.blocks)
 
     def free(self) -> None:
-        """Give everything back; CudaCallError if the driver refuses any of it."""
+        """Give back the workspaces of all streams; CudaCallError if the driver refuses one."""
         codes = [self._native.free_workspace(ctypes.byref(each)) for each in self.array]
         for code in filter(None, codes):
             raise self._native.driver.failed("cuMemFree_v2", code, "workspace of kernels")
@@ -146,9 +148,9 @@ class StreamBinding:
     launches
         Address of the first of the plan's native launches, which follow one another.
     streams, events
-        Handles; the first stream is set anew by each run.
+        Handles; each run sets the first stream anew.
     workspaces
-        Of the same streams.
+        Workspaces of the same streams.
     device
         Number of the GPU.
     """
@@ -184,14 +186,14 @@ class StreamBinding:
 
 
 class NativeStreams:
-    """The native functions, bound to a driver and to TVM.
+    """Native functions of streams, bound to a driver and to TVM.
 
     An exported file brings the functions along; for other kernels they are compiled here.
 
     Raises
     ------
     HostError
-        If they have to be, and there is no working C compiler.
+        If they have to be compiled, and there is no working C compiler.
     """
 
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:
@@ -222,8 +224,8 @@ class NativeStreams:
     def hook(self) -> None:
         """Serve the kernels with workspace of the stream they run on.
 
-        Threads that issue no stream program get TVM's own. To be called before each run, since
-        loading the file once more, as stock TVM does, undoes it.
+        Threads that issue no stream program get TVM's own. To be called before each run: stock TVM
+        undoes it when it loads the file again.
         """
         self._kernels.redirect(TvmFunction.TAKE_WORKSPACE, self.take_workspace)
         self._kernels.redirect(TvmFunction.GIVE_WORKSPACE, self.give_workspace)
@@ -235,10 +237,10 @@ class NativeStreams:
         return outcome
 
     def capture(self, binding: StreamBinding, origin: int, caller: int) -> tuple[int, Outcome]:
-        """Capture a program that forks from and joins the origin; the graph, 0 if there is none.
+        """Graph of a captured program that forks from and joins the origin; 0 if there is none.
 
-        The origin is any stream but the default one; TVM's stream of this thread is the caller
-        again when all is done.
+        The origin is any stream but the default one. TVM's stream of this thread is the caller
+        again afterwards.
         """
         outcome = Outcome()
         graph = self._capture(
@@ -248,5 +250,5 @@ class NativeStreams:
 
 
 def _brings_streams(code: ctypes.CDLL) -> bool:
-    """True if the code of a model has the native side, with today's structures."""
+    """True if the code of a model has the native side of streams, with today's structures."""
     return hasattr(code, "tvm_ios_cuda_abi") and code.tvm_ios_cuda_abi() == _ABI

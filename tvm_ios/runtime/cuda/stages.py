@@ -1,11 +1,11 @@
-"""Prices stages on a GPU: chosen operators as a CUDA graph, every tensor in bytes of its own.
+"""Prices of stages on a GPU: chosen operators as a CUDA graph, every tensor in its own bytes.
 
-A stage is a small plan over the tensors of its network, so what runs networks runs it too: first on
-streams, then captured, from then on replayed and timed by events.
+A stage is a small plan over the tensors of its network, so the executors of networks run it, too:
+first on streams, then captured, from then on replayed and timed by events.
 
-Replays follow each other, so what a stage reads lies in the L2 cache if it fits there. In a network
-that is so for activations, which the stage before has just written, but not for weights where all
-of them together outgrow the cache: such prices are too low, for all candidates alike.
+Replays follow each other, so the data of a stage lie in the L2 cache if they fit there. In a
+network that is so for activations, which the stage before has just written. It is not so for
+weights that together outgrow the cache: such prices are too low, for all candidates alike.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 __all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
 
 WAKE_S = 0.1
-"""A GPU that was idle takes about as long to reach its clocks."""
+"""Seconds of work before timing: an idle GPU takes about as long to reach its clocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class _OnGpu:
     kernels: KernelLibrary
     memory: CudaMemory
     libraries: OpenLibraries | None = None
-    """Libraries that compute some of its launches."""
+    """Operator libraries that compute some of its launches."""
 
 
 class CudaStage:
@@ -53,17 +53,17 @@ class CudaStage:
 
     def __init__(self, executor: CudaGraphExecutor | None, copies: int) -> None:
         self.executor = executor
-        """None where no operator of the stage needs a kernel."""
+        """Executor of the stage; None where no operator of the stage needs a kernel."""
         self.copies = copies
-        """The graph holds the stage so many times."""
+        """Number of times that the graph holds the stage."""
         launches = () if executor is None else executor.plan.launches
         self.operators = tuple(launch.operator for launch in launches[: len(launches) // copies])
-        """Operators that are launched, of one copy."""
+        """Names of the launched operators of one copy."""
         self.close = weakref.finalize(self, _nothing if executor is None else executor.close)
 
 
 class CudaStageRunner(LibraryStageRunner[_OnGpu]):
-    """Runs stages of built libraries on a GPU, to measure them.
+    """Runner of stages of built libraries on a GPU, to measure them.
 
     A stage has at most ``streams`` streams; the device has to outlive the runner.
     """
@@ -78,7 +78,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
 
     @property
     def lanes(self) -> int:
-        """Most streams of a stage."""
+        """Largest number of streams of a stage."""
         return self._streams
 
     def prepare(
@@ -117,11 +117,11 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
             raise CostError(f"a stage cannot be priced: {error}") from error
 
     def ping_pong_ns(self) -> float:
-        """0: streams have no hand-off that is slower at times."""
+        """Return 0: streams have no hand-off between cores."""
         return 0.0
 
     def notes(self) -> tuple[str, ...]:
-        """A line on stages that were priced on streams, as they cannot be captured."""
+        """A line about the stages that were priced on streams because they cannot be captured."""
         if not self._fallbacks:
             return ()
         return (
@@ -130,7 +130,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         )
 
     def close(self) -> None:
-        """Free everything; may be called twice."""
+        """Free all stages and the memory of their libraries; may be called twice."""
         for stage in list(self._open):
             stage.close()
         for loaded in self._loaded:
@@ -180,14 +180,14 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
 def stage_plan(
     plan: ExecutionPlan, rows: Sequence[Sequence[int]], lanes: Sequence[int], *, copies: int
 ) -> ExecutionPlan:
-    """A plan that runs some launches of another, again and again, over the same tensors.
+    """A plan that runs some launches of another plan several times, over the same tensors.
 
     Parameters
     ----------
     rows, lanes
         Launches of each concurrent group, in the order they run, and its lane.
     copies
-        Times the launches run; a copy waits for the one before.
+        Number of times the launches run; a copy waits for the one before.
     """
     launches: list[Launch] = []
     groups: list[Group] = []
@@ -228,4 +228,4 @@ def _fill(memory: CudaMemory, params: Collection[str]) -> None:
 
 
 def _nothing() -> None:
-    """A stage of views holds nothing."""
+    """Closing function of a stage without kernels."""

@@ -1,7 +1,7 @@
-"""Runs a plan on a GPU, its groups on streams ordered by events; nothing waits for the device.
+"""Execution of a plan on a GPU, its groups on streams ordered by events, without waiting.
 
 A run forks from TVM's current stream of the calling thread and joins it, so to the caller it is one
-piece of work on that stream. It returns when everything is issued, as TVM's own executors do.
+piece of work on that stream. The call returns when everything is issued, as in TVM's own executors.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tvm_ios.runtime.libraries.protocol import LibraryLane
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
 
 TRACED_RUNS = 3
-"""A trace describes the last of so many runs."""
+"""Number of runs before a trace ends, unless given; it shows the last."""
 
 
 class CannotCaptureError(Exception):
-    """The kernels of a plan do what a capture does not allow; the text says which, and what."""
+    """A call of a plan's kernels that a capture does not allow; the text says which, and why."""
 
 
 def current_stream() -> int:
@@ -54,19 +54,19 @@ def _get_stream() -> Callable[[], ctypes.c_void_p]:
 
 
 class CudaStreamExecutor:
-    """Runs a plan on streams. Calls from several threads wait for each other.
+    """Executor of a plan on streams. Calls from several threads wait for each other.
 
     Parameters
     ----------
     plan, library, memory
         What to run, its kernels, and where its tensors lie.
     libraries
-        Libraries on that GPU, which have completed the plan; to be closed after this.
+        Operator libraries on that GPU, which have completed the plan; to be closed after this.
 
     Raises
     ------
     ExecutionError
-        If the driver refuses a stream or an event, or a library a call.
+        If the driver refuses a stream or an event, or an operator library a call.
     HostError
         If there is no working C compiler.
     """
@@ -120,14 +120,14 @@ class CudaStreamExecutor:
             self.end(caller)
 
     def capture(self, origin: int) -> int:
-        """Capture a run that forks from and joins the origin; the handle of its graph.
+        """Handle of the graph of a captured run that forks from and joins the origin.
 
         To be called after :meth:`begin`, with the lock held.
 
         Raises
         ------
         CannotCaptureError
-            If something was called that a capture does not allow.
+            If a call was made that a capture does not allow.
         """
         with self.device.alone:
             graph, outcome = self._native.capture(self._binding, origin, current_stream())
@@ -149,7 +149,7 @@ class CudaStreamExecutor:
             return elapsed
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of the last of so many runs with an event around each, by start time."""
+        """The launches of the last of several runs with an event around each, by start time."""
         program, driver = self._timed_program, self.device.driver
         with self.lock:
             caller = self.begin()
@@ -168,7 +168,7 @@ class CudaStreamExecutor:
         return sorted(events, key=lambda event: event.start_ns)
 
     def begin(self) -> int:
-        """Make ready for a run; the caller's stream. To be called with the lock held."""
+        """Caller's stream, after preparation for a run. To be called with the lock held."""
         if self._closed:
             raise ExecutionError("this executor is closed; load the model again")
         self.device.activate()
@@ -201,7 +201,7 @@ class CudaStreamExecutor:
                 self.device.driver.call("cuEventSynchronize", self._done, where="the last run")
 
     def close(self) -> None:
-        """Wait for what is running, then destroy streams, events and workspace; twice is fine."""
+        """Wait for running work, then destroy streams, events, workspace; may be called twice."""
         with self.lock:
             if not self._closed:
                 self._closed = True
@@ -227,7 +227,7 @@ class CudaStreamExecutor:
         return explain(self.device.driver, self.plan, program, outcome, self._calls)
 
     def _kernels(self) -> list[Kernel]:
-        """The kernel of each launch, or the call of a library on the stream of its step."""
+        """Kernel of each launch, or its call of an operator library on the stream of its step."""
         stream_of = {
             step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
         }

@@ -1,1 +1,1 @@
-"""Libraries that compute operators in place of TVM's kernels: one protocol, a folder for each."""
+"""Operator libraries, which compute operators in place of TVM's kernels; a folder for each."""

@@ -1,4 +1,4 @@
-"""The libraries there are: the one place that names them. No TVM here.
+"""The list of operator libraries, the one place that names them. No TVM here.
 
 To add one, write its folder beside :mod:`tvm_ios.runtime.libraries.cudnn` and list it here.
 """
@@ -14,24 +14,24 @@ from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 __all__ = ["LIBRARIES", "cudnn_library", "find_library", "onednn_library", "read_call"]
 
 LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(), OnednnLibrary())
-"""Every library, with its default options: enough to read its calls and to run them."""
+"""Every operator library, with its default options: enough to read its calls and to run them."""
 
 _ONLY_LIBRARY_ONCE = "cudnn"
-"""The library of calls in older files, which do not name any."""
+"""Key of the library of calls in older files, which name none."""
 
 
 def find_library(key: str) -> OperatorLibrary | None:
-    """The library of this name in files; None if there is none."""
+    """The operator library with a key (its name in files); None if there is none."""
     return next((library for library in LIBRARIES if library.name.key == key), None)
 
 
 def cudnn_library(*, tf32: bool) -> OperatorLibrary:
-    """The library that users ask for by ``cudnn=True``, which may round float32 to TF32 or not."""
+    """The operator library for ``cudnn=True``, which may round float32 to TF32 or not."""
     return CudnnLibrary(tf32=tf32)
 
 
 def onednn_library() -> OperatorLibrary:
-    """The library that users ask for by ``onednn=True``."""
+    """The operator library for ``onednn=True``."""
     return OnednnLibrary()
 
 

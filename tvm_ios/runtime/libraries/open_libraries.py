@@ -1,6 +1,6 @@
-"""Libraries on one device, opened as launches need them, and the calls an executor makes of them.
+"""Operator libraries opened on one device, and the calls that an executor makes of them.
 
-They stand between the protocol of libraries and executors, and serve lanes and streams alike.
+This stands between the protocol of operator libraries and executors on lanes and streams.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ThisProcessor:
-    """The processor this process runs on, as a device that libraries are opened on."""
+    """The processor of this process, as a device that operator libraries are opened on."""
 
 
 THIS_PROCESSOR: Final = ThisProcessor()
 
 
 def uses_libraries(plan: ExecutionPlan) -> bool:
-    """True if a library computes any launch of a plan."""
+    """True if an operator library computes any launch of a plan."""
     return any(launch.call is not None for launch in plan.launches)
 
 
 class OpenLibraries:
-    """The libraries on one device, each opened when it is first needed; a context manager.
+    """Operator libraries on one device, each opened when it is first needed; a context manager.
 
     Parameters
     ----------
     device
         The device, as :meth:`OperatorLibrary.open` takes it; to be closed after this.
     store
-        Where libraries keep what they find out. Without one they find it anew.
+        Facts that operator libraries found out before. Without a store they find them anew.
     target_kind
-        The kind of TVM target that the device is of: ``llvm`` or ``cuda``.
+        Kind of the device's TVM target: ``llvm`` or ``cuda``.
     """
 
     def __init__(self, device: Any, store: FactStore | None = None, *, target_kind: str) -> None:
@@ -76,7 +76,7 @@ class OpenLibraries:
         self.close()
 
     def open(self, library: OperatorLibrary) -> OpenLibrary[Any]:
-        """A library on the device; HostError if it is missing or does not fit."""
+        """An operator library on the device; HostError if it is missing or does not fit."""
         key = library.name.key
         if key not in self._open:
             opened = library.open(self._device, self._store)
@@ -85,7 +85,7 @@ class OpenLibraries:
         return self._open[key]
 
     def named(self, name: LibraryName) -> OpenLibrary[Any]:
-        """The library of a call, opened.
+        """The opened operator library of a name.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class OpenLibraries:
         return self.open(library)
 
     def complete(self, plan: ExecutionPlan) -> ExecutionPlan:
-        """The plan with all that is found out on this device; kernels compute what is not."""
+        """The plan with all calls completed for this device; kernels compute the refused ones."""
         wanted: dict[LibraryName, dict[CallDescriptor, None]] = {}
         for call in (launch.call for launch in plan.launches if launch.call is not None):
             wanted.setdefault(call.library, {})[call.descriptor] = None
@@ -117,13 +117,13 @@ class OpenLibraries:
         return replace(plan, launches=tuple(_completed(launch, found) for launch in plan.launches))
 
     def close(self) -> None:
-        """Close every library, even if one refuses; twice is fine."""
+        """Close every operator library, even if one refuses; may be called twice."""
         self._open.clear()
         self._undo.close()
 
 
 class LaunchCalls:
-    """The calls of libraries that one executor makes, by the position of their launch.
+    """Calls of operator libraries that one executor makes, by the position of their launch.
 
     To be closed before the libraries that prepare them.
     """
@@ -135,7 +135,7 @@ class LaunchCalls:
         self._undo = ExitStack()
 
     def kernel(self, position: int, launch: Launch, lane: LibraryLane) -> Kernel:
-        """The call of a library that runs a launch in place of its kernel, and looks like one."""
+        """The call of an operator library that runs a launch, in the form of a kernel."""
         call = launch.call
         assert call is not None, "who asks sees that a library computes it"
         if (lane, call.library) not in self._lanes:
@@ -147,7 +147,7 @@ class LaunchCalls:
         return Kernel(prepared.function, resource=prepared.resource)
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
-        """The error of a launch that just failed, if it was for its library."""
+        """Error of a launch that just failed, if its operator library failed."""
         call = self._calls.get(position)
         return None if call is None else call.failure(where)
 
@@ -163,14 +163,14 @@ class LaunchCalls:
         self.close()
 
     def close(self) -> None:
-        """Give back what was taken for the calls, which must not be made any more."""
+        """Give back all memory of the calls, which must not be made any more."""
         self._lanes.clear()
         self._calls.clear()
         self._undo.close()
 
 
 def host_lane(library: KernelLibrary) -> LibraryLane:
-    """Any lane of this processor, with TVM's own workspace of the calling thread.
+    """A lane of this processor (any one), with TVM's own workspace of the calling thread.
 
     ``library`` is the kernels of the model, whose lane executor splits regions.
     """

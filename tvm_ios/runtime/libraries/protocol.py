@@ -1,9 +1,9 @@
-"""Protocols of libraries that compute operators in place of TVM's kernels. No TVM.
+"""Protocols of operator libraries, which compute operators in place of TVM's kernels. No TVM.
 
-An :class:`OperatorLibrary` is known without being there: it says which fused functions it computes
-and reads and writes its calls, so a schedule is lowered on a machine that does not have it. Opened
-on a device it is an :class:`OpenLibrary`, which finds out how each call is fastest, and prepares
-calls for a lane or a stream. Executors, plans and prices know these protocols and no library.
+An :class:`OperatorLibrary` says which fused functions it computes, and reads and writes its calls;
+it need not be installed, so a schedule can be lowered on a machine without it. Opened on a device
+it is an :class:`OpenLibrary`, which finds out how each call is fastest, and prepares calls for a
+lane or a stream. Executors, plans and prices know these protocols and no library.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class PreparedCall(Protocol):
 
     @property
     def resource(self) -> int:
-        """The resource handle that the function is given: the call itself, as prepared."""
+        """Resource handle for the function: address of the prepared call."""
         ...
 
     def constants_changed(self) -> None:
-        """Forget what was made of constants: their values are others. No run is under way."""
+        """Forget what was made of constants, as their values changed. No run is under way."""
         ...
 
     def failure(self, where: str) -> ExecutionError | None:
-        """The error of a call that just failed, None if it was not for the library.
+        """Error of a call that just failed; None if the operator library did not fail.
 
         ``where`` is the operator, for the message.
         """
@@ -58,10 +58,10 @@ class PreparedCall(Protocol):
 
 
 class PreparedCalls(Protocol):
-    """A library on one lane or stream."""
+    """An operator library on one lane or stream."""
 
     def prepare(self, call: Any, operator: str) -> PreparedCall:
-        """Make a call ready, valid until this is closed.
+        """Make a call ready, valid until :meth:`close`.
 
         The call is one that ``complete`` gave; the operator is for messages.
 
@@ -73,32 +73,32 @@ class PreparedCalls(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what was taken for the lane."""
+        """Give back all memory and handles of the lane."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryLane:
-    """A lane or stream that calls run on, and what they may use there."""
+    """A lane or stream that calls run on, and the functions they may use there."""
 
     take_workspace: int
     """Address of a function with the signature of ``TVMBackendAllocWorkspace``, for this lane."""
     give_workspace: int
-    """Address of one with that of ``TVMBackendFreeWorkspace``."""
+    """Address of a function with the signature of ``TVMBackendFreeWorkspace``, for this lane."""
     stream: int = 0
     """Handle of the stream; 0 on a CPU, where any lane may make any call."""
     split_region: int = 0
     """Address of a function with the signature of ``TVMBackendParallelLaunch``, whose tasks idle
     lanes take; 0 on a GPU."""
     code: ctypes.CDLL | None = None
-    """The loaded kernels of the model, which may bring native code of the library along."""
+    """Loaded kernels of the model, which may hold native code of the operator library."""
 
 
 class OpenLibrary(Protocol[Call]):
-    """A library on one device."""
+    """An operator library on one device."""
 
     def complete(self, calls: Iterable[Call]) -> Mapping[Call, Call | None]:
-        """Each call with all that is found out on the device; None for one it does not make there.
+        """Calls with all facts found out on the device; the value is None where it computes none.
 
         Raises
         ------
@@ -108,14 +108,14 @@ class OpenLibrary(Protocol[Call]):
         ...
 
     def price_name(self, call: Call) -> str:
-        """All that changes the speed of a complete call, besides what it computes, in a word.
+        """Text that names everything that changes the speed of a complete call, beside its content.
 
-        Version of the library, algorithm, arithmetic: prices are kept under it.
+        Version of the library, algorithm, arithmetic: prices are stored under it.
         """
         ...
 
     def on_lane(self, lane: LibraryLane) -> PreparedCalls:
-        """The library on one lane, to be closed before the lane and before this.
+        """The operator library on one lane, to be closed before the lane and before this.
 
         Raises
         ------
@@ -125,67 +125,67 @@ class OpenLibrary(Protocol[Call]):
         ...
 
     def as_text(self) -> str:
-        """Name and version, for people."""
+        """Name and version of the operator library, for people."""
         ...
 
     def close(self) -> None:
-        """Give everything back; twice is fine."""
+        """Give back all memory and handles; may be called twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProgram:
-    """Native code of a library for one model, which takes the place of its native object."""
+    """Native code of an operator library for one model, in place of its native object."""
 
     source: str
-    """In C: what makes calls, and ``tvm_ios_open_calls``, ``tvm_ios_close_calls`` and
-    ``tvm_ios_explain_call``, as ``model_image.h`` has them."""
+    """C source of the function that makes calls, and of ``tvm_ios_open_calls``,
+    ``tvm_ios_close_calls`` and ``tvm_ios_explain_call``, as ``model_image.h`` has them."""
     function: str
-    """Name of what makes a call, with the signature of TVM's kernels."""
+    """Name of the function that makes a call, with the signature of TVM's kernels."""
 
 
 class FactStore(Protocol):
-    """Keeps what is found once, such as the profile database."""
+    """A store of facts that are found out once, such as the profile database."""
 
     def get_facts(self, subject: str, names: Iterable[str]) -> Mapping[str, str]:
-        """The facts known of a subject, by name."""
+        """Known facts about a subject, by name."""
         ...
 
     def put_facts(self, subject: str, facts: Mapping[str, str]) -> None:
-        """Keep what was found of a subject."""
+        """Store facts about a subject."""
         ...
 
 
 class OperatorLibrary(Protocol):
-    """A library with the options it is to be used with: a frozen value."""
+    """An operator library with its options: a frozen value."""
 
     @property
     def name(self) -> LibraryName:
-        """The library's name, unique among libraries."""
+        """Name of the library, unique among operator libraries."""
         ...
 
     @property
     def target_kind(self) -> str:
-        """The kind of TVM target it computes for: ``llvm`` or ``cuda``."""
+        """Kind of TVM target that the library computes for: ``llvm`` or ``cuda``."""
         ...
 
     @property
     def options_text(self) -> str:
-        """The options, to follow the name, such as ``without TF32``; may be empty."""
+        """Options as text that follows the name, such as ``without TF32``; may be empty."""
         ...
 
     @property
     def image_layout(self) -> str | None:
-        """The layout of images that its code is fastest in, tried beside a model's own.
+        """Layout of images in which the library is fastest, tried beside a model's own.
 
-        None where models stay in theirs.
+        None where models keep their own.
         """
         ...
 
     def identity(self) -> str:
-        """All that changes the speed of calls in general, in a line: name, version, options, code.
+        """Text that names everything that changes the speed of calls: name, version, options, code.
 
-        Choices and races that had calls in force are kept under it.
+        Choices and races that were made with the library are stored under it.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class OperatorLibrary(Protocol):
         ...
 
     def native_object(self) -> Path | None:
-        """An object file that exported models bring along; None where none is needed.
+        """Object file that exported models bring along; None where none is needed.
 
         Raises
         ------
@@ -219,10 +219,10 @@ class OperatorLibrary(Protocol):
         ...
 
     def program(self, calls: Sequence[Any]) -> CallProgram | None:
-        """Native code that makes the calls of a model ready where there is no Python.
+        """Native code that makes the calls of a model ready without Python.
 
-        None where only Python can, or the library is not here. ``calls`` has a complete one of each
-        launch.
+        None where only Python can, or the library is not installed. ``calls`` has a complete call
+        for each launch.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class OperatorLibrary(Protocol):
         ...
 
     def require(self) -> None:
-        """Find the library in this process.
+        """Load the library into this process.
 
         Raises
         ------
@@ -242,7 +242,7 @@ class OperatorLibrary(Protocol):
         ...
 
     def open(self, device: Any, store: FactStore | None) -> OpenLibrary[Any]:
-        """The library on a device.
+        """The operator library opened on a device.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class OperatorLibrary(Protocol):
             Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
             and :data:`~tvm_ios.runtime.libraries.open_libraries.THIS_PROCESSOR` for ``llvm``.
         store
-            Where it may keep what it finds out.
+            Facts that were found out before; new ones are added.
 
         Raises
         ------

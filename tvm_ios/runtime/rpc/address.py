@@ -1,7 +1,7 @@
-"""Asks TVM's RPC tracker for a device, and connects to it without ever waiting for good.
+"""Connections to a device of TVM's RPC tracker, without endless waiting.
 
 TVM's own client waits for a device as long as others use it, and for an answer as long as the
-connection stands, be the other machine without power.
+connection stands, even if the other machine has lost power.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ __all__ = [
 ]
 
 WAIT_LIMIT_S = 60.0
-"""Time to wait for a device that others use."""
+"""Seconds to wait for a device that others use."""
 RETRY_S = 0.2
 LOOK_S = 2.0
-"""Time between two looks whether the device that is waited for is still there."""
+"""Seconds between two checks that the awaited device is still there."""
 ANSWER_S = 5.0
-"""Limit of a tracker's answer, which takes a millisecond; another program's may never come."""
+"""Seconds to wait for a tracker's answer, which takes a millisecond; other programs never
+answer."""
 SERVER = "server:"
 """Prefix of a server's key where a tracker lists its servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAddress:
-    """A device by its tracker and its key, and how code for it is compiled."""
+    """A device by tracker and key, and the compiler of code for it."""
 
     host: str
     """Host of the tracker."""
@@ -54,7 +55,7 @@ class DeviceAddress:
     """Port of the tracker."""
     key: str
     cross_compiler: str | None = None
-    """Command of a C compiler for the device; None where that of this machine fits."""
+    """Command of a C compiler for the device; None for this machine's compiler."""
 
     @classmethod
     def granted(cls, text: str) -> DeviceAddress:
@@ -80,11 +81,11 @@ class DeviceAddress:
         return cls(host=host.strip("[]"), port=int(port), key=key)
 
     def at(self, text: str) -> DeviceAddress:
-        """The device that a gate names, compiled for like this one; this one if it names none."""
+        """The device that a gate names, compiled for like this one; this one for an empty text."""
         return replace(self.granted(text), cross_compiler=self.cross_compiler) if text else self
 
     def as_text(self) -> str:
-        """The device as error messages name it."""
+        """The device's name in error messages."""
         return (
             f"the device with key {self.key!r} of the RPC tracker at host {self.host!r}, "
             f"port {self.port}"
@@ -98,7 +99,7 @@ class DeviceAddress:
 
     @property
     def commands(self) -> str:
-        """What starts a server, and what shows who uses it."""
+        """Commands that start a server and list the users, as a sentence part."""
         return (
             f"{server_command(self.host, self.port, self.key)} starts a server, and "
             f"python -m tvm.exec.query_rpc_tracker --host {self.host} --port {self.port} lists them"
@@ -112,14 +113,14 @@ def server_command(host: str, port: int, key: str) -> str:
 
 
 def tracker_keys(host: str, port: int, *, timeout_s: float = ANSWER_S) -> list[str]:
-    """The keys of all devices of a tracker, busy ones included, one for each server.
+    """Keys of all devices of a tracker, busy ones included, one for each server.
 
     ``timeout_s`` is that of :func:`ask_tracker`.
 
     Raises
     ------
     ValueError, LookupError, TypeError, AttributeError, struct.error
-        If what listens there is no tracker.
+        If no tracker listens there.
     """
     code, summary = ask_tracker(host, port, (base.TrackerCode.SUMMARY,), timeout_s=timeout_s)
     if code != base.TrackerCode.SUCCESS:
@@ -136,21 +137,21 @@ def ask_tracker(
     timeout_s: float,
     look: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """The answer of a tracker to one request, in JSON; its first item is a ``TrackerCode``.
+    """Answer of a tracker to one request, in JSON; its first item is a ``TrackerCode``.
 
     Parameters
     ----------
     request
         A ``TrackerCode`` and its arguments.
     timeout_s
-        For each step: to connect, to greet, to answer.
+        Seconds for each step: to connect, to greet, to answer.
     look
         Called every two seconds until the answer begins; what it raises ends the waiting.
 
     Raises
     ------
     ValueError
-        If what listens there is no tracker.
+        If no tracker listens there.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
@@ -170,7 +171,7 @@ def ask_tracker(
 
 
 def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
-    """A session of TVM on a device that is free, and a handle of our own of its socket.
+    """TVM's session on a free device, and our own handle of its socket.
 
     Raises
     ------
@@ -197,7 +198,7 @@ def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
 
 
 def last_line(error: Exception) -> str:
-    """The line of TVM's error text that tells: the last one, below a stack of C++ functions."""
+    """The line of TVM's error text that matters: the last one, below a stack of C++ functions."""
     return lines_that_tell(error, type(error).__name__)[-1].removeprefix("TVMError: ")
 
 
@@ -240,7 +241,7 @@ def _require_key(address: DeviceAddress) -> None:
 
 
 def _sockets() -> set[tuple[int, int]]:
-    """Descriptor and inode of every open socket."""
+    """Descriptor and inode of every open socket of this process."""
     found = set()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - they are numbers, not paths
         try:
@@ -253,10 +254,10 @@ def _sockets() -> set[tuple[int, int]]:
 
 
 def _duplicate(new: set[tuple[int, int]], port: int) -> socket.socket | None:
-    """A handle of our own of the socket that TVM has just opened.
+    """Our own handle of the socket that TVM has just opened; None if it is not found.
 
-    TVM lets nobody set its options, and with no limit of time it waits for good for a device that
-    has lost power.
+    TVM lets nobody set its options, and without a time limit it waits forever for a device that has
+    lost power.
     """
     for descriptor, _ in new:
         try:

@@ -1,8 +1,8 @@
 """A connection to a device of an RPC tracker, with the lane executor loaded there.
 
-The device runs nothing but a stock ``python -m tvm.exec.rpc_server``. What it needs of ours is one
-compiled C file, uploaded first (``native/remote_lanes.c``). Times are taken there, so the network
-makes measuring slower and is never part of a price.
+The device runs only a stock ``python -m tvm.exec.rpc_server``. Our part is one compiled C file,
+uploaded first (``native/remote_lanes.c``). It takes the times, so a network makes measuring slower
+but is never part of a price.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 __all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
 
 CALL_LIMIT_S = 60
-"""Processor time of one call; after it the session on the device ends, be a kernel in a loop."""
+"""Seconds of processor time of one call, after which the session on the device ends."""
 ANSWER_LIMIT_S = 70
-"""Time until an answer; after it the device is given up."""
+"""Seconds without an answer, after which the device is given up."""
 IDLE_LIMIT_S = 1800
-"""Time from call to call; after it the device is free again, its host being gone."""
+"""Seconds without a call, after which the device is free again: its host is gone."""
 TEXT_BYTES = 8192
 WRITE_BYTES = 1 << 22
-"""Memory is written in pieces, none of which takes long on a slow network."""
+"""Bytes of a piece in which memory is written; none takes long on a slow network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHardware:
-    """The hardware of a device, as the device tells it."""
+    """Hardware of a device, as its server reports it."""
 
     cores: int
-    """Cores that its server may use."""
+    """Number of cores that the device's server may use."""
     machine: str
     """Architecture, as ``uname -m`` gives it."""
     cpuinfo: str
-    """The beginning of its ``/proc/cpuinfo``."""
+    """First part of the device's ``/proc/cpuinfo``."""
 
 
 class RemoteConnection:
-    """Holds a device of an RPC tracker until it is closed; a context manager.
+    """A device of an RPC tracker, held until it is closed; a context manager.
 
     Every method raises CostError if what it asks for fails, or the device is lost.
 
     Raises
     ------
     HostError
-        If there is no C compiler, or what it makes does not run on the device.
+        If there is no C compiler, or its code does not run on the device.
     CostError
         If the tracker does not answer, or gives no device within a minute.
     """
@@ -88,7 +88,7 @@ class RemoteConnection:
             return function(*arguments)
 
     def load(self, path: Path) -> str:
-        """Upload a library and load it; its path on the device."""
+        """Path on the device of a library that is uploaded and loaded."""
         name = f"library-{len(self._modules)}.so"
         with self._explained():
             self._session.upload(bytearray(path.read_bytes()), name)
@@ -96,7 +96,7 @@ class RemoteConnection:
             return str(self._session.get_function("tvm.rpc.server.workpath")(name))
 
     def allocate(self, size_bytes: int) -> int:
-        """Zeroed memory: its address on the device."""
+        """Address of zeroed memory on the device."""
         return int(self.call("allocate", size_bytes))
 
     def write(self, address: int, data: bytes) -> None:
@@ -109,16 +109,16 @@ class RemoteConnection:
         return self._receive(size_bytes, "read", address)
 
     def text(self, name: str) -> str:
-        """The text that a function gives."""
+        """Text that a function of the device returns."""
         text, _, _ = self._receive(TEXT_BYTES, name).partition(b"\0")
         return text.decode(errors="replace")
 
     def free_later(self, address: int, *, is_program: bool = False) -> None:
-        """Free memory with the next :meth:`free`: made for finalizers, which may run any time."""
+        """Free memory with the next :meth:`free`; for finalizers, which may run at any time."""
         self._unused.append((is_program, address))
 
     def free(self) -> None:
-        """Free what is no longer used."""
+        """Free the memory handed to :meth:`free_later`."""
         if self._unused:
             unused, self._unused = self._unused, []
             self.call("free", pack_rows(number for pair in unused for number in pair))
@@ -173,7 +173,7 @@ class RemoteConnection:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what TVM raises into an error that names the device."""
+        """Context that turns TVM's errors into errors that name the device."""
         if self._broken is not None:
             raise self._lost()
         try:
@@ -196,13 +196,13 @@ class RemoteConnection:
 
 
 def pack_rows(numbers: Iterable[int]) -> bytearray:
-    """Numbers as the device reads them: little-endian, eight bytes each."""
+    """Numbers as bytes for the device: little-endian, eight bytes each."""
     values = list(numbers)
     return bytearray(struct.pack(f"<{len(values)}q", *values))
 
 
 def _reason(error: Exception) -> str:
-    """The reason of a failure on the device; TVM sends the texts of errors of C code only."""
+    """Reason of a failure on the device; TVM only sends texts of errors of C code."""
     text = last_line(error)
     if text.startswith("RPCError"):
         return "TVM's server there could not load a library, and printed why"

@@ -1,4 +1,4 @@
-"""Runs a whole plan on a device of an RPC tracker, as the lane executor does here."""
+"""Execution of a whole plan on a device of an RPC tracker, the twin of the lane executor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RemoteExecutor:
     plan, kernels
         What to run, and its kernels.
     lanes
-        Threads; what the plan was made for where omitted.
+        Threads; as many as the plan has lanes where omitted.
 
     Raises
     ------
@@ -106,11 +106,11 @@ class RemoteExecutor:
             ) from None
 
     def trace(self, runs: int) -> list[TraceEvent]:  # noqa: ARG002 - others run for it
-        """Nothing: the times of single launches stay on the device."""
+        """Return no events: times of single launches stay on the device."""
         return []
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._lanes.ping_pong_ns()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Kernels on a device of an RPC tracker: their file, their parameters, and prepared calls of them.
+"""Kernels on a device of an RPC tracker: their file, their parameters, their prepared calls.
 
-They are the twin of :mod:`tvm_ios.runtime.base.kernel_arguments`: described in numbers here, and
-prepared there by ``native/remote_lanes.c``.
+The twin of :mod:`tvm_ios.runtime.base.kernel_arguments`: calls are described in numbers here, and
+prepared on the device by ``native/remote_lanes.c``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_ios.runtime.rpc.connection import RemoteConnection, pack_rows
 __all__ = ["RemoteKernels", "RemoteLaunches", "RemoteMemory"]
 
 LARGEST_SENT_BYTES = 1 << 16
-"""Larger parameters of floats are made up on the device; see :class:`RemoteKernels`."""
+"""Bytes above which float parameters are made up on the device; see :class:`RemoteKernels`."""
 FLOATS = ("float32", "float64")
 
 
@@ -39,7 +39,7 @@ class RemoteMemory:
 class RemoteLaunches:
     """Prepared calls on a device, freed some time after this object.
 
-    They lie side by side from the address of the first one on, and need what is kept with them.
+    The calls lie side by side from the first one's address on.
     """
 
     def __init__(self, connection: RemoteConnection, first: int, kept: object) -> None:
@@ -54,11 +54,11 @@ class RemoteLaunches:
 
 
 class RemoteKernels:
-    """The kernels of one exported file on a device, and their parameters.
+    """Kernels of one exported file on a device, and their parameters.
 
-    Parameters are shared by all that run there. Large ones are not sent: the device makes up
-    numbers of the same mean and spread, none of them a denormal, and no kernel takes another time
-    for them. Everything else, integers above all, is sent as it is.
+    All models there share the parameters. Large ones are not sent: the device makes up numbers of
+    the same mean and spread, none of them a denormal, with which no kernel takes another time.
+    Everything else, such as integers, is sent unchanged.
     """
 
     def __init__(self, connection: RemoteConnection, path: Path, params: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class RemoteKernels:
         self._send(arrays)
 
     def place(self, plan: ExecutionPlan) -> tuple[list[int], RemoteMemory]:
-        """The address of every tensor of a plan, and the memory that holds all but parameters."""
+        """Address of every tensor of a plan, and the memory that holds all but parameters."""
         parameters = {
             plan.tensors[entry.tensor].buffer: self._addresses[entry.name]
             for entry in plan.inputs
@@ -97,7 +97,7 @@ class RemoteKernels:
         return addresses, memory
 
     def scatter(self, plan: ExecutionPlan, addresses: Sequence[int]) -> None:
-        """Fill every tensor of floats that is no parameter with multiples of 1/64 in [-1, 1]."""
+        """Fill every float tensor that is no parameter with multiples of 1/64 in [-1, 1]."""
         bound = {
             plan.tensors[entry.tensor].buffer
             for entry in plan.inputs
@@ -117,9 +117,9 @@ class RemoteKernels:
         calls: Sequence[tuple[Launch, bool]],
         kept: object,
     ) -> RemoteLaunches:
-        """Prepare calls of launches of a plan over tensors at these addresses.
+        """Prepared calls of launches of a plan, over tensors at given addresses.
 
-        With each launch goes whether it stays on one lane; ``kept`` lives as long as the calls.
+        Each launch comes with True if it stays on one lane; ``kept`` lives as long as the calls.
         """
         names = sorted({launch.kernel for launch, _ in calls})
         numbers = pack_rows(_description(plan, addresses, calls, names))
@@ -146,7 +146,7 @@ class RemoteKernels:
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """Floats that the device makes up."""
+    """A range of floats that the device makes up."""
 
     address: int
     size_bytes: int
@@ -166,7 +166,7 @@ def _description(
     calls: Sequence[tuple[Launch, bool]],
     names: Sequence[str],
 ) -> Iterator[int]:
-    """The rows that ``tvm_ios_remote_launches`` takes: calls, and the tensors they name."""
+    """Rows of numbers for ``tvm_ios_remote_launches``: calls, and the tensors they name."""
     number = {name: index for index, name in enumerate(names)}
     arguments = [(*launch.inputs, *launch.outputs) for launch, _ in calls]
     yield len(calls)

@@ -65,7 +65,7 @@ class RemoteLanes:
     def time_ns(self, program: RemoteProgram, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs, by the clock of the device.
 
-        Extrapolated from those of the first quarter of a second.
+        Extrapolated from the runs of the first quarter of a second.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class RemoteLanes:
         return elapsed_ns
 
     def ping_pong_ns(self, rounds: int = 500) -> float:
-        """Nanoseconds a cache line takes between lanes, one way; 0 with one lane."""
+        """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         return float(self.connection.call("ping_pong", self._pool, rounds))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions that cuDNN computes, and calls of them, as a plan stores them. No TVM here."""
+"""Convolutions that cuDNN computes, and calls of them as a plan stores them. No TVM here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnConvolution:
-    """A convolution: all that its price and its best algorithm depend on."""
+    """A convolution with everything that its price and its best algorithm depend on."""
 
     input_shape: Shape
     """Batch, channels, height, width (NCHW)."""
@@ -26,16 +26,16 @@ class CudnnConvolution:
     """Output channels, input channels of a group, height, width."""
     strides: Pair
     padding: Pair
-    """Zeros above and below, left and right; cuDNN pads both sides alike."""
+    """Zeros above and below, and left and right; cuDNN pads both sides alike."""
     dilation: Pair
     groups: int
     bias: bool
-    """Whether one value an output channel is added."""
+    """True adds one value an output channel."""
     relu: bool
     dtype: str = "float32"
     """Data type of all tensors; sums are float32."""
     tf32: bool = False
-    """Whether float32 may be rounded to TF32, with 10 bits of mantissa."""
+    """True allows float32 to be rounded to TF32, with 10 bits of mantissa."""
 
     @property
     def output_shape(self) -> Shape:
@@ -54,7 +54,7 @@ class CudnnConvolution:
         return self.input_shape[0], self.weight_shape[0], height, width
 
     def as_text(self) -> str:
-        """All fields in a line: the name that an algorithm is kept under, and for messages."""
+        """Text of all fields in a line: key of the stored algorithm, and name in messages."""
         steps = f"{'+bias' if self.bias else ''}{'+relu' if self.relu else ''}"
         return (
             f"conv{steps} {self.dtype}{' tf32' if self.tf32 else ''} x={_by(self.input_shape)} "
@@ -68,16 +68,16 @@ class CudnnAlgorithm:
     """The fastest algorithm of a convolution, as it was found on one GPU."""
 
     number: int
-    """Its number in ``cudnnConvolutionFwdAlgo_t``."""
+    """Number of the algorithm in ``cudnnConvolutionFwdAlgo_t``."""
     device: str
-    """The GPU it was found on."""
+    """Name of the GPU on which it was fastest."""
     version: int
-    """The cuDNN it was found with, such as 91002 for 9.10.2."""
+    """Version of the cuDNN it was found with, such as 91002 for 9.10.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnCall:
-    """A launch's call of cuDNN: its convolution, and which input is what."""
+    """A launch's call of cuDNN: its convolution, and the roles of its inputs."""
 
     convolution: CudnnConvolution
     data: int
@@ -85,10 +85,10 @@ class CudnnCall:
     weight: int
     bias: int | None = None
     algorithm: CudnnAlgorithm | None = None
-    """None, or one of another GPU or cuDNN, is looked for when the plan is put on a GPU."""
+    """Algorithm to use; looked for on the GPU if None, or of another GPU or cuDNN."""
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
-        """True if the tensors of a launch are those of the convolution, all of them used."""
+        """True if the tensors of a launch are those of the convolution, and all are used."""
         convolution = self.convolution
         shapes: dict[int, tuple[int, ...]] = {
             self.data: convolution.input_shape,

@@ -1,4 +1,4 @@
-"""Describes convolutions to cuDNN: tensors, weights, padding, and the arithmetic allowed."""
+"""Descriptions of convolutions for cuDNN: tensors, weights, padding, and the arithmetic allowed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class DataType(IntEnum):
 
 
 class Math(IntEnum):
-    """``cudnnMathType_t``: what may be done to the operands of a product."""
+    """``cudnnMathType_t``: arithmetic allowed on the operands of a product."""
 
     DEFAULT = 0
-    """float32 may be rounded to TF32."""
+    """Rounding of float32 to TF32 is allowed."""
     FMA = 3
-    """Products of operands as they are."""
+    """Operands are multiplied as they are."""
 
 
 class Activation(IntEnum):
@@ -53,7 +53,7 @@ class Descriptors:
 
 
 def math_of(convolution: CudnnConvolution) -> Math:
-    """The arithmetic allowed: TF32 only where it was asked for."""
+    """Arithmetic allowed for a convolution: TF32 only where it was asked for."""
     exact = convolution.dtype == "float32" and not convolution.tf32
     return Math.FMA if exact else Math.DEFAULT
 
@@ -63,8 +63,7 @@ def describe(
 ) -> Descriptors:
     """Make the descriptors of a convolution.
 
-    ``later`` takes the functions, with their arguments, that destroy them when they are needed no
-    more.
+    ``later`` takes the functions, with their arguments, that destroy the descriptors at the end.
     """
     where = convolution.as_text()
     dtype = DataType[convolution.dtype]

@@ -32,11 +32,11 @@ from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 __all__ = ["CudnnDevice", "CudnnStream"]
 
 NONE_RUNS = "none"
-"""Kept in place of an algorithm where no algorithm computes the convolution."""
+"""Stored in place of an algorithm where no algorithm computes the convolution."""
 
 
 class CudnnDevice:
-    """Lends handles, prepares calls and finds algorithms; to be closed before its GPU.
+    """cuDNN on a GPU: lends handles, prepares calls, finds algorithms; to be closed before its GPU.
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
 
@@ -45,7 +45,7 @@ class CudnnDevice:
     library
         cuDNN; that of this process where omitted.
     store
-        Where algorithms are kept. Without one, and with one that cannot be used, they are found
+        Stored algorithms. Without a store, and with one that cannot be used, they are found
         anew for each object of this class.
 
     Raises
@@ -74,12 +74,12 @@ class CudnnDevice:
 
     @property
     def device_name(self) -> str:
-        """The GPU, by the name that its algorithms are kept under."""
+        """Name of the GPU that its algorithms are stored under."""
         facts = self._device.facts
         return f"{facts.name} ({facts.arch})"
 
     def lend(self, stream: int) -> int:
-        """A handle that works on this stream, until it is given back."""
+        """Handle that works on a stream, until it is given back."""
         handle = self._idle.pop() if self._idle else self._make_handle()
         self.library.call("cudnnSetStream", handle, stream or None, where="a stream of a model")
         return handle
@@ -92,9 +92,9 @@ class CudnnDevice:
     def algorithms(
         self, convolutions: Iterable[CudnnConvolution]
     ) -> dict[CudnnConvolution, CudnnAlgorithm | None]:
-        """The fastest algorithm of each; None where cuDNN does not compute it.
+        """Fastest algorithm of each convolution; None where cuDNN does not compute it.
 
-        Looked for in memory, in the store, and on the GPU.
+        Looked for in memory, in the store, and then on the GPU.
         """
         wanted = dict.fromkeys(convolutions)
         unknown = {each.as_text(): each for each in wanted if each not in self._algorithms}
@@ -113,7 +113,7 @@ class CudnnDevice:
         return {convolution: self._algorithms[convolution] for convolution in wanted}
 
     def complete(self, calls: Iterable[CudnnCall]) -> dict[CudnnCall, CudnnCall | None]:
-        """Each call with an algorithm of this GPU and cuDNN, its own where it brings one along."""
+        """Calls with an algorithm of this GPU and cuDNN; the value is None without algorithm."""
         wanted = list(calls)
         found = self.algorithms(
             call.convolution for call in wanted if not self._fits(call.algorithm)
@@ -126,14 +126,14 @@ class CudnnDevice:
         }
 
     def price_name(self, call: CudnnCall) -> str:
-        """Version, algorithm and arithmetic of a complete call, and the code that makes it."""
+        """Version, algorithm and arithmetic of a complete call, and digest of the calling code."""
         assert call.algorithm is not None, "complete() gives every call one"
         tf32 = "-tf32" if call.convolution.tf32 else ""
         version = self.library.version_text
         return f"{version}-algorithm{call.algorithm.number}{tf32}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> CudnnStream:
-        """A handle on a stream, and calls that use it."""
+        """A handle on a stream, and the calls of cuDNN that use it."""
         return CudnnStream(self, lane)
 
     def as_text(self) -> str:
@@ -208,7 +208,7 @@ class CudnnDevice:
         return size.value
 
     def _no_bias(self, convolution: CudnnConvolution) -> int | None:
-        """Zeros to add, since a call that activates adds a bias; None where it does not."""
+        """Address of zeros for calls with ReLU, which always add a bias; None for other calls."""
         if not convolution.relu:
             return None
         channels = convolution.weight_shape[0]
@@ -224,7 +224,7 @@ class CudnnDevice:
         return self._zeros[size_bytes]
 
     def _search(self, convolution: CudnnConvolution) -> tuple[str, bool]:
-        """The algorithm as it is kept, and whether it was measured."""
+        """Algorithm as text for the store, and True if it was measured."""
         self._device.activate()
         described = self._describe(convolution)
         with self._own_handle() as handle:
@@ -267,7 +267,7 @@ class CudnnDevice:
 
 
 class CudnnStream:
-    """cuDNN on one stream, with a handle of it.
+    """cuDNN on one stream, with a handle of its own.
 
     Raises
     ------

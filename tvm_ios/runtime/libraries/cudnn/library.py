@@ -25,7 +25,7 @@ PACKAGE = "nvidia-cudnn-cu12"
 
 
 class AlgorithmTime(ctypes.Structure):
-    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm as a search or the heuristics see it."""
+    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm with time and workspace, from a search."""
 
     _fields_ = [
         ("number", c_int),
@@ -86,14 +86,14 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 
 
 class Cudnn:
-    """cuDNN's functions; each raises where it fails.
+    """Functions of a loaded cuDNN; each raises where it fails.
 
     Parameters
     ----------
     library
         A loaded libcudnn.
     path
-        Where it was found, for messages.
+        Path of the library, for messages.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class Cudnn:
         return int(self._functions[name](*arguments))
 
     def handle(self, name: str, where: str = "") -> int:
-        """The handle that a function which makes something writes to its only argument."""
+        """Handle that a function writes to its only argument."""
         made = c_void_p()
         self.call(name, ctypes.byref(made), where=where)
         return made.value or 0
@@ -171,12 +171,12 @@ class Cudnn:
 
 @cache
 def load_cudnn() -> Cudnn:
-    """The cuDNN of this process.
+    """The cuDNN of this process, loaded once.
 
     Raises
     ------
     HostError
-        If there is none, or one that does not fit.
+        If there is no cuDNN, or one that does not fit.
     """
     for path in cudnn_dependencies():
         # cuDNN opens these by name when it first needs them; wheels are on no search path.

@@ -71,7 +71,7 @@ def _is_nchw(call: PrimitiveCall) -> bool:
 
 
 def _bias(function: FusedFunction, step: PrimitiveCall, value: int) -> int | None:
-    """The parameter with one value a channel that a step adds to a value; None for other steps."""
+    """Index of the parameter with one value a channel that a step adds; None for other steps."""
     others = [operand for operand in step.operands if operand != value]
     if len(step.operands) != 2 or len(others) != 1 or others[0] >= len(function.parameters):
         return None
@@ -87,7 +87,7 @@ def _bias(function: FusedFunction, step: PrimitiveCall, value: int) -> int | Non
 
 
 def _same_padding(call: PrimitiveCall) -> tuple[int, int] | None:
-    """Zeros on each side of height and width; None where one side has more."""
+    """Zeros on each side of height and width; None where two sides differ."""
     values = call.wholes("padding")
     if len(values) == 1:
         values *= 4
@@ -98,7 +98,7 @@ def _same_padding(call: PrimitiveCall) -> tuple[int, int] | None:
 
 
 def _dtype(function: FusedFunction) -> str | None:
-    """The one type of all tensors; None where there are several, or cuDNN has another name."""
+    """The one data type of all tensors; None where there are several, or cuDNN lacks it."""
     dtypes = {parameter.dtype for parameter in function.parameters}
     dtypes |= {call.result.dtype for call in function.calls}
     return dtypes.pop() if len(dtypes) == 1 and dtypes <= DTYPES else None

@@ -1,4 +1,4 @@
-"""Binds the native side of cuDNN's calls (``native/cudnn_calls.c``) through ctypes. No TVM here."""
+"""The native side of cuDNN's calls (``native/cudnn_calls.c``), bound by ctypes. No TVM here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONVOLVE = "tvm_ios_cudnn_convolve"
 
 
 class NativeFunctions(Structure):
-    """``CudnnFunctions``: what native code calls of cuDNN."""
+    """``CudnnFunctions``: functions of cuDNN that native code calls."""
 
     _fields_ = [(name, c_void_p) for name in CUDNN_CALLS]
 
@@ -48,9 +48,9 @@ class NativeCall(Structure):
         *((name, c_int32) for name in ("bias_argument", "status", "failed_call", "unused")),
     ]
     status: int
-    """The status that cuDNN returned; 0 unless the last call failed for it."""
+    """Status that cuDNN returned; 0 unless the last call failed in cuDNN."""
     failed_call: int
-    """The function that returned it, a position in :data:`CUDNN_CALLS`."""
+    """Position in :data:`CUDNN_CALLS` of the function that returned the status."""
 
 
 class CudnnPreparedCall:
@@ -70,10 +70,10 @@ class CudnnPreparedCall:
         return ctypes.addressof(self._native)
 
     def constants_changed(self) -> None:
-        """Nothing is made of constants."""
+        """Do nothing: a call of cuDNN stores nothing that was made of constants."""
 
     def failure(self, where: str) -> ExecutionError | None:
-        """The error of the call of cuDNN that failed, once; None if it was none of cuDNN."""
+        """Error of the call of cuDNN that failed, once; None if no call of cuDNN failed."""
         status, self._native.status = self._native.status, 0
         if not status:
             return None
@@ -81,6 +81,6 @@ class CudnnPreparedCall:
 
 
 def convolve_address(code: ctypes.CDLL | None) -> int:
-    """Address of the function that makes a call; in a model's own code where that brings it."""
+    """Address of the function that makes a call, in the model's own code where that has it."""
     brings = code is not None and hasattr(code, _CONVOLVE)
     return address_of(code if code is not None and brings else CALLS_SOURCE.library, _CONVOLVE)

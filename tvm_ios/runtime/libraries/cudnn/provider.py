@@ -1,4 +1,4 @@
-"""cuDNN as a library that computes operators: what the rest of the package knows of it. No TVM.
+"""cuDNN as an operator library, as the rest of the package sees it. No TVM.
 
 Opening it on a GPU loads what needs TVM and the driver; lowering and reading plans does not.
 """
@@ -26,24 +26,24 @@ __all__ = ["CudnnLibrary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnLibrary:
-    """cuDNN, with what it may do; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
+    """cuDNN and its options; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
 
     Its methods are those of the protocol.
     """
 
     tf32: bool = False
-    """Whether it may round float32 to TF32."""
+    """True allows cuDNN to round float32 to TF32."""
     name: ClassVar[LibraryName] = LibraryName("cudnn", "cuDNN")
     target_kind: ClassVar[str] = "cuda"
     image_layout: ClassVar[str | None] = None
 
     @property
     def options_text(self) -> str:
-        """The one option in words: with or without TF32."""
+        """Option as text: with or without TF32."""
         return f"{'with' if self.tf32 else 'without'} TF32"
 
     def identity(self) -> str:
-        """The cuDNN of this process with the one option, and the code that makes calls."""
+        """Version of this process's cuDNN, the option, and a digest of the calling code."""
         from tvm_ios.runtime.libraries.cudnn.library import load_cudnn  # noqa: PLC0415
         from tvm_ios.runtime.libraries.cudnn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ class CudnnLibrary:
         return match_call(function, tf32=self.tf32)
 
     def read_call(self, data: StoredValue) -> CudnnCall:
-        """A call as a plan stores it."""
+        """The call that a plan stores as data."""
         return CudnnCall.from_data(data)
 
     def native_object(self) -> Path:
@@ -65,7 +65,7 @@ class CudnnLibrary:
         return CALLS_SOURCE.as_object()
 
     def program(self, calls: Sequence[CudnnCall]) -> None:
-        """None: Python makes calls on a GPU ready."""
+        """Return None: exported GPU models need Python."""
 
     def require(self) -> None:
         """Load libcudnn, or say what to install."""

@@ -1,4 +1,4 @@
-"""Finds the fastest algorithm of a convolution on the device: once, never in a run or a capture."""
+"""Search of a convolution's fastest algorithm on the device: once, never in a run or a capture."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tvm_ios.runtime.libraries.cudnn.library import AlgorithmTime, Cudnn
 __all__ = ["FUSES_BIAS_ALONE", "activates", "find_algorithm"]
 
 FUSES_BIAS_ALONE = 1
-"""``IMPLICIT_PRECOMP_GEMM``: the only algorithm that adds a bias where there is no activation."""
+"""``IMPLICIT_PRECOMP_GEMM``: the only algorithm that adds a bias without an activation."""
 WORKSPACE_BYTES = 256 << 20
-"""Algorithms that want more are left out: every stream has a workspace of its own."""
+"""Limit of an algorithm's workspace in bytes: every stream has a workspace of its own."""
 ROUNDS = 3
-"""Each algorithm is timed so often, and its best time counts."""
+"""Timings of each algorithm, of which the best counts."""
 MOST_RESULTS = 16
-"""Eight algorithms with two kinds of arithmetic."""
+"""Room for results: eight algorithms with two kinds of arithmetic."""
 PATTERNS = {"float32": 0x3DCCCCCD, "float16": 0x2E662E66}
-"""0.1, as 32 bits: a search on zeros or on what is left in memory would draw another power."""
+"""0.1 as 32 bits, to fill tensors: a search on zeros or leftovers would draw another power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Buffers:
 
 
 def activates(convolution: CudnnConvolution, algorithm: int) -> bool:
-    """True if one call does all of it; else a second one adds the bias, if there is any."""
+    """True if one call computes everything; False: a second call adds the bias, if there is any."""
     return convolution.relu or (convolution.bias and algorithm == FUSES_BIAS_ALONE)
 
 
@@ -51,15 +51,11 @@ def find_algorithm(
     convolution: CudnnConvolution,
     descriptors: Descriptors,
 ) -> tuple[int | None, bool]:
-    """The fastest algorithm that computes a convolution, None if there is none.
+    """Fastest algorithm that computes a convolution, or None; and True if it was timed.
 
-    cuDNN times them on memory of our own; the first one that then runs the whole call is taken.
-    Where there is no memory for that, cuDNN's heuristics choose.
-
-    Returns
-    -------
-    algorithm, measured
-        The second says whether it was timed, and so is worth keeping.
+    cuDNN times the algorithms on memory of our own; the fastest one that then runs the whole call
+    is taken. Without memory for that, cuDNN's heuristics choose, and the result is not worth
+    keeping.
 
     Raises
     ------
@@ -109,7 +105,7 @@ def _timed(
 
 
 def _ranked(results: Sequence[AlgorithmTime], convolution: CudnnConvolution) -> list[int]:
-    """Algorithms that worked, the fastest first; equal times by number.
+    """Numbers of the algorithms that worked, the fastest first; equal times by number.
 
     A search also tries arithmetic that was not asked for, which must not decide.
     """
@@ -129,7 +125,7 @@ def _runs(
     buffers: _Buffers,
     number: int,
 ) -> bool:
-    """True if cuDNN takes the call with bias and activation, which are no part of the search."""
+    """True if cuDNN takes the call with bias and activation, which a search leaves out."""
     bias: tuple[int, ...]
     one, zero = ctypes.byref(c_float(1.0)), ctypes.byref(c_float(0.0))
     x, w, y = (descriptors.x, buffers.x), (descriptors.w, buffers.w), (descriptors.y, buffers.y)

@@ -1,1 +1,1 @@
-"""oneDNN: convolutions and products, with what follows them, on CPUs."""
+"""oneDNN: convolutions and products, with the steps that follow them, on CPUs."""

@@ -1,4 +1,4 @@
-"""Calls of oneDNN, as a plan stores them: what is computed, of which tensors, in which parts."""
+"""Calls of oneDNN, as a plan stores them: primitive, tensors, steps, and number of parts."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ __all__ = ["OnednnCall", "OnednnCut", "Primitive", "Step", "StepKind", "Window"]
 
 
 class Primitive(Enum):
-    """What computes the first result, which steps follow."""
+    """Kind of the computation of a call's first result, before its steps."""
 
     CONVOLUTION = "convolution"
     TRANSPOSED = "transposed convolution"
     PRODUCT = "product"
     MAX_POOLING = "max pooling"
     AVERAGE_POOLING = "average pooling"
-    """Zeros around the data count."""
+    """Average that counts the zeros around the data."""
     AVERAGE_INSIDE = "average pooling inside"
-    """What is around the data does not count."""
+    """Average that leaves out the zeros around the data."""
     SOFTMAX = "softmax"
-    """Along the last axis."""
+    """Softmax along the last axis."""
 
 
 class StepKind(Enum):
-    """What a step does to each element of a result."""
+    """Kind of a step: a function of each element of a result."""
 
     RELU = "relu"
-    """Below 0, ``alpha`` times the element."""
+    """``alpha`` times the element where it is below 0."""
     PRELU = "prelu"
-    """Below 0, the other operand times the element: one slope a channel, or one for all."""
+    """Operand times the element where that is below 0: one slope a channel, or one for all."""
     TANH = "tanh"
     ERF = "erf"
-    """Only inside of GELU: oneDNN has no such step."""
+    """Error function, only inside of GELU: oneDNN has no such step."""
     EXP = "exp"
-    """Only inside of Mish, as the next one."""
+    """Exponential, only inside of Mish, like the logarithm."""
     LOG = "log"
     SIGMOID = "sigmoid"
     SWISH = "swish"
-    """The element times the sigmoid of ``alpha`` times it."""
+    """Element times the sigmoid of ``alpha`` times the element."""
     CLIP = "clip"
-    """From ``alpha`` to ``beta``."""
+    """Element limited to the range from ``alpha`` to ``beta``."""
     GELU = "gelu"
-    """With the error function."""
+    """GELU by the error function."""
     GELU_TANH = "gelu-tanh"
-    """With the hyperbolic tangent of a polynomial."""
+    """GELU by the hyperbolic tangent of a polynomial."""
     MISH = "mish"
-    """The element times the hyperbolic tangent of its softplus."""
+    """Element times the hyperbolic tangent of its softplus."""
     HARD_SWISH = "hard-swish"
-    """The element times ``alpha`` times it plus ``beta``, the latter from 0 to 1."""
+    """Element times (``alpha`` times the element plus ``beta``), the latter from 0 to 1."""
     LINEAR = "linear"
     """``alpha`` times the element plus ``beta``."""
     ADD = "add"
@@ -66,33 +66,32 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something done to the result before it is written, element by element."""
+    """A function of each element of the result, before it is written."""
 
     kind: StepKind
     alpha: float = 0.0
     beta: float = 0.0
     operand: OnednnTensor | None = None
-    """The other operand, for kinds that take two; axes of extent 1 are broadcast."""
+    """Second operand, for kinds that take two; axes of extent 1 are broadcast."""
 
     def as_text(self) -> str:
-        """Kind, constants and operand in a word."""
+        """Kind, constants and operand as one word of text."""
         numbers = f"({self.alpha:g},{self.beta:g})" if self.alpha or self.beta else ""
         return f"{self.kind.value}{numbers}{self.operand.as_text() if self.operand else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How the kernel of a convolution or a pooling moves over its data."""
+    """Strides, padding and dilation of a convolution or a pooling."""
 
     strides: tuple[int, ...]
-    """One an axis that the kernel moves along: height and width, after the depth where there is
+    """Stride along each axis of the kernel: height and width, after the depth where there is
     one."""
     padding: tuple[int, ...]
     """Zeros before the data along each axis, then those after it: above, left, below, right."""
     dilation: tuple[int, ...]
     pooled: tuple[int, ...] | None = None
-    """Height and width of what a pooling takes together; None for convolutions, whose weights
-    say."""
+    """Height and width of the kernel of a pooling; None for convolutions, whose weights say."""
 
     @property
     def begins(self) -> tuple[int, ...]:
@@ -105,7 +104,7 @@ class Window:
         return self.padding[len(self.strides) :]
 
     def as_text(self) -> str:
-        """All fields in a word."""
+        """Text of all fields of the window."""
         size = "" if self.pooled is None else f"kernel={_by(self.pooled)} "
         return (
             f"{size}strides={_by(self.strides)} padding={_by(self.padding)} "
@@ -115,25 +114,25 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnednnCut:
-    """The number of parts that was fastest, and where and with what it was found."""
+    """Number of parts of a call that was fastest, and where and with what it was found."""
 
     batches: int
     channels: int
-    """Parts by output channels; of a product, by columns."""
+    """Parts by output channels; in a product, by columns."""
     rows: int
     """Parts by rows of the output, or by its depth where it has one."""
     device: str
-    """The processor, and how many lanes tried it."""
+    """Name of the processor, and number of lanes that tried the cut."""
     version: str
-    """The oneDNN, with the instruction sets that it uses."""
+    """Version of oneDNN, with the instruction sets it uses."""
 
     @property
     def parts(self) -> int:
-        """All parts."""
+        """Number of parts of the call."""
         return self.batches * self.channels * self.rows
 
     def as_text(self) -> str:
-        """The parts by axis, such as ``1x2x1``: what is kept and read back."""
+        """Parts by axis, such as ``1x2x1``: the text that is stored."""
         return f"{self.batches}x{self.channels}x{self.rows}"
 
 
@@ -144,38 +143,38 @@ class OnednnCall:
     primitive: Primitive
     data: OnednnTensor
     weight: OnednnTensor | None
-    """Output channels, input channels of a group, height, width, after the groups where there are
-    several, with a depth before the height where images have one; of a product, its right operand;
-    None for poolings and softmax."""
+    """Weights: output channels, input channels of a group, height, width. Groups come first where
+    there are several, and a depth before the height. Right operand of a product; None for poolings
+    and softmax."""
     bias: OnednnTensor | None
-    """One value an output channel."""
+    """Vector with one value an output channel."""
     result: OnednnTensor
     window: Window | None = None
-    """None for products and softmax."""
+    """Strides, padding and dilation; None for products and softmax."""
     steps: tuple[Step, ...] = ()
     cut: OnednnCut | None = None
-    """None, or one of another processor or oneDNN, is looked for when the plan is put on one."""
+    """Parts to compute; looked for on the processor if None, or of another processor or oneDNN."""
 
     @property
     def inputs(self) -> tuple[OnednnTensor, ...]:
-        """All that is read."""
+        """Tensors that the call reads."""
         operands = (step.operand for step in self.steps)
         optional = (self.weight, self.bias, *operands)
         return (self.data, *(tensor for tensor in optional if tensor is not None))
 
     @property
     def grouped(self) -> bool:
-        """Whether the first axis of the weights is that of the groups of a convolution."""
+        """True if the first axis of the weights is that of the groups of a convolution."""
         if self.weight is None or self.window is None:
             return False
         return len(self.weight.extents) > len(self.data.extents)
 
     @property
     def takes_steps(self) -> bool:
-        """Whether oneDNN does the steps: 3.2 gets some wrong that follow a call without weights.
+        """True if oneDNN computes the steps rightly: 3.2 fails at some of a call without weights.
 
-        Its code for poolings in AVX-512 reads an operand of the result's extents as if it lay in
-        blocks, also where channels do not. Slopes it takes, and then fails in every run.
+        Its AVX-512 code for poolings reads an operand of the result's extents as if it lay in
+        blocks, also where channels do not. It accepts slopes, and then fails in every run.
         """
         plain = self.window is not None and self.result.format == in_order(len(self.result.extents))
         return self.weight is not None or not any(
@@ -185,7 +184,7 @@ class OnednnCall:
         )
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
-        """True if the tensors of a launch are those of the call, all of them used."""
+        """True if the tensors of a launch are those of the call, and all of them are used."""
         positions = [tensor.position for tensor in self.inputs]
         return (
             {position for position in positions if position is not None} == set(range(len(inputs)))
@@ -200,7 +199,7 @@ class OnednnCall:
         )
 
     def as_text(self) -> str:
-        """All but positions in a line: the name that a cut is kept under, and for messages."""
+        """Text of all fields but positions: key of the stored cut, and name in messages."""
         weight = "" if self.weight is None else f" * {self.weight.as_text()}"
         parts = [
             self.primitive.value,
@@ -247,7 +246,7 @@ class OnednnCall:
 
 
 def _varies_inside(operand: OnednnTensor) -> bool:
-    """Whether a tensor has more than one value a channel."""
+    """True if a tensor has more than one value a channel."""
     return any(extent > 1 for axis, extent in enumerate(operand.extents) if axis != 1)
 
 

@@ -1,9 +1,9 @@
-"""Cuts a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
+"""Cuts of a call into parts that different lanes compute: pure geometry. No TVM, no oneDNN here.
 
-A part is a call on boxes of the tensors. oneDNN's fast code for convolutions wants tensors in one
-piece, so such cuts are made: by images; by output channels where there is one image, or one a part;
-by rows where the channels of a row lie together. Where channels lie innermost, and in products,
-whose channels are columns, output channels are cut as well, though they then lie apart. Every part
+A part is a call on boxes of the tensors. oneDNN's fast code for convolutions wants each tensor in
+one piece, so the cuts keep it so: by images; by output channels with one image, or one image a
+part; by rows where the channels of a row lie together. Output channels are also cut where channels
+lie innermost, and in products, whose channels are columns; there the pieces lie apart. Every part
 writes its own bytes and reads what it needs.
 """
 
@@ -20,25 +20,26 @@ from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor
 __all__ = ["CallPart", "Counts", "candidates", "cut_call", "is_spread", "whole_call"]
 
 Counts = tuple[int, int, int]
-"""Parts by images, by output channels, by rows of the output; by its depth where it has one."""
+"""Numbers of parts by images, by output channels, by rows of the output (or its depth if any)."""
 CHANNELS_TOGETHER = 16
-"""Output channels that are not parted: what the fast code computes at once."""
+"""Output channels that stay in one part: the fast code computes that many at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPart:
-    """A part of a call: what it computes, and where its boxes begin."""
+    """A part of a call: the call on its boxes, and where the boxes begin."""
 
     call: OnednnCall
     """The call on the boxes alone."""
     offsets: tuple[int, ...]
-    """Bytes from the begin of each input, in the order of ``call.inputs``, and of the result."""
+    """Bytes from the begin of each input, in the order of ``call.inputs``, then of the result."""
     strides: tuple[tuple[int, ...] | None, ...]
-    """Likewise, elements from one to the next along each axis; None where the format says all."""
+    """Elements from one to the next along each axis, of inputs and result; None: the format says
+    it."""
 
 
 class _GapError(Exception):
-    """A box would not lie in one piece."""
+    """A box that would not lie in one piece."""
 
 
 def whole_call(call: OnednnCall) -> CallPart:
@@ -48,7 +49,7 @@ def whole_call(call: OnednnCall) -> CallPart:
 
 
 def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
-    """The parts of a call; None where it cannot be cut like that."""
+    """Parts of a call; None where it cannot be cut into these numbers."""
     axes = [list(_ranges(call, axis, count)) for axis, count in enumerate(counts)]
     if any(len(ranges) != count for ranges, count in zip(axes, counts, strict=True)):
         return None
@@ -59,11 +60,11 @@ def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
 
 
 def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
-    """The numbers of parts worth trying with so many lanes, the fewest first.
+    """Numbers of parts worth trying on a number of lanes, the fewest first.
 
-    The whole; a part or two a lane; and, since an operator may have fewer blocks of channels than
-    there are lanes, powers of two below. Rows come before channels: a lane whose rows they were in
-    the operator before finds them in its own cache.
+    The whole; one or two parts a lane; and powers of two below, since an operator may have fewer
+    blocks of channels than there are lanes. Rows come before channels: a lane that computed the
+    same rows of the operator before has them in its own cache.
     """
     images = call.result.extents[0]
     wanted: list[Counts] = [(1, 1, 1)]
@@ -76,7 +77,7 @@ def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
 
 
 def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
-    """An axis of the result in about equal ranges of whole units; fewer where there are no more."""
+    """About equal ranges of whole units along an axis of the result, at most `count`."""
     extents = call.result.extents
     extent = extents[axis] if axis < len(extents) else 1
     unit = _unit(call, axis)
@@ -87,7 +88,7 @@ def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:
 
 
 def _unit(call: OnednnCall, axis: int) -> int:
-    """How many elements along an axis of the result are not parted."""
+    """Number of elements along an axis of the result that stay in one part."""
     if call.primitive is Primitive.SOFTMAX:
         return call.result.extents[axis] if axis == len(call.result.extents) - 1 else 1
     if axis == 2 and call.window is not None and call.primitive is Primitive.TRANSPOSED:
@@ -147,10 +148,10 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
 
 
 def is_spread(call: OnednnCall) -> bool:
-    """Whether parts by channels write them together, and a reorder spreads them.
+    """True if a part writes its channels together, and a reorder spreads them.
 
-    So it is with convolutions whose channels lie innermost: little work beside that of the weights.
-    Transposed ones oneDNN computes by its reference code then.
+    That holds for convolutions whose channels lie innermost; the reorder is little work beside that
+    of the weights. With transposed convolutions oneDNN would take its reference code.
     """
     last = call.result.format in CHANNELS_LAST.values()
     return call.primitive is Primitive.CONVOLUTION and last
@@ -159,7 +160,7 @@ def is_spread(call: OnednnCall) -> bool:
 def _product_boxes(
     call: OnednnCall, result_box: Sequence[Range]
 ) -> tuple[list[Range], list[Range]]:
-    """Rows of the left operand, columns of the right one, and the matrices of both."""
+    """Boxes of both operands of a product: rows of the left one, columns of the right one."""
     matrices = [
         [_shared(tensor, axis, each) for axis, each in enumerate(result_box[:-2])]
         for tensor in (call.data, call.weight)
@@ -172,7 +173,7 @@ def _product_boxes(
 def _convolution_boxes(
     call: OnednnCall, images: Range, channels: Range, rows: Range
 ) -> tuple[Window, tuple[list[Range], list[Range]]]:
-    """What a box of the result is computed from; rows need those around them, or zeros."""
+    """Window, and boxes of data and weights for a box of the result; rows need rows around."""
     window, extents = call.window, call.data.extents
     assert window is not None, "who made the call gave every convolution a window"
     own, inputs = channels, (0, extents[1])
@@ -202,7 +203,7 @@ def _convolution_boxes(
 def _transposed_boxes(
     call: OnednnCall, images: Range, channels: tuple[Range, Range], rows: Range
 ) -> tuple[Window, tuple[list[Range], list[Range]]]:
-    """What rows are computed from where each row of the data makes rows of its own."""
+    """Window and boxes where each row of a transposed convolution makes its own rows."""
     window, (own, inputs) = call.window, channels
     assert window is not None, "who made the call gave every convolution a window"
     assert call.weight is not None, "a transposed convolution has weights"
@@ -215,7 +216,7 @@ def _transposed_boxes(
 
 
 def _height(call: OnednnCall) -> int:
-    """Rows of the kernel, or its depth where it has one."""
+    """Rows of the kernel, or its depth if it has one."""
     assert call.window is not None, "who made the call gave every convolution a window"
     if call.weight is not None:
         return call.weight.extents[-len(call.window.strides)]
@@ -224,7 +225,7 @@ def _height(call: OnednnCall) -> int:
 
 
 def _following(operand: OnednnTensor, box: Sequence[Range]) -> list[Range]:
-    """The box of an operand that is added to a box of the result; a bias has one axis only."""
+    """Box of an operand for a box of the result; a bias has one axis only."""
     if len(operand.extents) == 1:
         return [box[1] if len(box) >= 4 else box[-1]]
     return [_shared(operand, axis, each) for axis, each in enumerate(box)]

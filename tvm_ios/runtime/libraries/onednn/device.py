@@ -1,4 +1,4 @@
-"""oneDNN on this processor: prepared calls, and the parts that lanes compute them in."""
+"""oneDNN on this processor: prepared calls, and the parts that lanes compute."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = ["CPU_ENGINE", "OnednnLane", "OnednnProcessor", "make_parts"]
 
 CPU_ENGINE = 1
 NOT_COMPUTED = "none"
-"""Kept in place of a cut where oneDNN has no fast code for a call."""
+"""Stored in place of a cut where oneDNN has no fast code for a call."""
 
 
 class OnednnProcessor:
-    """Prepares calls, and finds out in how many parts each is fastest on all usable cores.
+    """oneDNN on this processor: prepares calls, and finds each one's fastest number of parts.
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
 
@@ -46,7 +46,7 @@ class OnednnProcessor:
     library
         oneDNN; that of this process where omitted.
     store
-        Where cuts are kept. Without one, and with one that cannot be used, they are found anew for
+        Stored cuts. Without a store, and with one that cannot be used, they are found anew for
         each object of this class.
     lanes
         Lanes that cuts are tried on; all usable cores where omitted.
@@ -74,7 +74,7 @@ class OnednnProcessor:
         self._cuts: dict[str, OnednnCut | None] = {}
 
     def complete(self, calls: Iterable[OnednnCall]) -> dict[OnednnCall, OnednnCall | None]:
-        """Each call with a cut of this processor and oneDNN, its own where it brings one along."""
+        """Calls with a cut of this processor and oneDNN; the value is None without fast code."""
         wanted = list(calls)
         unknown = {
             call.as_text(): call
@@ -100,16 +100,16 @@ class OnednnProcessor:
         return {call: self._completed(call) for call in wanted}
 
     def price_name(self, call: OnednnCall) -> str:
-        """Version, instruction sets and parts of a complete call, and the code that makes it.
+        """Version, instruction sets and parts of a complete call, and a digest of the calling code.
 
-        And whether its weights are constant, which are reordered once and not in every run.
+        Constant weights count, too: they are reordered once, others in every run.
         """
         assert call.cut is not None, "complete() gives every call one"
         weights = "-constant" if call.weight is not None and call.weight.constant else ""
         return f"{self._version}-{call.cut.as_text()}{weights}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> OnednnLane:
-        """Calls that any lane makes; HostError if there is no code to make them with."""
+        """Maker of calls for any lane; HostError if there is no code to make them with."""
         return OnednnLane(self, lane)
 
     def as_text(self) -> str:
@@ -119,13 +119,13 @@ class OnednnProcessor:
     def prepare(
         self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane, undo: ExitStack
     ) -> OnednnPreparedCall:
-        """The call, whole and in so many parts; what it takes goes with ``undo``."""
+        """A call as a whole and in parts; ``undo`` frees what it takes."""
         maker = PrimitiveMaker(self.library, self._engine, undo.callback)
         whole, *parts = make_parts(maker, call, counts, where)
         return OnednnPreparedCall(self.library, self.functions, whole, parts, lane)
 
     def close(self) -> None:
-        """Destroy the engine; twice is fine."""
+        """Destroy the engine; may be called twice."""
         self._cuts.clear()
         self._undo.close()
 
@@ -140,7 +140,7 @@ class OnednnProcessor:
         return cut is not None and (cut.device, cut.version) == here
 
     def _pool(self, undo: ExitStack) -> LanePool | None:
-        """Lanes to try cuts on; None where there is no C compiler to make them with."""
+        """Lanes to try cuts on; None where there is no C compiler for them."""
         try:
             pool = LanePool(shared_runtime(), self._lanes)
         except HostError:
@@ -149,7 +149,7 @@ class OnednnProcessor:
         return pool
 
     def _guess(self, call: OnednnCall) -> str:
-        """A cut that was not tried, and so is not kept: a part for each lane where there can be."""
+        """Untried cut as text, not to be stored: one part a lane if possible."""
         ways = candidates(call, self._lanes)
         fitting = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
         for counts in dict.fromkeys((fitting, ways[0])):
@@ -160,7 +160,7 @@ class OnednnProcessor:
         return NOT_COMPUTED
 
     def _search(self, call: OnednnCall, pool: LanePool) -> str:
-        """The cut as it is kept; what oneDNN has no fast code for is kept as well."""
+        """Fastest cut as text, or :data:`NOT_COMPUTED` where oneDNN has no fast code."""
         where = f"the search of a cut for {call.as_text()}"
         lane = LibraryLane(
             take_workspace=TvmFunction.TAKE_WORKSPACE.address,
@@ -220,7 +220,7 @@ class OnednnProcessor:
 def make_parts(
     maker: PrimitiveMaker, call: OnednnCall, counts: Counts, where: str
 ) -> list[MadePart]:
-    """The whole call, then the parts that it is cut into; none where that is one."""
+    """The whole call, then its parts; the whole alone where it is not cut."""
     parts = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
     return [maker.make(part, where) for part in (whole_call(call), *parts)]
 
@@ -230,7 +230,7 @@ def _text_of(counts: Counts) -> str:
 
 
 class OnednnLane:
-    """oneDNN for one executor, whose lanes make its calls."""
+    """oneDNN for one executor, whose lanes make the calls."""
 
     def __init__(self, processor: OnednnProcessor, lane: LibraryLane) -> None:
         self._processor = processor

@@ -1,6 +1,6 @@
 """The functions of oneDNN 3 that operators need, through ctypes. No TVM here.
 
-Prototypes and numbers are those of its C interface, which all releases 3.x share.
+Prototypes and numbers are those of the C interface that all releases 3.x share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvm_ios.runtime.libraries.onednn.numbers import QUERY_NAME
 __all__ = ["Onednn", "OnednnRefusalError", "extents_of", "load_onednn"]
 
 MOST_AXES = 12
-"""Axes that arrays of extents have room for (``DNNL_MAX_NDIMS``)."""
+"""Number of axes that arrays of extents have room for (``DNNL_MAX_NDIMS``)."""
 _MAKE, _DROP = POINTER(c_void_p), (c_void_p,)
 _EXTENTS = POINTER(c_int64)
 _CONVOLVE = (_MAKE, c_void_p, c_int, c_int, *(c_void_p,) * 4, *(_EXTENTS,) * 4, c_void_p)
@@ -73,25 +73,23 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 )
 _INVALID, _UNIMPLEMENTED = 2, 3
 _CHOICE = 9
-"""Of code among what oneDNN offers for a call: counted up when it changes, since what was measured
-before is of other code."""
+"""Version of the rules that choose among oneDNN's codes for a call; counted up with each change,
+since older measurements are of other code."""
 
 
 class OnednnRefusalError(ExecutionError):
-    """oneDNN has no implementation of what was asked."""
+    """A request that oneDNN has no implementation for."""
 
 
 class Onednn:
-    """oneDNN's functions; each raises where it fails.
+    """Functions of a loaded oneDNN; each raises where it fails.
 
     Parameters
     ----------
     library
         A loaded libdnnl.
     path
-        Where it was found, for messages.
-    version
-        What it says of itself, which fits.
+        Path of the library, for messages.
 
     Raises
     ------
@@ -123,7 +121,7 @@ class Onednn:
 
     @property
     def isa(self) -> str:
-        """The instruction sets it computes with, as it names them, such as ``avx512_core``."""
+        """Instruction sets in use, by oneDNN's name, such as ``avx512_core``."""
         text = self.library["dnnl_cpu_isa2str"]
         text.restype = c_char_p
         name: bytes = text(self.library["dnnl_get_effective_cpu_isa"]()) or b"unknown"
@@ -131,7 +129,7 @@ class Onednn:
 
     @property
     def identity(self) -> str:
-        """Version, instruction sets, and how its code is chosen: they decide what a call takes."""
+        """Version, instruction sets and rules of choice, which decide the time of a call."""
         return f"{self.version.text}-{self.isa}-{_CHOICE}"
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
@@ -140,7 +138,7 @@ class Onednn:
         Raises
         ------
         OnednnRefusalError
-            If it has no implementation of that.
+            If oneDNN has no implementation of that.
         ExecutionError
             If it fails in another way.
         """
@@ -149,29 +147,29 @@ class Onednn:
             raise self.failed(name, code, where)
 
     def make(self, name: str, *arguments: Any, where: str = "") -> int:
-        """The handle that a function writes to its first argument."""
+        """Handle that a function writes to its first argument."""
         made = c_void_p()
         self.call(name, ctypes.byref(made), *arguments, where=where)
         return made.value or 0
 
     def prototype(self, name: str) -> tuple[Any, ...]:
-        """Types of ctypes of a function's arguments."""
+        """Types (of ctypes) of a function's arguments."""
         return _FUNCTIONS[name]
 
     def size_bytes(self, descriptor: int) -> int:
-        """The bytes of a memory descriptor."""
+        """Bytes of the memory that a memory descriptor describes."""
         return int(self._size(descriptor))
 
     def equal(self, one: int, other: int) -> bool:
-        """Whether two memory descriptors say the same."""
+        """True if two memory descriptors describe the same layout."""
         return bool(self._equal(one, other))
 
     def descriptor_of(self, primitive: int, query: int, index: int = 0) -> int:
-        """A memory descriptor of a primitive's descriptor, which owns it; 0 where it has none."""
+        """Memory descriptor owned by a primitive's descriptor; 0 where that has none."""
         return self._query_md(primitive, query, index) or 0
 
     def name_of(self, primitive: int) -> str:
-        """What it calls the code of a primitive's descriptor."""
+        """Name that oneDNN gives the code of a primitive's descriptor."""
         name = c_char_p()
         self.call("dnnl_primitive_desc_query", primitive, QUERY_NAME, 0, ctypes.byref(name))
         return (name.value or b"").decode(errors="replace")
@@ -195,7 +193,7 @@ class Onednn:
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """Primitives made in this thread meanwhile run in the thread that executes them."""
+        """Context in which this thread makes primitives that run in one thread."""
         if self.set_threads is None or self.get_threads is None:
             yield
             return
@@ -207,7 +205,7 @@ class Onednn:
             self.set_threads(before)
 
     def _thread_functions(self) -> tuple[Any, Any]:
-        """Functions of the very OpenMP that it was linked with; None for a sequential build."""
+        """Thread functions of the OpenMP that oneDNN links to; None for a sequential build."""
         if self.version.runtime == "sequential":
             return None, None
         try:
@@ -226,7 +224,7 @@ class Onednn:
 
 
 def extents_of(values: Sequence[int]) -> ctypes.Array[c_int64]:
-    """Whole numbers as an argument that has one for each axis."""
+    """Array of ctypes with one whole number an axis."""
     return (c_int64 * MOST_AXES)(*values)
 
 

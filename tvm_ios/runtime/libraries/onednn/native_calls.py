@@ -1,4 +1,4 @@
-"""Binds the native side of oneDNN's calls (``native/onednn_calls.c``) through ctypes. No TVM."""
+"""The native side of oneDNN's calls (``native/onednn_calls.c``), bound through ctypes. No TVM."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeFunctions", "OnednnPreparedCall"]
 
 CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
 RUN_CALL = "tvm_ios_onednn_run_2"
-"""With the number of the interface: a file may bring code along that reads other structures."""
+"""Name of the C function that makes a call; the number is that of the structures it reads."""
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
 
 class NativeFunctions(Structure):
-    """``OnednnFunctions``: what native code calls of oneDNN and of its OpenMP."""
+    """``OnednnFunctions``: functions of oneDNN and of its OpenMP that native code calls."""
 
     _fields_ = [(name, c_void_p) for name in ("execute", "place", "get_threads", "set_threads")]
 
@@ -63,7 +63,7 @@ class _NativePart(Structure):
         ("made_from", c_void_p),
     ]
     made_from: int | None
-    """Where the constants lay of which something was made; None until it is made again."""
+    """Address of the constants that something was made of; None until it is made again."""
 
 
 class _NativeCall(Structure):
@@ -81,14 +81,14 @@ class OnednnPreparedCall:
     Parameters
     ----------
     parts
-        None where it is not cut.
+        Empty where the call is not cut.
     lane
-        Who lends workspace, splits regions, and may bring the native code along.
+        Lender of workspace, which splits regions and may bring the native code along.
 
     Raises
     ------
     HostError
-        If the model does not bring it along and there is no working C compiler.
+        If the model lacks the native code and there is no working C compiler.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class OnednnPreparedCall:
             part.made_from = None
 
     def failure(self, where: str) -> ExecutionError | None:
-        """The error of the call of oneDNN that failed, once; None if it was none of oneDNN."""
+        """Error of the call of oneDNN that failed, once; None if no call of oneDNN failed."""
         status, self._native.status = self._native.status, 0
         if not status:
             return None
@@ -154,7 +154,7 @@ class OnednnPreparedCall:
         return address
 
     def _constants(self, size_bytes: int) -> int | None:
-        """Memory that nobody touches before it is needed: either the whole or its parts run."""
+        """Address of memory for constants, untouched so far: only the whole or its parts run."""
         if not size_bytes:
             return None
         memory = np.empty(size_bytes + LINE_BYTES, dtype="uint8")

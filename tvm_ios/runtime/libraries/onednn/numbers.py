@@ -1,6 +1,6 @@
 """Numbers of oneDNN's C interface, as all releases 3.x have them. No TVM here.
 
-Those of formats stand in :mod:`~tvm_ios.runtime.libraries.onednn.tensors`.
+Numbers of formats stand in :mod:`~tvm_ios.runtime.libraries.onednn.tensors`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ ALGORITHMS = MappingProxyType(
         Primitive.SOFTMAX: 0x30000,
     }
 )
-"""Algorithms (``dnnl_alg_kind_t``): sums are taken as written, never by Winograd's way."""
+"""Numbers of algorithms (``dnnl_alg_kind_t``); sums are taken as written, never by Winograd's
+way."""
 ELEMENTWISE = MappingProxyType(
     {
         StepKind.RELU: 32,
@@ -74,10 +75,10 @@ QUERY_NAME = 8
 QUERY_SCRATCHPAD = 136
 SOURCE, SECOND_SOURCE, TARGET, WEIGHTS, BIAS, SCRATCHPAD = 1, 2, 17, 33, 41, 80
 POST_OP = 32768
-"""Times one more than the position of a step: the base of its arguments."""
+"""Base of the arguments of a step, to be multiplied by its position plus one."""
 QUERIES = MappingProxyType({SOURCE: 129, WEIGHTS: 131, TARGET: 133})
 
 
 def operand_of(step: int, kind: StepKind) -> int:
-    """The argument that is the other operand of a step, by its position and kind."""
+    """Number of the argument that is a step's second operand, by the step's position and kind."""
     return POST_OP * (step + 1) | (WEIGHTS if kind is StepKind.PRELU else SECOND_SOURCE)

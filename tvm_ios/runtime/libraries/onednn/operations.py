@@ -1,4 +1,4 @@
-"""Describes a call to oneDNN: the function that makes its descriptor, and what that is given."""
+"""Descriptions of calls for oneDNN: the function that makes a descriptor, and its arguments."""
 
 from __future__ import annotations
 

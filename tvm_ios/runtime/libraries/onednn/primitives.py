@@ -1,7 +1,7 @@
-"""Makes the primitives of a part: the main one, and reorders where it wants other formats.
+"""Primitives of a part of a call: the main one, and reorders where it wants other formats.
 
-What oneDNN computes by its reference code is refused: TVM's kernel is faster then. Where its code
-gets bias and steps wrong, they are made by another primitive, after the main one.
+Calls that oneDNN computes by its reference code are refused: TVM's kernel is faster then. Where its
+code gets bias and steps wrong, another primitive computes them after the main one.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ __all__ = [
 ]
 
 WORKSPACE, OUTPUT, CONSTANTS = -1, -2, -3
-"""In place of the position of an argument."""
+"""Values of :attr:`Argument.position` for memory that is no input of the launch."""
 LINE_BYTES = 64
 _CHOICES = ((), (WEIGHTS,), (SOURCE, WEIGHTS), (SOURCE, WEIGHTS, TARGET))
 """Arguments whose format oneDNN may choose, the fewest first: each costs a reorder in every run."""
 _CHOICES_OF_CONSTANTS = ((WEIGHTS,), (), *_CHOICES[2:])
-"""Where weights are constant: their reorder costs nothing."""
+"""Twin of :data:`_CHOICES` for constant weights, whose reorder costs nothing."""
 _ROWS_WORTH_A_COPY = 32
-"""Rows of a product that read the weights while they are at hand: 16 are too few."""
+"""Rows of a product from which on a copy of the weights pays: 16 are too few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a primitive."""
+    """An argument of a primitive: its number, and the memory it lies in."""
 
     number: int
-    """What it is to the primitive."""
+    """The ``DNNL_ARG_*`` number of this argument."""
     memory: int
     position: int
     """Position among the inputs of the launch, or :data:`WORKSPACE`, :data:`OUTPUT` or
     :data:`CONSTANTS`."""
     offset: int
-    """Bytes from its begin."""
+    """Bytes from the begin of that input or memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ class MadePrimitive:
 
 @dataclass(frozen=True, slots=True)
 class MadePart:
-    """The primitives of a part, in order, and the workspace that they share."""
+    """Primitives of a part, in order, and the workspace they share."""
 
     primitives: tuple[MadePrimitive, ...]
     once: int
-    """How many of them, the first ones, only make something of constants."""
+    """Number of leading primitives that only make something of constants."""
     constant_bytes: int
-    """Memory for that, which is the part's own."""
+    """Bytes of the part's own memory for what is made of constants."""
     workspace_bytes: int
     implementation: str
-    """What oneDNN calls the code of the main one."""
+    """oneDNN's name of the main primitive's code."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Workspace:
     size_bytes: int = 0
 
     def take(self, size_bytes: int) -> int:
-        """Where so many bytes begin."""
+        """Offset in bytes of a piece of workspace, taken now."""
         begin = self.size_bytes
         self.size_bytes += -(-size_bytes // LINE_BYTES) * LINE_BYTES
         return begin
@@ -106,7 +106,7 @@ class _Workspace:
 
 @dataclass(slots=True)
 class _Described:
-    """A main primitive's descriptor, and the memory descriptors that it takes."""
+    """Descriptor of a main primitive, and its memory descriptors."""
 
     handle: int
     implementation: str
@@ -114,12 +114,12 @@ class _Described:
 
 
 class PrimitiveMaker:
-    """Makes primitives that run in the thread that executes them.
+    """Maker of primitives that run in the thread that executes them.
 
     Parameters
     ----------
     later
-        Takes functions, with their arguments, that destroy what was made when it is needed no more.
+        Takes functions, with their arguments, that destroy the primitives at the end.
     """
 
     def __init__(self, library: Onednn, engine: int, later: Callable[..., object]) -> None:
@@ -133,9 +133,9 @@ class PrimitiveMaker:
         Raises
         ------
         OnednnRefusalError
-            If oneDNN computes it by reference code at best.
+            If oneDNN has only reference code for the part.
         ExecutionError
-            If it fails.
+            If oneDNN fails.
         """
         with self._library.one_thread():
             given = self._given(part)
@@ -149,7 +149,7 @@ class PrimitiveMaker:
             return self._with_steps_after(part, given, made, where)
 
     def _given(self, part: CallPart) -> dict[int, int]:
-        """Memory descriptors of the inputs and the result as they lie, by argument, in order."""
+        """Memory descriptors of inputs and result as they lie, by argument, in order."""
         call = part.call
         numbers = [SOURCE] if call.weight is None else [SOURCE, WEIGHTS]
         if call.bias is not None:
@@ -161,7 +161,7 @@ class PrimitiveMaker:
         return dict(zip((*numbers, TARGET), lying, strict=True))
 
     def _lying(self, tensor: OnednnTensor, strides: tuple[int, ...] | None) -> int:
-        """The memory descriptor of a tensor where it lies."""
+        """Memory descriptor of a tensor as it lies."""
         if strides is None:
             return self._tensor(tensor, tensor.format)
         extents, steps = extents_of(tensor.extents), extents_of(strides)
@@ -174,7 +174,7 @@ class PrimitiveMaker:
         return self._make("memory_desc", "create_with_tag", axes, extents, FLOAT32, number)
 
     def _describe(self, call: OnednnCall, given: dict[int, int], where: str) -> _Described:
-        """The fastest kind of code that there is, with the fewest reorders."""
+        """Descriptor of the fastest kind of code there is, with the fewest reorders."""
         found: _Described | None = None
         tensors = {SOURCE: call.data, WEIGHTS: call.weight, TARGET: call.result}
         alike = [
@@ -280,9 +280,9 @@ class PrimitiveMaker:
     def _with_steps_after(
         self, part: CallPart, given: dict[int, int], made: MadePart, where: str
     ) -> MadePart:
-        """Primitives, and more that make bias and steps of the result in place.
+        """The part with primitives appended that compute bias and steps in the result.
 
-        oneDNN's fast code takes further steps with a sum or product, and none with a function.
+        oneDNN's fast code takes further steps with a sum or product, but not with a function.
         """
         steps = self._placed_steps(part, given)
         *_, (lies, offset) = zip(given.values(), part.offsets, strict=True)
@@ -299,7 +299,7 @@ class PrimitiveMaker:
     def _placed_steps(
         self, part: CallPart, given: dict[int, int]
     ) -> list[tuple[Step, _Place | None]]:
-        """Bias, as a step, and the steps, each with its operand where it has one."""
+        """Bias (as a step) and steps, each with its operand, if it has one."""
         call = part.call
         tensors = zip(given.items(), call.inputs, part.offsets, strict=False)
         places = {
@@ -323,7 +323,7 @@ class PrimitiveMaker:
         workspace: _Workspace,
         where: str,
     ) -> MadePrimitive:
-        """A primitive that does steps to the result."""
+        """Primitive that does steps to the result, in place."""
         (first, operand), *others = steps
         placed = {
             operand_of(n, step.kind): place for n, (step, place) in enumerate(others) if place
@@ -383,7 +383,7 @@ class PrimitiveMaker:
         return Argument(number, memory, place.position, place.offset)
 
     def _make(self, noun: str, verb: str, *arguments: object, where: str = "") -> int:
-        """Something of oneDNN's, destroyed later."""
+        """Handle of an object of oneDNN, destroyed later."""
         made = self._library.make(f"dnnl_{noun}_{verb}", *arguments, where=where)
         self._later(self._library.call, f"dnnl_{noun}_destroy", made)
         return made
@@ -412,11 +412,11 @@ def _without_steps(part: CallPart) -> CallPart:
 
 
 def _takes_steps_early(call: OnednnCall, implementation: str) -> bool:
-    """Whether bias and steps may be taken of partial sums.
+    """True if bias and steps may be computed of partial sums, which is wrong.
 
-    oneDNN 3.2's code for transposed convolutions with strides does that where the weights of a
-    block of output channels outgrow the L2 cache. Kernels of two by two with such strides, which
-    have nothing to sum up twice, were right at any size.
+    oneDNN 3.2's code for transposed convolutions with strides does so where the weights of a block
+    of output channels outgrow the L2 cache. Kernels of two by two with strides of two, which sum
+    nothing up twice, were right at any size.
     """
     if call.weight is None or call.window is None or "brgconv_strided" not in implementation:
         return False
@@ -425,17 +425,16 @@ def _takes_steps_early(call: OnednnCall, implementation: str) -> bool:
 
 
 def _axes_of(tensor: OnednnTensor) -> int:
-    """The axes along which a tensor differs, as a mask of bits."""
+    """Axes along which a tensor has more than one element, as a bit mask."""
     return sum(1 << axis for axis, extent in enumerate(tensor.extents) if extent > 1)
 
 
 def _copies_too_much(call: OnednnCall, implementation: str) -> bool:
-    """Whether a plain product of matrices copies more than code that reads in blocks.
+    """True if a plain product of matrices copies more than code that reads in blocks.
 
-    It copies the windows of a convolution, and the weights of any call in every run, which the rows
-    of a product must be worth. Then it is the faster, most of all where it writes columns that lie
-    apart: other code writes them together, and a reorder spreads them
-    (``python -m benchmarks.onednn_parts``).
+    It copies the windows of a convolution, and the weights of any call in every run; a product
+    needs enough rows to pay for that. Then it is faster, most of all where columns lie apart: other
+    code writes them together, and a reorder spreads them (``python -m benchmarks.onednn_parts``).
     """
     if "gemm" not in implementation.split(":"):  # its place in the name differs: x64:gemm:jit
         return False

@@ -1,8 +1,8 @@
-"""Writes the C source that makes a model's calls ready in programs without Python. No TVM here.
+"""C source that makes a model's calls ready in programs without Python. No TVM here.
 
-The calls are prepared here once, with every function of oneDNN noted that they take
-(:mod:`~tvm_ios.runtime.libraries.onednn.recording`); C makes the same ones, in the same order, and
-refuses a oneDNN that says something else than it said here.
+Python prepares the calls once and notes every function of oneDNN that they take
+(:mod:`~tvm_ios.runtime.libraries.onednn.recording`). C makes the same ones in the same order, and
+refuses a oneDNN that answers differently.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CHECKS: Mapping[str, str] = MappingProxyType(
         QUERY_DESCRIPTOR: "is_there",
     }
 )
-"""Functions of ``onednn_program.h`` that hold what oneDNN says against what it said."""
+"""Functions of ``onednn_program.h`` that compare oneDNN's answers with the noted ones."""
 _STATEMENTS = 100
 _RUNS_ON = (
     "dnnl_engine_create",
@@ -60,16 +60,16 @@ _RUNS_ON = (
     "dnnl_memory_create",
     "dnnl_primitive_create",
 )
-"""What gives something that a model needs as long as it runs; all else goes once all is made."""
+"""Functions whose objects a model needs while it runs; all other objects go after preparation."""
 
 
 def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str:
-    """C source of what makes calls, and of what makes these ready.
+    """C source of the function that makes calls, and of those that prepare them.
 
     Parameters
     ----------
     calls
-        Those of a model's launches, complete, in their order, each as often as it is made.
+        Complete calls of a model's launches, in order, each as often as it is made.
     """
     with ExitStack() as undo:
         recorded = RecordedOnednn(library)
@@ -87,7 +87,7 @@ def _parts_of(maker: PrimitiveMaker, call: OnednnCall) -> list[MadePart]:
 
 
 class _Source:
-    """The source as it is written, line by line."""
+    """C source as it is written, line by line."""
 
     def __init__(self, recorded: RecordedOnednn, calls: Sequence[Sequence[MadePart]]) -> None:
         self._recorded = recorded
@@ -224,19 +224,19 @@ class _Source:
 
 
 def _is_made(call: NotedCall) -> bool:
-    """Whether what a call gives has to be destroyed."""
+    """True if the object that a call gives has to be destroyed."""
     return call.gives is not None and call.function != QUERY_DESCRIPTOR
 
 
 def _dropper(function: str) -> str:
-    """The function that destroys what a function makes, such as ``dnnl_memory_desc_destroy``."""
+    """Name of the function that destroys a made object, such as ``dnnl_memory_desc_destroy``."""
     if function.endswith("primitive_desc_create"):
         return "dnnl_primitive_desc_destroy"
     return f"{function.partition('_create')[0]}_destroy"
 
 
 def _in_functions(name: str, statements: Iterable[str]) -> Iterator[str]:
-    """A function of C that runs statements, in functions of a size that compilers are fast with."""
+    """Lines of a C function that runs statements, split into functions that compile fast."""
     lines = list(statements)
     begins = range(0, len(lines), _STATEMENTS)
     for begin in begins:

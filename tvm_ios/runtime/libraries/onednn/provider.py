@@ -1,4 +1,4 @@
-"""oneDNN as a library that computes operators: what the rest of the package knows of it. No TVM.
+"""oneDNN as an operator library, as the rest of the package sees it. No TVM.
 
 Opening it on a processor loads libdnnl; lowering and reading plans does not.
 """
@@ -26,7 +26,7 @@ __all__ = ["OnednnLibrary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnednnLibrary:
-    """oneDNN; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
+    """oneDNN and its options; an :class:`~tvm_ios.runtime.libraries.protocol.OperatorLibrary`.
 
     Its methods are those of the protocol.
     """
@@ -35,11 +35,11 @@ class OnednnLibrary:
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = ""
     image_layout: ClassVar[str | None] = "NHWC"
-    """Its product of batches of small matrices (brgemm) computes convolutions there, and in no
-    layout with blocks."""
+    """Layout of images in which oneDNN's code is fastest: there its product of batches of small
+    matrices (brgemm) computes convolutions; in layouts with blocks it does not."""
 
     def identity(self) -> str:
-        """The oneDNN of this process with its instruction sets, and the code that makes calls."""
+        """Version and instruction sets of this process's oneDNN, digest of the calling code."""
         from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
         from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
@@ -50,7 +50,7 @@ class OnednnLibrary:
         return match_call(function)
 
     def read_call(self, data: StoredValue) -> OnednnCall:
-        """A call as a plan stores it."""
+        """The call that a plan stores as data."""
         return OnednnCall.from_data(data)
 
     def native_object(self) -> Path:
@@ -60,7 +60,7 @@ class OnednnLibrary:
         return CALLS_SOURCE.as_object()
 
     def program(self, calls: Sequence[OnednnCall]) -> CallProgram | None:
-        """What makes the calls ready by the oneDNN that is here; None where it is not."""
+        """C program that makes the calls ready by this process's oneDNN; None without oneDNN."""
         from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
         from tvm_ios.runtime.libraries.onednn.native_calls import RUN_CALL  # noqa: PLC0415
         from tvm_ios.runtime.libraries.onednn.program import program_source  # noqa: PLC0415

@@ -1,9 +1,9 @@
 """oneDNN with its calls written down, so that C can make them again without Python. No TVM here.
 
-What prepares a call of a model asks oneDNN for descriptors and primitives, and goes by what it says
-of them: formats, sizes, and which code computes. These calls are noted as they are made, each with
-what it took and gave or said. Version and instruction sets do not decide all of that, as oneDNN
-looks at the sizes of caches, too; so C asks again.
+To prepare a model's call is to ask oneDNN for descriptors and primitives, and to go by its answers:
+formats, sizes, and which code computes. These calls are noted as they are made, each with arguments
+and answer. Version and instruction sets do not decide all answers, since oneDNN also looks at the
+sizes of caches; so C asks again.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _DROPS = "_destroy"
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Something that a noted call gave, by its number among all that were given."""
+    """Something that a noted call gave, by its number among all noted calls."""
 
     number: int
 
 
 NotedValue = Handle | int | float | tuple[int, ...] | None
-"""An argument: a handle or none, a number, extents."""
+"""An argument of a noted call: a handle or none, a number, extents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedCall:
-    """A call that succeeded."""
+    """A call of oneDNN that succeeded, with its arguments and its answer."""
 
     function: str
     arguments: tuple[NotedValue, ...]
-    """Without the address that what is given is written to."""
+    """Arguments without the address that a new handle is written to."""
     gives: Handle | None
-    """None where a call changes its first argument only, or tells something."""
+    """Handle of what the call makes; None where it changes its first argument only, or answers."""
     told: int | str | None = None
-    """What it said, where a decision was taken by that: a size, the name of code, 1 for equal and
-    0 for unlike, or for a descriptor that is not there."""
+    """Answer that a decision was taken by: a size, the name of code, 1 for equal and 0 for unlike
+    or for a descriptor that is not there; None for calls that answer nothing."""
     about: NotedValue
-    """What it gives, changes, or tells something of."""
+    """Handle that the call gives, changes, or answers about."""
 
 
 class RecordedOnednn(Onednn):
-    """The functions of a oneDNN that is loaded, with what succeeds written down.
+    """The functions of a loaded oneDNN, with the calls that succeed noted.
 
     Calls that destroy something are left out.
     """
@@ -62,10 +62,10 @@ class RecordedOnednn(Onednn):
         self._noted: list[NotedCall] = []
         self._handles: dict[int, Handle] = {}
         self._owners: dict[Handle, Handle] = {}
-        """The primitive's descriptor that a memory descriptor is of."""
+        """Descriptor of the primitive that each memory descriptor belongs to."""
 
     def make(self, name: str, *arguments: Any, where: str = "") -> int:
-        """The handle that a function gives, noted."""
+        """Handle that a function makes; the call is noted."""
         made = ctypes.c_void_p()
         super().call(name, ctypes.byref(made), *arguments, where=where)
         address = made.value or 0
@@ -73,13 +73,13 @@ class RecordedOnednn(Onednn):
         return address
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function, noted where it changes something."""
+        """Call a function; noted where it changes something."""
         super().call(name, *arguments, where=where)
         if name != NAME and not name.endswith(_DROPS):
             self._note(name, arguments, 0)
 
     def descriptor_of(self, primitive: int, query: int, index: int = 0) -> int:
-        """A memory descriptor of a primitive's descriptor, noted; 0 where it has none."""
+        """Memory descriptor of a primitive's descriptor, 0 if it has none; the call is noted."""
         found = super().descriptor_of(primitive, query, index)
         owner = self._handles[primitive]
         if found:
@@ -90,14 +90,14 @@ class RecordedOnednn(Onednn):
         return found
 
     def size_bytes(self, descriptor: int) -> int:
-        """The bytes of a memory descriptor, noted."""
+        """Bytes of the memory that a descriptor describes; the call is noted."""
         found = super().size_bytes(descriptor)
         handle = self._handles[descriptor]
         self._note_told(SIZE, (handle,), found, about=self._owners.get(handle, handle))
         return found
 
     def equal(self, one: int, other: int) -> bool:
-        """Whether two memory descriptors say the same, noted."""
+        """True if two memory descriptors describe the same layout; the call is noted."""
         found = super().equal(one, other)
         first, second = self._handles[one], self._handles[other]
         if first != second:
@@ -106,18 +106,18 @@ class RecordedOnednn(Onednn):
         return found
 
     def name_of(self, primitive: int) -> str:
-        """What oneDNN calls the code of a primitive's descriptor, noted."""
+        """Name that oneDNN gives the code of a primitive's descriptor; the call is noted."""
         found = super().name_of(primitive)
         owner = self._handles[primitive]
         self._note_told(NAME, (owner,), found, about=owner)
         return found
 
     def handle(self, address: int) -> Handle:
-        """What lies at an address."""
+        """Handle of the object at an address."""
         return self._handles[address]
 
     def needed_for(self, wanted: Iterable[Handle]) -> tuple[NotedCall, ...]:
-        """The noted calls that some of what was given takes, or went by, in order."""
+        """Noted calls that the given handles take or went by, in order."""
         needed = set(wanted)
         kept = []
         for call in reversed(self._noted):
@@ -143,7 +143,7 @@ class RecordedOnednn(Onednn):
         )
 
     def _are_addresses(self, name: str, gives: bool) -> tuple[bool, ...]:
-        """Of each argument, whether a whole number is an address."""
+        """Flags, one an argument of a function: True if a whole number is an address."""
         if name == QUERY_DESCRIPTOR:
             return (True, False, False)
         kinds = self.prototype(name)

@@ -1,4 +1,4 @@
-"""Finds out in how many parts a call is fastest on the lanes of this processor: once, in no run."""
+"""Search of a call's fastest number of parts on this processor's lanes: once, never in a run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tvm_ios.runtime.libraries.onednn.tensors import FLOAT_BYTES, OnednnTensor
 __all__ = ["TimedLaunch", "choose", "fastest_counts", "least_times_ns"]
 
 ROUNDS = 5
-"""Every way is timed so often, by turns, and its best time counts."""
+"""Timings of every number of parts, by turns, of which the best counts."""
 ROUND_NS = 2_000_000
-"""About how long one way is run in a round."""
+"""Nanoseconds that one number of parts runs in a round, about."""
 GAIN = 0.97
-"""More parts have to take less than this share of the time of fewer."""
+"""Share of the time of fewer parts that more parts have to stay below."""
 SPREAD_GAIN = 0.9
-"""Channels that have to be spread, of the time by rows: the next operator reads half of them from
-the other lane's cache, which is not timed here."""
+"""Share of the time of parts by rows that parts by spread channels have to stay below: the next
+operator reads half of them from the other lane's cache, which is not timed here."""
 CPU_DEVICE = (1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedLaunch:
-    """A prepared call over memory of its own, as a program of a pool of lanes."""
+    """A prepared call on memory of its own, as a program of a pool of lanes."""
 
     program: LaneProgram
     kept: object
@@ -44,12 +44,12 @@ def fastest_counts(
     call: OnednnCall,
     ways: Mapping[Counts, OnednnPreparedCall],
 ) -> Counts:
-    """The numbers of parts by which a call is fastest on all lanes of a pool.
+    """Numbers of parts with which a call is fastest on all lanes of a pool.
 
     Parameters
     ----------
     ways
-        The prepared call by each, the fewest parts first.
+        The prepared call by numbers of parts, the fewest first.
     """
     if len(ways) == 1:
         return next(iter(ways))
@@ -60,7 +60,7 @@ def fastest_counts(
 def least_times_ns(
     pool: LanePool, call: OnednnCall, ways: Mapping[Counts, OnednnPreparedCall]
 ) -> dict[Counts, float]:
-    """The least time of a call by each of the ways, on all lanes of a pool, run by turns."""
+    """Least time of a call in nanoseconds by numbers of parts, on all lanes of a pool, by turns."""
     memory = _Memory(call)
     launches = {counts: _launch(pool, memory, prepared) for counts, prepared in ways.items()}
     numbers = {}
@@ -78,12 +78,12 @@ def least_times_ns(
 
 
 def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
-    """The fastest by the best times, the fewest parts first, where that is worth the change.
+    """Numbers of parts with the best time; more parts only where they gain enough.
 
     Parameters
     ----------
     channels_gain
-        Share of the time by rows that channels have to stay below.
+        Share of the time of parts by rows that parts by channels have to stay below.
     """
     chosen = next(iter(best_ns))
     for counts, time_ns in best_ns.items():
@@ -94,7 +94,7 @@ def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
 
 
 class _Memory:
-    """Tensors of a call, with small numbers in them."""
+    """Tensors of a call, filled with small numbers."""
 
     def __init__(self, call: OnednnCall) -> None:
         by_position = {tensor.position: tensor for tensor in call.inputs}

@@ -1,4 +1,4 @@
-"""Tensors as oneDNN sees them: logical extents and a format, and boxes cut out of them. No TVM."""
+"""Tensors in oneDNN's terms: logical extents and a format, and boxes cut out of them. No TVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 ANY = "any"
-"""The format that leaves the choice to oneDNN."""
+"""Format that leaves the choice to oneDNN."""
 FORMATS: Mapping[str, int] = MappingProxyType(
     {ANY: 1, "a": 2, "ab": 3, "abc": 4, "abcd": 5, "abcde": 6, "ba": 14, "acb": 15, "acdb": 22}
     | {"bacd": 25, "cdba": 28, "decab": 39}
@@ -36,47 +36,47 @@ FORMATS: Mapping[str, int] = MappingProxyType(
     | {"BA16a16b": 503, "BA16a32b": 504, "BA16a48b": 505, "BA16a64b": 506}
     | {"Abcde4a": 126, "Abcde8a": 138, "Abcde16a": 114}
 )
-"""Formats by the names oneDNN gives them, with their numbers (``dnnl_format_tag_t``).
+"""Numbers of formats (``dnnl_format_tag_t``) by oneDNN's names.
 
 A letter is an axis, the outermost first; a capital one is split into the blocks that follow.
 """
 CHANNELS_LAST: Mapping[int, str] = MappingProxyType({4: "acdb", 5: "acdeb"})
-"""Formats of images whose channels lie innermost, by the number of axes."""
+"""Formats of images whose channels lie innermost, by number of axes."""
 FLOAT_BYTES = 4
 Range = tuple[int, int]
-"""Begin and end of what is taken of an axis."""
+"""Begin and end of a range along an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnednnTensor:
-    """A float32 tensor of a launch, and what oneDNN is told of it."""
+    """A float32 tensor of a launch, with extents and format for oneDNN."""
 
     position: int | None
     """Position among the inputs of the launch; None for its output."""
     shape: tuple[int, ...]
-    """Shape as the launch has it."""
+    """Shape in the launch."""
     extents: tuple[int, ...]
     """Logical shape, such as batch, channels, height, width; a depth comes before the height."""
     format: str
-    """Where the elements lie: a name in :data:`FORMATS`."""
+    """Order of the elements in memory: a name in :data:`FORMATS`."""
     constant: bool = False
-    """Whether it is the same in every run, so that what it is reordered to is kept."""
+    """True if values are the same in every run, so a reordered copy is kept."""
 
     @property
     def type(self) -> TensorType:
-        """The type as the launch has it."""
+        """Shape and data type in the launch."""
         return TensorType(self.shape, "float32")
 
     def block(self, axis: int) -> int:
-        """How many elements of an axis lie together in a block; 1 where it is not split."""
+        """Number of elements of an axis that lie together in a block; 1 where it is not split."""
         sizes = re.findall(r"(\d+)([a-z])", self.format)
         return prod(int(size) for size, letter in sizes if letter == _letter(axis))
 
     def piece(self, box: Sequence[Range], *, gaps: bool = False) -> Piece | None:
         """A box of the tensor; None where its elements do not lie together.
 
-        Axes with one element more than once before a cut one leave gaps between what they hold.
-        ``gaps`` allows that, in formats without blocks.
+        A cut axis leaves gaps if an axis outside it has more than one element. ``gaps`` allows them
+        in formats without blocks.
         """
         order = [letter for letter in self.format if letter.isalpha()]
         axes = list(dict.fromkeys(ord(letter.lower()) - ord("a") for letter in order))
@@ -131,22 +131,22 @@ class OnednnTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A box cut out of a tensor, and where it lies in it."""
+    """A box cut out of a tensor, and its place in the tensor."""
 
     tensor: OnednnTensor
     offset_bytes: int
-    """From the begin of the whole."""
+    """Bytes from the begin of the whole tensor to the box."""
     strides: tuple[int, ...] | None
-    """Elements from one to the next along each axis; None where the format says all."""
+    """Elements from one to the next along each axis; None where the format says it."""
 
 
 def in_order(axes: int) -> str:
-    """The format of so many axes that lie in their order, such as ``abcd``."""
+    """Format of a number of axes in their order, such as ``abcd``."""
     return "".join(map(_letter, range(axes)))
 
 
 def require_format(data: StoredValue) -> str:
-    """The name of a format; UnreadableValueError if there is none such."""
+    """Name of a format; UnreadableValueError for other texts."""
     name = data.text()
     if name not in FORMATS:
         raise UnreadableValueError(f"{data.where} is {name!r}, which is no format of oneDNN")

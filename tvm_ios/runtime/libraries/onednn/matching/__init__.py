@@ -1,1 +1,1 @@
-"""From a fused function of Relay to a call of oneDNN that computes it. No TVM, no oneDNN here."""
+"""Recognition of fused Relay functions that a call of oneDNN computes. No TVM, no oneDNN here."""

@@ -1,4 +1,4 @@
-"""Reads layouts and attributes of primitive operators as oneDNN has them. No TVM."""
+"""Layouts and attributes of primitive operators in oneDNN's terms. No TVM."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def images_of(layout: str, shape: tuple[int, ...], position: int | None) -> Oned
 
 
 def window_of(call: PrimitiveCall, axes: int = 2) -> Window:
-    """Strides, padding and dilation of an operator that has them, along so many axes."""
+    """Strides, padding and dilation of an operator along a number of axes."""
     padding = call.wholes("padding")
     if len(padding) < 2 * axes:
         padding = (padding * axes)[:axes] * 2
@@ -49,5 +49,5 @@ def window_of(call: PrimitiveCall, axes: int = 2) -> Window:
 
 
 def layout_of(call: PrimitiveCall, name: str) -> str:
-    """An attribute that is a text; empty where there is none."""
+    """Attribute that is a text; empty where there is none."""
     return str(call.attribute(name) or "")

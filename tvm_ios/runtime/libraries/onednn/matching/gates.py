@@ -10,15 +10,15 @@ from tvm_ios.runtime.libraries.onednn.call import Step, StepKind
 __all__ = ["read_gate"]
 
 PRECISION = 1e-6
-"""How much a constant may differ, for its share: networks round theirs to float32."""
+"""Relative error allowed in a constant: networks round theirs to float32."""
 GREATEST_GATE = 1e6
-"""What a gate rises to at most; one without an end would be 0 times infinity."""
+"""Limit of the value that a gate rises to; a gate without limit would be 0 times infinity."""
 
 SOFTPLUS_TANH = [StepKind.EXP, StepKind.LINEAR, StepKind.LOG, StepKind.TANH]
 
 
 def read_gate(chain: Sequence[Step]) -> tuple[Step, ...]:
-    """What a value times these steps of it is: a step, perhaps scaled; empty for other chains."""
+    """Step for a value times a chain of steps of itself, then its scale; empty for other chains."""
     if [step.kind for step in chain] == SOFTPLUS_TANH and _near(_line(chain[1:2]), (1.0, 1.0)):
         return Step(kind=StepKind.MISH), _scaled(1.0)
     before, middle, after = _parted(chain)

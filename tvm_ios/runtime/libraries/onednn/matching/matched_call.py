@@ -1,8 +1,7 @@
 """Recognises fused functions that one call of oneDNN computes.
 
 Such a function begins with a float32 convolution, transposed convolution, product, pooling or
-softmax, in a layout that is one of oneDNN's formats; what follows is done element by element as the
-result is written.
+softmax, in a layout that is one of oneDNN's formats. Functions of each element follow.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
 
 
 def _channels_last(function: FusedFunction) -> FusedFunction:
-    """A function that lays its images out as NCHW and back, as one of NHWC; others as they are.
+    """A function that changes its images to NCHW and back, as one in NHWC; others unchanged.
 
     TVM has transposed convolutions of NCHW only.
     """
@@ -184,7 +183,7 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
 
 
 def _matrices(shape: tuple[int, ...], transposed: bool, position: int) -> OnednnTensor:
-    """A matrix or a row of matrices; a transposed one is described as what it stands for."""
+    """A matrix or several; a transposed one is described by the matrix it stands for."""
     *count, rows, columns = shape
     extents = (*count, columns, rows) if transposed else shape
     formats = ("ba", "acb") if transposed else ("ab", "abc")
@@ -194,7 +193,7 @@ def _matrices(shape: tuple[int, ...], transposed: bool, position: int) -> Onednn
 def _kernel(
     layout: str, shape: tuple[int, ...], groups: int, channels: tuple[int, int], position: int
 ) -> OnednnTensor | None:
-    """Weights in a layout of TVM's; None for those that no format of oneDNN describes."""
+    """Weights in a layout of TVM; None for layouts that no format of oneDNN describes."""
     outputs, inputs = channels
     letters = re.sub(r"\d+", "", layout)
     if len(letters) != len(shape) or not {"H", "W"} <= set(letters):
@@ -227,7 +226,7 @@ def _kernel(
 
 
 def _blocked_kernel(inner: int, outer: int, inputs: int, kernel: tuple[int, ...]) -> str:
-    """The format of blocks of input channels inside, and of output channels inside of those.
+    """Format with blocks of input channels inside, and blocks of output channels inside those.
 
     With one block of inputs, or a kernel of one element, the inputs lie one after the other.
     """

@@ -22,7 +22,7 @@ GLOBAL = frozenset({"nn.global_avg_pool2d", "nn.adaptive_avg_pool2d"})
 
 
 def read_pooling(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
-    """The call that computes a pooling, without what follows it; None for other operators."""
+    """The call that computes a pooling, without the steps after it; None for other operators."""
     kind = _kind(first)
     if kind is None:
         return None
@@ -64,7 +64,7 @@ def _window(call: PrimitiveCall) -> Window:
 
 
 def _ended(window: Window, data: OnednnTensor, result: OnednnTensor) -> Window:
-    """The window with the padding below and right that the extents of the result make of it."""
+    """The window with padding below and right as the extents of the result demand it."""
     top, left, _, _ = window.padding
     assert window.pooled is not None, "_window() gives it one"
     ends = [
@@ -79,7 +79,7 @@ def _ended(window: Window, data: OnednnTensor, result: OnednnTensor) -> Window:
 
 
 def _is_plain(window: Window) -> bool:
-    """Whether no place of the kernel lies in the padding alone, and none has gaps.
+    """True if no place of the kernel lies in the padding alone, and the kernel has no gaps.
 
     oneDNN 3.2 refuses poolings with gaps as invalid where their sizes are those of TVM.
     """

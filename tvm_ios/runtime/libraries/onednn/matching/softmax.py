@@ -10,7 +10,7 @@ __all__ = ["read_softmax"]
 
 
 def read_softmax(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None:
-    """The call that computes a softmax, without what follows it; None for other operators."""
+    """The call that computes a softmax, without the steps after it; None for other operators."""
     shape = function.parameters[first.operands[0]].shape
     if first.operator != "nn.softmax" or len(shape) == 1:
         return None

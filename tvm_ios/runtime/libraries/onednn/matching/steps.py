@@ -1,4 +1,4 @@
-"""Reads what a fused function does to the result of its first call, element by element. No TVM."""
+"""Steps that a fused function does to each element of its first call's result. No TVM."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
     }
 )
 ONLY_INSIDE = frozenset({StepKind.ERF, StepKind.EXP, StepKind.LOG})
-"""Kinds that are no steps by themselves here."""
+"""Kinds that are parts of other steps here, never steps themselves."""
 GREATEST = float.fromhex("0x1.fffffep+127")
-"""Of all numbers of float32: an end of a clip that is no end. Plans have no infinite numbers."""
+"""Largest float32, in place of infinity at an open end of a clip: plans have no infinite
+numbers."""
 MOST_STEPS = 8
-"""More than networks have; what oneDNN's own code is meant for."""
+"""Limit of a call's steps: more than networks have, and what oneDNN's own code is meant for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class _Reader:
     call: OnednnCall
 
     def steps(self) -> list[Step] | None:
-        """What is done to the first result, in order; None where that is more than steps."""
+        """Steps done to the first result, in order; None where a function does anything else."""
         steps: list[Step] = []
         value = self.function.result_of(0)
         while value != self.function.result_of(len(self.function.calls) - 1):
@@ -69,7 +70,7 @@ class _Reader:
         return [n for n, call in enumerate(self.function.calls) if value in call.operands]
 
     def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
-        """A value, perhaps scaled, times a function of the value; or a slope below zero."""
+        """Steps for a value times a function of it or a slope below zero, and their result."""
         if (bent := self._bent(value)) is not None:
             return bent
         for own, factor in self._scaled(value):
@@ -87,7 +88,7 @@ class _Reader:
         return (Step(kind=StepKind.GELU_TANH), Step(kind=StepKind.LINEAR, alpha=scale)), result
 
     def _bent(self, value: int) -> tuple[tuple[Step, ...], int] | None:
-        """A value where it is not below zero, and its product with a slope where it is."""
+        """Steps for a value at or above zero, and its product with a slope below zero."""
         readers, calls = self._readers(value), self.function.calls
         result_of = self.function.result_of
         for end in (reader for reader in readers if calls[reader].operator == "where"):
@@ -109,7 +110,7 @@ class _Reader:
         return each.operator == "less" and each.operands[0] == value and number == 0
 
     def _scaled(self, value: int) -> list[tuple[int, Step]]:
-        """The value as it is, and its products with a number."""
+        """The value itself, and its products with a number."""
         found = [(value, Step(kind=StepKind.LINEAR, alpha=1.0))]
         for reader in self._readers(value):
             step = self._linear(self.function.calls[reader], value)
@@ -118,7 +119,7 @@ class _Reader:
         return found
 
     def _chains(self, value: int, end: int) -> list[list[Step]]:
-        """The ways from a value to another one, whose steps are read by the next one only."""
+        """Chains of steps from a value to another, each read by the next one only."""
         chains = []
         for reader in self._readers(value):
             chain: list[Step] = []
@@ -150,7 +151,7 @@ class _Reader:
         return ELEMENTWISE.get(each.operator) or self._linear(each, value)
 
     def _linear(self, each: PrimitiveCall, value: int) -> Step | None:
-        """A step with a constant that is one number, or a value added to itself."""
+        """Step with one number, or a value added to itself; None for others."""
         if each.operands == (value, value) and each.operator == "add":
             return Step(kind=StepKind.LINEAR, alpha=2.0)
         if len(each.operands) != 2 or each.operands[0] == each.operands[1]:
@@ -160,7 +161,7 @@ class _Reader:
         return None if number is None else _with_constant(each.operator, number, first)
 
     def _constant(self, value: int) -> float | None:
-        """The number that a value always is."""
+        """The number that a constant value is; None for other values."""
         if value < self.function.result_of(0):
             return None
         call = self.function.calls[value - self.function.result_of(0)]
@@ -170,7 +171,7 @@ class _Reader:
         return float(number)
 
     def _binary(self, each: PrimitiveCall, value: int) -> Step | None:
-        """A step with a parameter of the function."""
+        """Step with a parameter of the function as operand; None for others."""
         if each.operator not in BINARY or len(each.operands) != 2:
             return None
         left, right = each.operands
@@ -186,7 +187,7 @@ class _Reader:
 
 
 def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
-    """The call with bias and steps; None where a function does more than that."""
+    """The call with bias and steps; None where a function does anything else."""
     steps = _Reader(function, call).steps()
     if steps is None or any(step.kind in ONLY_INSIDE for step in steps):
         return None
@@ -201,7 +202,7 @@ def read_steps(function: FusedFunction, call: OnednnCall) -> OnednnCall | None:
 
 
 def _slope(call: OnednnCall, product: Step) -> Step | None:
-    """What a product is that is taken below zero only."""
+    """Step for a value times a slope below zero; None where the slope does not broadcast."""
     if product.operand is None:
         return Step(kind=StepKind.RELU, alpha=product.alpha)
     broadcast = set(product.operand.extents) == {1} or _is_one_a_channel(call, product.operand)
@@ -209,7 +210,7 @@ def _slope(call: OnednnCall, product: Step) -> Step | None:
 
 
 def _joined(steps: list[Step]) -> list[Step]:
-    """The steps, with linear ones that follow each other as one, and none that does nothing."""
+    """The steps, with neighbouring linear ones merged, and without those that do nothing."""
     joined: list[Step] = []
     for step in steps:
         last = joined[-1] if joined else None
@@ -227,7 +228,7 @@ def _does_nothing(step: Step) -> bool:
 
 
 def _with_constant(operator: str, number: float, first: bool) -> Step | None:
-    """What a number does to a value, which is the first operand or the second one."""
+    """Linear step for an operator with a number; ``first``: the value is the first operand."""
     match operator:
         case "add":
             return Step(kind=StepKind.LINEAR, alpha=1.0, beta=number)
@@ -245,9 +246,9 @@ def _with_constant(operator: str, number: float, first: bool) -> Step | None:
 def _operand(
     call: OnednnCall, position: int, shape: tuple[int, ...], axis: int | None
 ) -> OnednnTensor | None:
-    """A parameter of the result's shape, or with one value a channel, or with one value.
+    """Parameter with the result's shape, one value a channel, or one value; None for others.
 
-    ``axis`` is where a bias is added; elsewhere a parameter broadcasts from the last axis on.
+    ``axis`` is where a bias is added; other parameters broadcast from the last axis on.
     """
     result = call.result
     if shape == result.shape and axis is None:
@@ -273,7 +274,7 @@ def _channel_axis(call: OnednnCall) -> int:
 
 
 def _channel_shape(call: OnednnCall) -> tuple[int, ...]:
-    """The shape of a tensor with one value a channel, which broadcasts to the result's."""
+    """Shape of a tensor with one value a channel that broadcasts to the result's."""
     shape, rank = call.result.shape, len(call.result.extents)
     last = call.result.format == CHANNELS_LAST.get(rank) and len(shape) == rank
     if call.window is None or last:

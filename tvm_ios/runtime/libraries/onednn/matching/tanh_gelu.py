@@ -15,17 +15,17 @@ from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
 __all__ = ["read_tanh_gelu"]
 
 PRECISION = 1e-6
-"""How much a coefficient may differ, for its share: networks round theirs to float32."""
+"""Relative error allowed in a coefficient: networks round theirs to float32."""
 INSIDE = (0.0, sqrt(2 / pi), 0.0, 0.044715 * sqrt(2 / pi))
 MOST_POWER = 3
 
 _Polynomial = tuple[float, ...]
-"""Coefficients, of the power 0 first; empty for 0."""
+"""Coefficients of a polynomial, of the power 0 first; empty for 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """``plain + factor * tanh(inside)``, three polynomials of x."""
+    """``plain + factor * tanh(inside)``, with three polynomials of x."""
 
     plain: _Polynomial
     factor: _Polynomial = ()
@@ -33,9 +33,9 @@ class _Curve:
 
 
 def read_tanh_gelu(function: FusedFunction, value: int) -> tuple[float, int] | None:
-    """How many times GELU of a value a later one is, and which; None where there is none.
+    """Scale s and value that is s times GELU of the value given; None where there is none.
 
-    Nothing outside of it may read what is made on the way.
+    No other calls may read the values in between.
     """
     known = {value: _Curve((0.0, 1.0))}
     origins: dict[int, set[int]] = {value: set()}
@@ -57,7 +57,7 @@ def read_tanh_gelu(function: FusedFunction, value: int) -> tuple[float, int] | N
 
 
 def _operand(function: FusedFunction, known: dict[int, _Curve], operand: int) -> _Curve | None:
-    """What an operand is, if it is made of the value or is one number."""
+    """Curve of an operand that is made of the value or is one number; None for others."""
     if operand in known:
         return known[operand]
     if operand < len(function.parameters):
@@ -118,7 +118,7 @@ def _multiplied(left: _Polynomial, right: _Polynomial) -> _Polynomial:
 
 
 def _gelus(curve: _Curve) -> float | None:
-    """How many times GELU a curve is."""
+    """Factor s of a curve that is s times GELU; None for other curves."""
     scale = 2 * curve.factor[1] if len(curve.factor) > 1 else 0.0
     half = (0.0, scale / 2)
     fits = _near(curve.factor, half) and _near(curve.plain, half) and _near(curve.inside, INSIDE)
@@ -136,7 +136,7 @@ def _padded(polynomial: _Polynomial, size: int) -> _Polynomial:
 
 
 def _is_closed(function: FusedFunction, inner: set[int], result: int) -> bool:
-    """Whether nobody else reads the values that a result is made of."""
+    """True if only the result is made of its inner values."""
     return all(
         function.result_of(number) in inner or function.result_of(number) == result
         for number, call in enumerate(function.calls)
