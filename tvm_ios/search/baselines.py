@@ -16,22 +16,20 @@ def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
 
 
 def greedy_schedule(graph: OperatorGraph, max_num_streams: int = 10) -> InterOpSchedule:
-    """The published greedy schedule: every stage runs what is ready, one operator a group.
+    """The published greedy schedule: every stage runs all ready operators, one operator a group.
 
-    What exceeds the streams waits at the front of the queue; what becomes ready joins its end.
-    Barriers run alone.
+    Ready operators beyond the number of streams wait at the front of the queue; newly ready ones
+    join its end. Barriers run alone.
 
     Parameters
     ----------
-    graph
-        Any operator graph.
     max_num_streams
-        Most groups in a stage; the published code has 10.
+        Largest number of groups in a stage; 10 in the published code.
 
     Raises
     ------
     OptionError
-        If there is no stream to run on.
+        If ``max_num_streams`` is below 1.
     """
     if max_num_streams < 1:
         raise OptionError(f"max_num_streams is {max_num_streams}; give at least 1")
@@ -62,7 +60,7 @@ def make_schedule(
     latency_ns: int | None = None,
     priced_by: str = "",
 ) -> InterOpSchedule:
-    """Stages with the names and fingerprint of their graph."""
+    """A schedule of stages, with the operator names and fingerprint of their graph."""
     return InterOpSchedule(
         graph_name=graph.name,
         graph_fingerprint=graph.fingerprint(),

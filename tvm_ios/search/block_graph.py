@@ -1,4 +1,4 @@
-"""One schedule block as the dynamic programme sees it: bit masks over local indices."""
+"""A schedule block as bit masks over local indices, the form that the dynamic programme reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class BlockGraph:
     operators: tuple[int, ...]
     """Graph index of every local index, ascending."""
     predecessors: tuple[int, ...]
-    """Direct predecessors of each operator."""
+    """Direct predecessors of each operator, as a bit mask."""
     successors: tuple[int, ...]
-    """Direct successors of each operator."""
+    """Direct successors of each operator, as a bit mask."""
     descendants: tuple[int, ...]
-    """The operator itself with all that depends on it, of each operator."""
+    """Bit mask of each operator together with everything that depends on it."""
     convolutions: tuple[Convolution | None, ...]
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class BlockGraph:
 
 
 def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGraph:
-    """The part of a graph that a block sees; edges from and to other blocks are dropped."""
+    """The block graph of some operators of a graph; edges to and from other blocks are dropped."""
     local = {operator: index for index, operator in enumerate(operators)}
     predecessors = [
         mask_of(local[p] for p in graph.operators[operator].predecessors if p in local)
@@ -55,9 +55,8 @@ def make_block_graph(graph: OperatorGraph, operators: Sequence[int]) -> BlockGra
 def mergeable_sets(block: BlockGraph, options: SearchOptions) -> list[int]:
     """Every set of two or more independent convolutions that may merge, ascending as numbers.
 
-    There is none where the options leave out merging. Only convolutions of one operand are
-    combined, and only such as depend on one another in no way, so there are at most as many sets as
-    the block has states.
+    Empty where the options leave out merging. Only convolutions of the same operand are combined,
+    none of which depends on another, so there are at most as many sets as the block has states.
     """
     if Strategy.MERGE not in options.strategies:
         return []
@@ -78,7 +77,7 @@ def mergeable_sets(block: BlockGraph, options: SearchOptions) -> list[int]:
 
 
 def _antichains(members: Sequence[int], block: BlockGraph) -> Iterator[int]:
-    """Sets of operators none of which depends on another."""
+    """Subsets of members in which no operator depends on another."""
     chosen = [0]
     for index in members:
         grown = [

@@ -1,8 +1,8 @@
-"""Contracts chains of operators into schedule units, before the search sees the graph.
+"""Contraction of chains of operators into schedule units, before the search sees the graph.
 
-Where one operator's only reader reads nothing else, the two are best run one after the other on the
-same core. The published benchmark does the same by hand (its ReluSepConv is one unit of three
-kernels). Fewer units mean far fewer states, so that blocks need less splitting.
+Where the only reader of an operator reads nothing else, the two are best run one after the other on
+the same core. The published benchmark joins them by hand (its ReluSepConv is one unit of three
+kernels). Fewer units mean far fewer states, so blocks need less splitting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Contraction", "contract_chains"]
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A graph of units, and the operators in each of them."""
+    """A graph of units, and the operators in each unit."""
 
     graph: OperatorGraph
     members: tuple[tuple[int, ...], ...]
@@ -48,18 +48,16 @@ def contract_chains(
     keep_mergeable: bool,
     pad_kernels: bool = True,
 ) -> Contraction:
-    """Join operators that follow each other with no way round.
+    """Join chains of operators without branches into units.
 
     Parameters
     ----------
-    graph
-        Any operator graph.
     max_chain_size
-        Most operators in a unit.
+        Largest number of operators in a unit.
     keep_mergeable
-        Leave convolutions that could merge with another one by themselves.
+        True leaves out convolutions that could merge with another one.
     pad_kernels
-        Whether they could where their kernels differ in size.
+        True counts convolutions as mergeable even if their kernels differ in size.
     """
     successors = graph.successor_masks()
     fixed = _mergeable(graph, pad_kernels=pad_kernels) if keep_mergeable else frozenset()

@@ -1,4 +1,4 @@
-"""The exhaustive programme: every distinct stage of a block is priced, then the block is solved."""
+"""The exhaustive programme: prices every distinct stage of a block, then solves the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The IOS search over a whole graph: partition, one dynamic programme a block, one schedule."""
+"""The IOS search over a whole graph: partition, a dynamic programme for each block, a schedule."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tvm_ios.search.state_space import (
 __all__ = ["search_ios"]
 
 HURRIED_PERCENT = -5
-"""Margin of the first pass of a search that is hurried: bounds are raised by so much.
+"""Margin in per cent of a hurried search's first pass: bounds are raised by 5 %.
 
-NASNet-A Large on two lanes takes 2,300 prices so, 20,900 with the default of measured prices, and
-comes out 1.1 % longer; Inception V3 takes 400 and 1,130, and comes out equal.
+With it NASNet-A Large on two lanes takes 2,300 prices, against 20,900 with the default margin for
+measured prices, and becomes 1.1 % longer; Inception V3 takes 400 against 1,130 and stays equal.
 """
 
 
@@ -48,7 +48,7 @@ def search_ios(
     hurried: bool = False,
     partition: Partition | None = None,
 ) -> SearchResult:
-    """Find the best schedule of a graph (Ding et al., MLSys 2021, section 4).
+    """The best schedule of a graph (Ding et al., MLSys 2021, section 4).
 
     Single operators are priced first, in one batch, so there is always an answer. Takes
     O(transitions) time a block.
@@ -56,23 +56,23 @@ def search_ios(
     Parameters
     ----------
     cost_model
-        Where prices come from; with a method ``lower_bound`` the lazy search prices less.
+        Source of prices; one with a method ``lower_bound`` lets the lazy search price less.
     options
         Limits and rules; the paper's r = 3 and s = 8 if not given.
     lazy
-        Price only what can win; else price every distinct stage.
+        True prices only stages that can win; False prices every distinct stage.
     progress
         Called after every batch of prices.
     should_stop
-        Asked between batches; once it is true, the best schedule of what has been priced is
-        returned, and a note says so.
+        Asked between batches; after True the search returns the best schedule of the stages priced
+        so far, with a note.
     hurried
-        Whether it will be stopped before long: all blocks are searched with raised bounds first,
-        which takes a fraction of the prices and loses a hundredth or two, and then again as the
-        options say. Else the first blocks would have all of the time.
+        True if it will be stopped before long. All blocks are then searched with raised bounds
+        first, for a fraction of the prices and a loss of one or two per cent, and after that with
+        the options' bounds. Otherwise the first blocks could take all the time.
     partition
-        Blocks to use instead of those that :func:`partition_graph` finds; its operators are those
-        of the graph, so no chains are joined then.
+        Blocks in place of those of :func:`partition_graph`. Its operators are those of the graph,
+        so no chains are joined.
     """
     options = (options or SearchOptions()).completed(measured=False)
     verify_graph(graph)
@@ -122,11 +122,11 @@ def search_ios(
 
 
 _Solved = tuple[list[Stage], BlockReport]
-"""The stages of a block, and what finding them took."""
+"""Stages of a block, and the effort of finding them."""
 
 
 def _shorter(first: _Solved, second: _Solved) -> _Solved:
-    """The shorter one of two answers for a block, with what both have taken."""
+    """The shorter of two answers for a block, with the effort of both."""
     stages, report = min(first, second, key=lambda each: each[1].latency_ns)
     both = first[1], second[1]
     return stages, replace(
@@ -137,7 +137,7 @@ def _shorter(first: _Solved, second: _Solved) -> _Solved:
 
 
 class _Run:
-    """One search: prices shared by all blocks, and notes."""
+    """A search over all blocks of a graph: shared prices, and notes."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Run:
     def solve(
         self, blocks: Sequence[ScheduleBlock], margins_percent: Sequence[int]
     ) -> tuple[list[Stage], list[BlockReport]]:
-        """The best stages of all blocks, after a pass over them with each margin of the bounds."""
+        """Best stages of all blocks, after a pass over them for each margin of the bounds."""
         self.num_blocks = len(blocks) * len(margins_percent)
         best: list[_Solved] = []
         for margin_percent in margins_percent:
@@ -181,7 +181,7 @@ class _Run:
     def _pass(
         self, blocks: Sequence[ScheduleBlock], margin_percent: int, before: Sequence[_Solved]
     ) -> list[_Solved]:
-        """All blocks solved again; of each the shorter one of now and before."""
+        """Answers of a pass over all blocks, each the shorter one of this pass and the last."""
         best: list[_Solved] = []
         for number, block in enumerate(blocks, self.blocks_before):
             if before and self.should_stop():

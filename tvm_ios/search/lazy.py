@@ -1,22 +1,22 @@
-"""The lazy search: solve with lower bounds, price what the best way uses, repeat.
+"""The lazy search: solve with lower bounds, price the stages of the best way, repeat.
 
-A stage without a price has a bound instead, so the best way is never longer than the optimum; once
-all its stages are priced it is the optimum. Two bounds need nothing but prices:
+A stage without a price has a lower bound instead, so the best way is never longer than the optimum.
+Once all stages of the best way are priced it is the optimum. Two bounds need only prices:
 
 - a stage costs at least as much as its longest group run alone;
-- a stage costs at least as much as any priced stage it contains, each group of that stage within a
-  group of its own, so that nothing that ran side by side is now run one after another.
+- a stage costs at least as much as any priced stage it contains, where each group of the priced
+    stage lies within a group of its own, so that no groups side by side become one.
 
-Both are the same statement, the first with one group. A cost model may know more: if it has a
-method ``lower_bound(graph, stages)``, its answers are bounds from the start; and one under which
-a stage may cost less than a part of it says by how much, with ``floors(graph, stages, prices)``.
+The first is the second with one group. A cost model may know more. Answers of its method
+``lower_bound(graph, stages)`` are bounds from the start. Where a stage may cost less than a part of
+it, its method ``floors(graph, stages, prices)`` says by how much.
 
 With valid bounds the latency found is that of the exhaustive programme; among schedules of equal
-latency another may be returned. Prices that are measured are noisy, and a bound may come out a
-little above the price it bounds. A price always replaces the bound, so the result is exact for what
-was priced; a stage hidden behind a bound that is too high by the noise may be missed, and then the
-loss is no more than the noise of the prices on the way. ``bound_margin_percent`` buys safety for
-more prices. Every round prices at least one new stage, so the search ends in any case.
+latency another may be returned. Measured prices are noisy, so a bound may be a little above the
+price it bounds. A price always replaces the bound, so the result is exact for the priced stages. A
+stage whose bound is too high by noise may be missed; the loss is at most the noise of the prices on
+the way. ``bound_margin_percent`` buys safety with more prices. Every round prices at least one new
+stage, so the search ends.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ def solve_lazily(
     ----------
     block, space
         The block and its state space, which afterwards holds the best way.
-    pricer
+    Source of prices and bounds; it has the prices of single operators.
         Where prices and bounds come from; it has the prices of single operators.
-    margin_percent
-        How much less than its bound a stage may cost, where bounds are of noisy prices. Below 0
-        bounds are raised, and what is found may be so much longer than the optimum.
+    Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0 bounds
+    are raised, and the result may be longer than the optimum by as much.
     should_stop
         Asked before every batch of prices.
     on_batch
-        Told the bound of the whole block after every batch.
+        Told the lower bound of the whole block after every batch, in nanoseconds.
     """
     priced: set[int] = set()
     alone = {
@@ -90,10 +89,10 @@ def solve_lazily(
 def _cheapest_to_know(
     unpriced: Sequence[int], space: StateSpace, alone: dict[int, int], priced: set[int]
 ) -> list[int]:
-    """Of the unpriced stages of the best way, those whose prices bound the most other stages.
+    """The unpriced stages of the best way whose prices bound the most other stages.
 
-    A group that was never priced alone goes before the stages it is in. Among what is left, small
-    stages go first, for many stages contain them; the others may be off the best way by then.
+    A group that was never priced alone goes before the stages it is in. Then small stages go first,
+    for many stages contain them; the others may have left the best way by then.
     """
     wanted: dict[int, tuple[int, int]] = {}
     for stage in unpriced:

@@ -1,9 +1,9 @@
 """Simulated list schedules: tasks placed on lanes one by one, in C where there is a compiler.
 
-A list is a key for each task, and whether idle lanes may help with it. Of all tasks whose sources
-are placed the one with the highest key is placed next, on the lane where it is done first (HEFT;
-Topcuoglu et al., 2002). One that may be helped runs on all lanes together where that is sooner:
-each of them fetches all that it reads, and what it writes lies on all of them.
+A list has a key for each task, and whether idle lanes may help with it. Among the tasks whose
+sources are placed, the one with the highest key is placed next, on the lane where it ends first
+(HEFT; Topcuoglu et al., 2002). A task that may be helped runs on all lanes together where that is
+sooner: each lane fetches everything the task reads, and its result lies on all of them.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ __all__ = [
 ]
 
 LIST_DECODER = Path(__file__).parent / "native" / "list_decoder.c"
-"""The native part of list schedulers."""
+"""Path of the C source of the list decoder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A task that another one reads."""
+    """A task that another task reads."""
 
     task: int
-    """Its number, which is below that of its reader."""
+    """Number of the task, which is below that of its reader."""
     fetch_ns: int
-    """Time the reader takes longer if that task ran on another lane."""
+    """Nanoseconds that the reader takes longer if the task ran on another lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """What runs as a whole: an operator, or the kernel of a merge."""
+    """An operator, or a merge kernel, that is placed as a whole."""
 
     alone_ns: int
-    """Time on one lane."""
+    """Nanoseconds on one lane."""
     helped_ns: int
-    """Time on all lanes together; that on one lane where idle lanes leave it alone."""
+    """Nanoseconds on all lanes together; those on one lane where idle lanes may not help."""
     sources: tuple[Source, ...]
     """Tasks it reads, ascending, each once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListProblem:
-    """Tasks to put on lanes."""
+    """Tasks to place on lanes, with the cost of signals between lanes."""
 
     tasks: tuple[ListTask, ...]
     lanes: int
     signal_ns: int
-    """Time until a lane learns what another one has done."""
+    """Nanoseconds until a lane learns that another one has finished."""
 
     def upward_ranks(self) -> NDArray[np.float64]:
-        """For each task the longest way from its start to the end, hand-overs included (HEFT)."""
+        """Longest way (ns) from the start of each task to the end, with hand-overs (HEFT)."""
         ranks = np.zeros(len(self.tasks))
         for number in range(len(self.tasks) - 1, -1, -1):
             task = self.tasks[number]
@@ -84,36 +84,35 @@ class ListProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """One list, simulated."""
+    """Start, end and lane of every task of one simulated list."""
 
     order: tuple[int, ...]
     """Tasks in the order they were placed."""
     starts_ns: tuple[int, ...]
-    """When each task starts, reading what other lanes wrote included."""
+    """Start of each task in nanoseconds, before it reads what other lanes wrote."""
     ends_ns: tuple[int, ...]
-    """When each task is done."""
+    """End of each task in nanoseconds."""
     homes: tuple[int, ...]
     """The lane of each task."""
     helped: tuple[bool, ...]
-    """Whether all lanes run it together."""
+    """Flags, one a task: True if all lanes run it together."""
 
 
 class ListDecoder(Protocol):
-    """Simulates lists of one problem."""
+    """A simulator of the lists of one problem."""
 
     def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
-        """When each list is done.
+        """Length in nanoseconds of each simulated list.
 
         Parameters
         ----------
         lists
-            Of the shape (lists, 2, tasks): first the keys, then what is above 0 for the tasks that
-            may be helped.
+            Shape (lists, 2, tasks): keys first, then numbers above 0 for tasks that may be helped.
         """
         ...
 
     def timeline(self, row: NDArray[np.float64]) -> Timeline:
-        """All of one list, of the shape (2, tasks)."""
+        """Start, end, lane and order of every task of one list, of the shape (2, tasks)."""
         ...
 
 
@@ -128,11 +127,11 @@ class PythonListDecoder:
                 self._readers[source.task].append(number)
 
     def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
-        """When each list is done."""
+        """Length in nanoseconds of each simulated list."""
         return np.array([self._place(*row.tolist())[0] for row in lists], np.int64)
 
     def timeline(self, row: NDArray[np.float64]) -> Timeline:
-        """All of one list."""
+        """Start, end, lane and order of every task of one list."""
         return self._place(*row.tolist())[1]
 
     def _place(self, keys: list[float], may_help: list[float]) -> tuple[int, Timeline]:
@@ -198,7 +197,7 @@ class _NativeProblem(ctypes.Structure):
 
 
 class NativeListDecoder:
-    """The decoder in C; answers as PythonListDecoder does.
+    """The decoder in C, with the same answers as :class:`PythonListDecoder`.
 
     Raises
     ------
@@ -227,14 +226,14 @@ class NativeListDecoder:
         )
 
     def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
-        """When each list is done."""
+        """Length in nanoseconds of each simulated list."""
         rows = np.ascontiguousarray(lists, np.float64)
         lengths = np.zeros(len(rows), np.int64)
         self._call("lengths", c_int64(len(rows)), _pointer(rows), _pointer(lengths))
         return lengths
 
     def timeline(self, row: NDArray[np.float64]) -> Timeline:
-        """All of one list."""
+        """Start, end, lane and order of every task of one list."""
         order, homes, helped = (np.zeros(self._num_tasks, np.int32) for _ in range(3))
         starts, ends = (np.zeros(self._num_tasks, np.int64) for _ in range(2))
         keys = np.ascontiguousarray(row, np.float64)
@@ -270,7 +269,7 @@ def _pointer(array: NDArray[Any]) -> Any:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where it cannot be had; the reason is logged once."""
+    """The compiled decoder; None where it cannot be had, with the reason logged once."""
     try:
         library = ctypes.CDLL(str(compile_shared(LIST_DECODER)))
     except (HostError, OSError) as error:

@@ -1,7 +1,7 @@
-"""List scheduling: a schedule without stages, of operators on lanes; the step after IOS.
+"""List scheduling: schedules of operators on lanes without stages, the step after IOS.
 
 Merged convolutions stay merged and are one task. The order of the schedule to start from is the
-first of the lists that ``list_search.py`` looks at.
+first list that ``list_search.py`` looks at.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTimes:
-    """What is known of single operators, in nanoseconds."""
+    """Times of single operators and of merge stages in nanoseconds."""
 
     alone_ns: Sequence[int]
-    """Time of each operator on one lane; 0 where it needs no kernel."""
+    """Nanoseconds of each operator on one lane; 0 where it needs no kernel."""
     helped_ns: Sequence[int]
-    """Time of each with all lanes; that on one lane where idle lanes leave it alone."""
+    """Nanoseconds of each operator on all lanes; those on one lane where idle lanes may not
+    help."""
     merged_ns: Mapping[Stage, int] = field(default_factory=dict)
-    """Time of the merge stages of the schedule to start from."""
+    """Nanoseconds of each merge stage of the schedule to start from."""
     priced_by: str = ""
-    """Where the times come from, if they were not measured where the schedule is to run."""
+    """Source of the times, if they were not measured where the schedule is to run; else empty."""
 
 
 def list_schedule(
@@ -51,19 +52,17 @@ def list_schedule(
     start: InterOpSchedule,
     options: ListOptions | None = None,
 ) -> InterOpSchedule:
-    """The best list found: a run of operators or a merge a stage, in the order of their starts.
+    """Best list found, as a schedule whose stages are runs of operators, or merges, by start time.
 
-    The simulated time is never above that of the order of ``start``, whose merges are kept. What
-    idle lanes help with is chosen anew: where the simulation has them idle.
+    The simulated time is never above that of the order of ``start``, whose merges are kept. Idle
+    lanes help where the simulation has them idle, whatever ``start`` says.
 
     Parameters
     ----------
-    graph
-        The graph of ``start``.
     lanes
         Lanes, or streams, to put operators on.
     hand_over
-        Time it takes from one lane to another.
+        Cost of a hand-over from one lane to another.
     start
         Schedule to start from; sequential order where there is none better.
     """
@@ -95,7 +94,7 @@ def list_problem(
 ) -> tuple[tuple[tuple[int, ...], ...], ListProblem]:
     """Operators of each task, and the tasks, in the order of ``start``.
 
-    What needs no kernel is no task: whoever reads it reads what it reads.
+    Operators without a kernel are no tasks: their readers read what they read.
     """
     ordered = []
     for number, stage in enumerate(start.stages):
@@ -129,7 +128,7 @@ def list_problem(
 
 
 def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[int, int]]:
-    """For each operator the bytes it reads of each task, through what needs no kernel."""
+    """Bytes each operator reads of each task, through operators without a kernel."""
     read: list[dict[int, int]] = []
     for operator in graph.operators:
         sizes: dict[int, int] = {}
@@ -145,15 +144,16 @@ def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[i
 def _in_order(
     graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
 ) -> tuple[tuple[Stage, ...], tuple[int, ...]]:
-    """A stage for each run of tasks as they start, and the lane of each operator.
+    """A stage for each run of tasks by start time, and the lane of each operator.
 
-    What needs no kernel follows the last run that it reads, on that one's lane.
+    An operator without a kernel follows the last run that it reads, on the lane of that run.
     """
     runs = _runs(graph, members, timeline)
     homes = [0] * len(graph)
     place_of: dict[int, int] = {}
     behind: list[list[int]] = [[] for _ in range(len(runs) + 1)]
-    """Before the first run, and behind each, what needs no kernel, ascending."""
+    """Operators without a kernel, ascending: those before the first run, then those behind each
+    run."""
     for place, run in enumerate(runs):
         for task in run:
             for index in members[task]:
@@ -179,10 +179,11 @@ def _in_order(
 def _runs(
     graph: OperatorGraph, members: Sequence[tuple[int, ...]], timeline: Timeline
 ) -> list[list[int]]:
-    """Tasks in the order they start; those that follow each other with no way round are together.
+    """Tasks in the order they start, in runs: chains without branches on one lane are one run.
 
-    Lanes complete fewer groups for that, and nobody waits longer: whoever joins is the only reader
-    of the one before, reads nothing that the first does not, and is next on the lane.
+    Runs save lanes the completion of groups, and delay nobody: a task that joins is the only reader
+    of the task before, reads nothing else that the run's first task does not read, and is next on
+    the lane.
     """
     placed = {task: place for place, task in enumerate(timeline.order)}
     readers = graph.successor_masks()

@@ -1,7 +1,7 @@
-"""The search for a short list: drawn ones, of which the best are changed step by step.
+"""Search of a short list: lists are drawn at random, and the best are changed step by step.
 
-Lists are drawn around upward ranks and around the order of the tasks, with help and without. Every
-one is simulated; see ``list_decoder.py``.
+Lists are drawn around upward ranks and around the order of the tasks, with help and without. Each
+is simulated by ``list_decoder.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tvm_ios.support.whole_number import require_whole_fields
 __all__ = ["ListOptions", "best_list"]
 
 _CHAINS = 16
-"""Lists that are improved, each by itself."""
+"""Number of lists that are improved side by side."""
 _STEPS_APART = 200
-"""Steps until the worst quarter of them goes on from the best."""
+"""Steps after which the worst quarter of the chains goes on from the best."""
 _WARMTH = 0.005
-"""How much longer a list may become in a step, on average at the beginning, as a share."""
+"""Share by which a list may become longer in a step, on average, at the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class ListOptions:
     """
 
     draws: int = 2000
-    """Lists drawn at random; 0 leaves the start and upward ranks."""
+    """Number of lists drawn at random; 0 leaves the start and upward ranks."""
     moves: int = 24_000
-    """Lists made of the best ones by moving tasks."""
+    """Number of lists made of the best ones by moving tasks."""
     seed: int = 0
-    """Equal seeds give equal schedules, with the same NumPy."""
+    """Seed of the random numbers; equal seeds give equal schedules with the same NumPy."""
 
     def __post_init__(self) -> None:
         require_whole_fields(self, draws=0, moves=0, seed=0)
@@ -48,7 +48,7 @@ class ListOptions:
 def best_list(
     problem: ListProblem, decoder: ListDecoder, options: ListOptions
 ) -> NDArray[np.float64]:
-    """The shortest list found, as decoders take it; of equal ones that which was found first."""
+    """Shortest list found, of the shape (2, tasks); among equals the first."""
     if not problem.tasks:
         return np.zeros((2, 0))
     draw = np.random.default_rng(options.seed)
@@ -81,9 +81,9 @@ def best_list(
 def _drawn_lists(
     problem: ListProblem, draw: np.random.Generator, draws: int
 ) -> NDArray[np.float64]:
-    """The order to start from and upward ranks, with help and without, and what is drawn.
+    """Lists to begin with: the start's order, upward ranks, both with and without help, and draws.
 
-    Of the draws half are around each, and half have all tasks helped.
+    Half of the draws are around each; half have all tasks helped.
     """
     count = len(problem.tasks)
     in_order = -np.arange(count, dtype=np.float64)
@@ -100,7 +100,7 @@ def _drawn_lists(
 def _with_tasks_changed(
     lists: NDArray[np.float64], draw: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Each list with about one to four tasks moved, by about 1 to 32 places, or helped or not."""
+    """Lists with about one to four tasks changed: moved by about 1 to 32 places, or in help."""
     rows, _, count = lists.shape
     changing = draw.random(lists.shape) < draw.integers(1, 5, (rows, 1, 1)) / count
     moved = lists[:, 0] + 2.0 ** draw.integers(0, 6, (rows, 1)) * draw.normal(size=(rows, count))
@@ -123,7 +123,7 @@ def _varied_ranks(
 
 
 def _as_positions(timeline: Timeline) -> NDArray[np.float64]:
-    """Keys that place tasks as a timeline did, one apart."""
+    """Keys that place tasks in the order of a timeline, one apart."""
     keys = np.zeros(len(timeline.order))
     keys[list(timeline.order)] = -np.arange(len(timeline.order))
     return keys

@@ -1,4 +1,4 @@
-"""The compiled state space, used where there is a C compiler, and the choice between the two."""
+"""The state space in C, and the choice between it and the one in Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tvm_ios.support.c_compiler import compile_shared
 __all__ = ["MAX_NATIVE_OPERATORS", "STATE_SPACE", "NativeStateSpace", "make_state_space"]
 
 STATE_SPACE = Path(__file__).parent / "native" / "state_space.c"
-"""The native part of the search."""
+"""Path of the C source of the state space."""
 
 MAX_NATIVE_OPERATORS = 64
 _COUNT_LIMBS = 7
@@ -86,11 +86,11 @@ class NativeStateSpace:
         self._group_masks: list[int] = library.tvm_ios_space_group_masks(self._space)[:groups]
 
     def stage_groups(self, stage: int) -> tuple[int, ...]:
-        """Groups of a stage as masks, by lowest operator first."""
+        """Groups of a stage as bit masks, by lowest operator."""
         return tuple(self._group_masks[self._group_first[stage] : self._group_first[stage + 1]])
 
     def count_schedules(self) -> int:
-        """Ways from the full state to the empty one, in O(transitions)."""
+        """Number of ways from the full state to the empty one; O(transitions)."""
         limbs = (c_uint64 * _COUNT_LIMBS)()
         if not self._library.tvm_ios_space_count_schedules(self._space, limbs):
             raise _failure(1, self._num_operators, 0)
@@ -103,7 +103,7 @@ class NativeStateSpace:
     def settle(
         self, stages: Sequence[int], prices_ns: Sequence[int], floors_ns: Sequence[int]
     ) -> None:
-        """Price stages, raise the bounds of what contains them, solve the states this reaches."""
+        """Price stages, raise bounds of stages that contain them, solve the states this reaches."""
         batch = (c_int32 * len(stages))(*stages)
         done = self._library.tvm_ios_space_settle(
             self._space, len(stages), batch, _int64s(prices_ns), _int64s(floors_ns)
@@ -148,7 +148,7 @@ def _int64s(values: Sequence[int]) -> ctypes.Array[c_int64]:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where it cannot be had; the reason is logged once."""
+    """The compiled state space; None where it cannot be had, with the reason logged once."""
     try:
         library = ctypes.CDLL(str(compile_shared(STATE_SPACE)))
     except (HostError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a user may ask of the IOS search."""
+"""Options of the IOS search: limits, rules, and kinds of stages to try."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_ios.support.whole_number import require_whole_fields
 __all__ = ["SearchOptions"]
 
 _BY_PRICES = {"max_chain_size": (3, 1), "bound_margin_percent": (3, 0)}
-"""Defaults that depend on the prices: for measured ones, and for those of a model."""
+"""Defaults of options that depend on the prices: for measured ones, then for a model's."""
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -32,35 +32,36 @@ class SearchOptions:
     strategies: frozenset[Strategy] = frozenset(Strategy)
     """Kinds of stages to try."""
     max_group_size: int = 3
-    """Most operators in a group of a concurrent stage, the paper's r; 0 means no limit."""
+    """Largest number of operators in a group of a concurrent stage, the paper's r; 0: no limit."""
     max_num_groups: int = 8
-    """Most groups in a concurrent stage, the paper's s; 0 means no limit."""
+    """Largest number of groups in a concurrent stage, the paper's s; 0: no limit."""
     endings: EndingRule = EndingRule.COMPLETE
-    """Which concurrent stages exist."""
+    """Rule that says which concurrent stages exist."""
     centred_merges: bool = False
-    """Merge only kernels that lie in the middle of the merged one, as the published code does."""
+    """True merges only kernels that lie in the middle of the merged one, as the published code
+    does."""
     pad_merged_kernels: bool = True
-    """Merge kernels of different sizes, too: zeros around the smaller ones make NaN of an inf or
-    NaN of the input, where the convolution alone does not look at it."""
+    """True also merges kernels of different sizes. Zeros around the smaller ones turn an inf or NaN
+    of the input into NaN where the convolution alone does not read it."""
     max_block_size: int = 64
-    """Most operators in a schedule block; a longer one is split. The native kernel takes 64."""
+    """Largest number of operators in a block; longer ones are split. The C search takes 64."""
     max_block_states: int = 10_000
-    """Most states in a schedule block; a wider one is split."""
+    """Largest number of states in a schedule block; wider ones are split."""
     max_block_transitions: int = 20_000_000
-    """Most transitions in a schedule block, 8 bytes each; a block with more is split."""
+    """Largest number of transitions in a block, 8 bytes each; blocks with more are split."""
     max_chain_size: int | None = None
-    """Most operators that follow each other with no way round and are scheduled as one unit, as
-    the published code does with its ReluSepConv; limits then count units. 1 joins nothing. Where
-    omitted, 3 with measured prices (a depthwise convolution and what stands around it), else 1."""
+    """Largest number of operators in a chain without branches that is scheduled as one unit, as in
+    the published code's ReluSepConv; other limits then count units. 1 joins nothing. Where omitted,
+    3 with measured prices (a depthwise convolution and its neighbours), else 1."""
     bound_margin_percent: int | None = None
-    """The lazy search trusts a bound less this much, since prices may be noisy. Where omitted, 3
+    """Per cent that the lazy search takes off a bound, as prices may be noisy. Where omitted, 3
     with measured prices, which scatter by about as much, else 0. Below 0 bounds are raised: far
-    fewer stages are priced, and the schedule found is at most so many per cent longer."""
+    fewer stages are priced, and the schedule is at most so many per cent longer."""
     native: bool = True
-    """Use the compiled kernel where there is a C compiler; the answers are the same without."""
+    """True uses the search in C where there is a C compiler; the answers are the same without."""
     list_only: bool = False
-    """Search no stages: single operators alone are priced, the answer is sequential order, and
-    ``tune`` makes its list from that. All else here is not read then."""
+    """True searches no stages: only single operators are priced, the answer is sequential order,
+    and ``tune`` makes its list from that. Other options are not read."""
 
     def __post_init__(self) -> None:
         if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
@@ -105,7 +106,7 @@ class SearchOptions:
         return cls(**given)
 
     def completed(self, *, measured: bool) -> Self:
-        """The options with all defaults that depend on where prices come from."""
+        """The options with the defaults that depend on the source of the prices."""
         if self.list_only:
             return replace(self, max_block_size=1, max_chain_size=1, bound_margin_percent=0)
         missing: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Asks a cost model for prices, each stage once, and refuses answers that are no prices."""
+"""Prices of stages from a cost model, each asked for once; other answers are refused."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from tvm_ios.support.whole_number import as_whole
 __all__ = ["LARGEST_PRICE_NS", "Pricer"]
 
 LARGEST_PRICE_NS = 1 << 36
-"""More than a minute for one stage is a mistake; so 64 prices and the ties fit 64 bits."""
+"""Limit of a price of one stage in nanoseconds: a minute. With it 64 prices and ties fit 64
+bits."""
 
 
 class Pricer:
-    """Everything a search knows of the prices of one graph.
+    """Prices of one graph, as far as a search knows them.
 
     A search sees units, which may be chains of operators; the cost model sees operators only. All
-    that it says carries over. The price of a stage of units is defined as that of the stage of
-    their operators, so a lower bound of the one is a lower bound of the other. And where a stage of
-    units contains another, each group of it within a group of its own, the same holds for their
-    operators, for no operator is in two units: so a floor carries over, too.
+    its answers carry over. The price of a stage of units is defined as that of the stage of their
+    operators, so lower bounds of the two agree. If a stage of units contains another, with each
+    group of it within one of its own groups, the same holds for their operators, since no operator
+    is in two units: so a floor carries over, too.
 
     Parameters
     ----------
@@ -51,27 +52,27 @@ class Pricer:
 
     @cached_property
     def singles_ns(self) -> list[int]:
-        """Price of every unit in a stage of its own."""
+        """Price of every unit in a stage of its own, in nanoseconds."""
         return self.price(self._singles)
 
     @property
     def count(self) -> int:
-        """Stages priced so far."""
+        """Number of stages priced so far."""
         return len(self._known_ns)
 
     @property
     def description(self) -> str:
-        """Where the prices come from, as far as the cost model says it."""
+        """Source of the prices, as the cost model describes it; may be empty."""
         model = self._cost_model
         return model.description if isinstance(model, DescribedModel) else ""
 
     @property
     def knows_lower_bounds(self) -> bool:
-        """Whether stages have bounds that are more than 0 before anything was priced."""
+        """True if stages have bounds above 0 before anything is priced."""
         return isinstance(self._cost_model, LowerBoundModel)
 
     def price(self, stages: Sequence[Stage]) -> list[int]:
-        """Latency of stages, in nanoseconds; those never asked for before are one batch.
+        """Latency of stages in nanoseconds; all stages not asked for before are one batch.
 
         Raises
         ------
@@ -84,10 +85,10 @@ class Pricer:
         return [self._known_ns[stage] for stage in stages]
 
     def operators_ns(self, lanes: int) -> Sequence[int]:
-        """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel.
+        """Nanoseconds of each operator on a number of lanes; 0 where it needs no kernel.
 
-        Of a model that says nothing of lanes it is the price of a stage of its own. Every operator
-        has to be a unit.
+        A cost model without lanes answers with the price of a stage of its own. Every operator has
+        to be a unit.
 
         Raises
         ------
@@ -100,7 +101,7 @@ class Pricer:
         return self._checked("price", self._singles, answers)
 
     def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
-        """What each stage costs at least, in nanoseconds; 0 where the cost model does not know.
+        """Lower bound of each stage's price in nanoseconds; 0 where the cost model has none.
 
         Raises
         ------
@@ -113,7 +114,7 @@ class Pricer:
         return self._checked("lower bound", stages, answers)
 
     def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
-        """What no stage that contains one of these costs less than; their prices as a rule.
+        """Floor of each stage in nanoseconds: no stage that contains it costs less.
 
         Raises
         ------
@@ -126,13 +127,13 @@ class Pricer:
         return self._checked("floor", stages, answers)
 
     def _expanded(self, stages: Sequence[Stage]) -> Sequence[Stage]:
-        """The stages of operators that stages of units are."""
+        """Stages of operators for stages of units."""
         if self._contraction is None:
             return stages
         return [self._contraction.expand(stage) for stage in stages]
 
     def _checked(self, what: str, stages: Sequence[Stage], answers: Sequence[object]) -> list[int]:
-        """A price or bound for each stage: the compiled search reads as many as it asked for."""
+        """Checked prices or bounds, one a stage: the compiled search reads one for each."""
         if len(answers) != len(stages):
             raise SearchError(
                 f"graph {self._graph.name!r}: the cost model was asked for {len(stages)} {what}s "

@@ -1,4 +1,4 @@
-"""The state space in plain Python: for blocks of any length, and where there is no C compiler."""
+"""The state space in plain Python: for blocks of any length, and machines without a C compiler."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["PythonStateSpace"]
 
 
 class PythonStateSpace:
-    """The state space in plain Python; takes blocks of any length.
+    """The state space in plain Python, for blocks of any length.
 
     Takes O(transitions) time and 8 bytes a transition.
 
     Raises
     ------
     TooManyTransitionsError
-        If there are more than the options allow.
+        If there are more transitions than the options allow.
     """
 
     def __init__(self, block: BlockGraph, options: SearchOptions) -> None:
@@ -84,7 +84,7 @@ class PythonStateSpace:
                 )
 
     def stage_groups(self, stage: int) -> tuple[int, ...]:
-        """Groups of a stage as masks, by lowest operator first."""
+        """Groups of a stage as bit masks, by lowest operator."""
         groups = self._groups[stage]
         if groups is None:
             mask = self.stage_masks[stage]
@@ -96,7 +96,7 @@ class PythonStateSpace:
         return groups
 
     def count_schedules(self) -> int:
-        """Ways from the full state to the empty one, in O(transitions)."""
+        """Number of ways from the full state to the empty one; O(transitions)."""
         counts = [1]
         for state in range(1, len(self._states)):
             targets = self._next_of[self._first[state] : self._first[state + 1]]
@@ -116,7 +116,7 @@ class PythonStateSpace:
     def settle(
         self, stages: Sequence[int], prices_ns: Sequence[int], floors_ns: Sequence[int]
     ) -> None:
-        """Price stages, raise the bounds of what contains them, solve the states this reaches."""
+        """Price stages, raise bounds of stages that contain them, solve the states this reaches."""
         cheaper = []
         changed = set(stages)
         for stage, price in zip(stages, prices_ns, strict=True):
@@ -205,7 +205,7 @@ class PythonStateSpace:
 
 
 def _submasks(mask: int) -> list[int]:
-    """Every nonempty subset, ascending as numbers."""
+    """Every nonempty submask, ascending as numbers."""
     found = []
     sub = mask
     while sub:

@@ -1,4 +1,4 @@
-"""What a search found and what it cost to find it."""
+"""The result of a search: a schedule, and the numbers and time of finding it."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ class BlockReport:
     """Numbers of one schedule block, counted as in table 1 of the paper."""
 
     operators: tuple[int, ...]
-    """Graph indices, ascending."""
+    """Graph indices of the block's operators, ascending."""
     latency_ns: int
     states: int
-    """Nonempty predecessor-closed sets."""
+    """Number of nonempty predecessor-closed sets."""
     transitions: int
-    """Pairs of a state and a last stage; a merge of one operator is not counted."""
+    """Number of pairs of a state and a last stage, without merges of one operator."""
     single_merges: int
-    """Merges of one operator that the published code counts as transitions on top; 0 unless both
-    strategies are searched."""
+    """Number of merges of one operator, which the published code also counts as transitions; 0
+    unless both strategies are searched."""
     distinct_stages: int
-    """Stages that could be priced."""
+    """Number of stages that could be priced."""
     priced: int
-    """Stages that were priced."""
+    """Number of stages that were priced."""
     num_schedules: int
-    """Ways from the whole block to the empty state."""
+    """Number of ways from the whole block to the empty state."""
     seconds: float
-    """Wall time, pricing included."""
+    """Wall time in seconds, pricing included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchProgress:
-    """A word on a running search, handed to ``progress`` after every batch of prices."""
+    """State of a running search, handed to ``progress`` after every batch of prices."""
 
     block: int
-    """Position of the block under work, those of earlier passes counted."""
+    """Position of the current block, with blocks of earlier passes counted."""
     num_blocks: int
-    """Of all passes."""
+    """Number of blocks of all passes."""
     priced: int
-    """Stages priced so far, in all blocks."""
+    """Number of stages priced so far, in all blocks."""
     possible: int
-    """Stages of the block under work that could be priced."""
+    """Number of stages of the current block that could be priced."""
     bound_ns: int
-    """Lower bound of the block's latency, given the prices so far."""
+    """Lower bound of the block's latency in nanoseconds, given the prices so far."""
     best_ns: int
-    """Latency of the best schedule so far: of blocks under work and to come, sequential order."""
+    """Latency in nanoseconds of the best schedule so far; unsolved blocks run sequentially."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,44 +57,44 @@ class SearchResult:
 
     schedule: InterOpSchedule
     latency_ns: int
-    """Sum of the prices of the stages."""
+    """Sum of the prices of the stages, in nanoseconds."""
     sequential_ns: int
-    """Sum of the prices of one operator a stage."""
+    """Sum of the prices of single operators, in nanoseconds."""
     blocks: tuple[BlockReport, ...]
     seconds: float
     notes: tuple[str, ...] = ()
-    """What the user should know: blocks split, barriers, budget spent."""
+    """Lines for the user: blocks split, barriers, budget spent."""
 
     @property
     def states(self) -> int:
-        """States of all blocks."""
+        """Number of states of all blocks."""
         return sum(block.states for block in self.blocks)
 
     @property
     def transitions(self) -> int:
-        """Transitions of all blocks."""
+        """Number of transitions of all blocks."""
         return sum(block.transitions for block in self.blocks)
 
     @property
     def distinct_stages(self) -> int:
-        """Stages that could be priced, in all blocks."""
+        """Number of stages that could be priced, in all blocks."""
         return sum(block.distinct_stages for block in self.blocks)
 
     @property
     def priced(self) -> int:
-        """Stages that were priced, in all blocks."""
+        """Number of stages that were priced, in all blocks."""
         return sum(block.priced for block in self.blocks)
 
     @property
     def num_schedules(self) -> int:
-        """Schedules of the whole graph: the product over its blocks."""
+        """Number of schedules of the whole graph: the product over its blocks."""
         product = 1
         for block in self.blocks:
             product *= block.num_schedules
         return product
 
     def as_text(self) -> str:
-        """The schedule, one line a block, and the notes."""
+        """Text of the schedule, with a line for each block, and the notes."""
         lines = [self.schedule.as_text()]
         for number, block in enumerate(self.blocks):
             lines.append(

@@ -1,8 +1,8 @@
 """The dynamic programme of a block: states, transitions between them, and the best way through.
 
-A state is a predecessor-closed set of operators still to be scheduled. A transition takes one of
-its endings away as the last stage. The value of a state is the least, over its transitions, of the
-stage's weight and the value of what remains (Ding et al., MLSys 2021, algorithm 1).
+A state is a predecessor-closed set of operators that are still to be scheduled. A transition takes
+one of its endings away as the last stage. The value of a state is the least sum, over its
+transitions, of the stage's weight and the rest's value (Ding et al., MLSys 2021, algorithm 1).
 
 Weights are compared as single integers: latency first, then the number of stages that have no
 price yet, then the number of stages. Among equals the first transition wins: merges before
@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 WEIGHT_SHIFT = 20
-"""A weight is ``latency_ns << WEIGHT_SHIFT``, plus UNPRICED if that is a bound, plus one."""
+"""Bits below the latency in a weight: ``latency_ns << WEIGHT_SHIFT``, plus 1, plus UNPRICED for a
+bound."""
 UNPRICED = 1 << 10
 
 
@@ -44,22 +45,22 @@ class StateSpace(Protocol):
     """Number of nonempty states."""
     num_transitions: int
     num_sinks: int
-    """Sinks, summed over the states: the transitions that merges of one operator would add."""
+    """Sinks, summed over the states: transitions that merges of one operator would add."""
     stage_masks: list[int]
-    """Operators of every distinct stage: merges first, then concurrent stages as found."""
+    """Bit masks of the operators of every distinct stage: merges first, then concurrent stages."""
     num_merges: int
-    """How many of the stages are merges."""
+    """Number of merges among the stages."""
 
     def stage_groups(self, stage: int) -> tuple[int, ...]:
-        """Groups of a stage as masks, by lowest operator first."""
+        """Groups of a stage as bit masks, by lowest operator."""
         ...
 
     def count_schedules(self) -> int:
-        """Ways from the full state to the empty one."""
+        """Number of ways from the full state to the empty one."""
         ...
 
     def start(self, prices_ns: Sequence[int], *, priced: bool) -> None:
-        """Give every stage a price, or a lower bound of it, and solve."""
+        """Give every stage a price, or a lower bound of it, and solve every state."""
         ...
 
     def settle(
@@ -72,7 +73,7 @@ class StateSpace(Protocol):
         ...
 
     def keep_priced_only(self) -> None:
-        """Forget the stages without a price and solve; single operators must have prices."""
+        """Forget stages without a price and solve; single operators must have prices."""
         ...
 
     def best_weight(self) -> int:
@@ -85,7 +86,7 @@ class StateSpace(Protocol):
 
 
 def single_stages(space: StateSpace) -> dict[int, int]:
-    """The stages of one operator, and which operator that is."""
+    """Numbers of the stages of one operator, each with its operator."""
     return {
         number: mask.bit_length() - 1
         for number, mask in enumerate(space.stage_masks)
