@@ -1,6 +1,6 @@
-"""Conversion before all else: the layout of convolutions, and types of data.
+"""Conversion of a model before all else: the layout of convolutions, and data types.
 
-``relay.transforms.conversion`` does it.
+``relay.transforms.conversion`` does the conversion.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ __all__ = ["ACCUMULATORS", "AS_IT_IS", "LAYOUTS", "Conversion"]
 
 LAYOUTS = ("NCHW", "NHWC")
 ACCUMULATORS = ("float16", "float32")
-"""Types that products may be summed up in."""
+"""Data types that products may be summed up in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """What is changed of a model.
+    """Changes to a model's layout and data types.
 
     Raises
     ------
     OptionError
-        If a value is unknown, or nothing is in mixed precision that an accumulator is for.
+        If a value is unknown, or an accumulator is given without mixed precision.
     """
 
     desired_layout: str | None = None
-    """Layout of convolutions: ``"NCHW"`` or ``"NHWC"``. None leaves them as they are, but ``tune``
-    for a CPU tries NCHW where they have another one, and keeps what is faster."""
+    """Layout of convolutions: ``"NCHW"`` or ``"NHWC"``. None leaves them unchanged, but ``tune``
+    for a CPU tries NCHW where they have another layout, and keeps what is faster."""
     mixed_precision: bool = False
-    """Whether products are computed in float16, and what is safe with it."""
+    """True computes products in float16, and other operators where that is safe."""
     mixed_precision_acc_type: str = "float32"
     """Type of sums of products: ``"float32"`` or ``"float16"``."""
 
@@ -55,11 +55,11 @@ class Conversion:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """True if the conversion changes anything."""
         return self.desired_layout is not None or self.mixed_precision
 
     def as_text(self) -> str:
-        """The options, as they are written in a call."""
+        """Options as text, as they are written in a call."""
         texts = []
         if self.desired_layout is not None:
             texts.append(f"desired_layout={self.desired_layout!r}")

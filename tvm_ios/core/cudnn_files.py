@@ -1,4 +1,4 @@
-"""Where cuDNN's libraries lie: in wheels on Python's path, or where the dynamic loader looks."""
+"""Places of cuDNN's libraries: wheels on Python's path, or where the dynamic loader looks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["cudnn_dependencies", "cudnn_libraries", "cudnn_version_text"]
 
 
 def cudnn_libraries() -> tuple[str, ...]:
-    """What libcudnn may be loaded by, the libraries of installed wheels first."""
+    """Names or paths of libcudnn to try, the libraries of installed wheels first."""
     found = (*_in_wheels("cudnn", "libcudnn.so.*"), ctypes.util.find_library("cudnn"))
     return tuple(name for name in (*found, "libcudnn.so.9") if name is not None)
 
 
 def cudnn_dependencies() -> tuple[str, ...]:
-    """Libraries of installed wheels that cuDNN opens by their bare names when it needs them."""
+    """Paths of libraries of installed wheels that cuDNN opens by bare names when it needs them."""
     return (
         *_in_toolkit("cublas", "libcublasLt.so.*"),
         *_in_toolkit("cublas", "libcublas.so.*"),
@@ -26,7 +26,7 @@ def cudnn_dependencies() -> tuple[str, ...]:
 
 
 def cudnn_version_text(version: int) -> str:
-    """Such as ``9.10.2`` for 91002, as cuDNN numbers itself."""
+    """Text of a cuDNN version number, such as ``9.10.2`` for 91002."""
     # From cuDNN 9 on the major version is worth 10,000.
     major = version // (10_000 if version >= 90_000 else 1_000)
     minor = version // 100 % (100 if version >= 90_000 else 10)
@@ -34,7 +34,7 @@ def cudnn_version_text(version: int) -> str:
 
 
 def _in_toolkit(package: str, pattern: str) -> list[str]:
-    """From CUDA 13 on the toolkit's wheels share a folder, ``nvidia/cu13``."""
+    """Files of a CUDA wheel; from CUDA 13 on the wheels share a folder, ``nvidia/cu13``."""
     return [*_in_wheels(package, pattern), *_in_wheels("cu[0-9]*", pattern)]
 
 

@@ -21,16 +21,17 @@ __all__ = [
 
 
 class EndingRule(Enum):
-    """Which endings a search tries."""
+    """Rule that says which endings a search tries."""
 
     COMPLETE = "complete"
-    """The definition: every successor-closed subset; groups are weakly connected components."""
+    """Every successor-closed subset (the definition); groups are its weakly connected
+    components."""
     PUBLISHED = "published"
-    """The published code: every group is one operator with all its descendants in the state."""
+    """Endings of the published code: every group is one operator with all its descendants."""
 
 
 def descendant_masks(successors: Sequence[int]) -> list[int]:
-    """Every operator with all its descendants, from direct successor masks in topological order."""
+    """Bit mask of each operator with its descendants, from successor masks in topological order."""
     descendants = [0] * len(successors)
     for index in range(len(successors) - 1, -1, -1):
         mask = 1 << index
@@ -44,7 +45,7 @@ def descendant_masks(successors: Sequence[int]) -> list[int]:
 
 
 def components(operators: int, neighbours: Sequence[int]) -> tuple[int, ...]:
-    """Weakly connected components of a set, by lowest operator first.
+    """Weakly connected components of a set, by lowest operator.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def components(operators: int, neighbours: Sequence[int]) -> tuple[int, ...]:
 
 
 def sink_mask(state: int, successors: Sequence[int]) -> int:
-    """The operators of a state that have no successor in it."""
+    """Operators of a state without a successor in it, as a bit mask."""
     sinks = 0
     rest = state
     while rest:
@@ -85,21 +86,21 @@ def sink_mask(state: int, successors: Sequence[int]) -> int:
 def admissible_groups(
     state: int, descendants: Sequence[int], rule: EndingRule, max_group_size: int
 ) -> list[int]:
-    """Every group that may stand in an ending of a state, ascending as numbers.
+    """Groups that may stand in an ending of a state, ascending as numbers.
 
-    A connected successor-closed set is a union of descendant sets that overlap one another, so
-    unions grow from single descendant sets; a union over the limit cannot shrink again.
+    A connected successor-closed set is a union of overlapping descendant sets. So unions grow from
+    single descendant sets; a union over the limit cannot shrink again.
 
     Parameters
     ----------
     state
         The operators still to be scheduled.
     descendants
-        From :func:`descendant_masks`.
+        Masks from :func:`descendant_masks`.
     rule
-        Under ``PUBLISHED`` no unions are formed.
+        Rule of endings; ``PUBLISHED`` forms no unions.
     max_group_size
-        Most operators in a group; 0 means no limit.
+        Largest number of operators in a group; 0 means no limit.
     """
     limit = max_group_size or state.bit_count()
     cones = []
@@ -129,7 +130,7 @@ def admissible_groups(
 
 
 def disjoint_unions(groups: Sequence[int], max_num_groups: int) -> list[int]:
-    """Every union of pairwise disjoint groups, each once, in depth-first order of the sequence.
+    """Unions of pairwise disjoint groups, each once, in depth-first order of the sequence.
 
     Disjoint groups of one state are independent: an edge between them would put its head into
     the group of its tail, which is successor-closed.
@@ -137,9 +138,9 @@ def disjoint_unions(groups: Sequence[int], max_num_groups: int) -> list[int]:
     Parameters
     ----------
     groups
-        From :func:`admissible_groups`.
+        Groups from :func:`admissible_groups`.
     max_num_groups
-        Most groups in a union; 0 means no limit.
+        Largest number of groups in a union; 0 means no limit.
     """
     unions: list[int] = []
     emit = unions.append

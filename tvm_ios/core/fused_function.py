@@ -1,6 +1,6 @@
-"""A fused function in words that no dialect owns: what a library reads to see if it computes it.
+"""A fused function in terms of no dialect: what an operator library reads to recognise it.
 
-A dialect describes what an operator runs; a library looks for the patterns it has a call for.
+A dialect describes what an operator runs; a library looks for patterns that it has a call for.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ class TensorType:
     dtype: str
 
     def fits(self, other: TensorType) -> bool:
-        """Whether the bytes of one serve as the other: the same but for ones at the ends."""
+        """True if the bytes of one tensor serve as the other: the same but for ones at the ends."""
         return self.dtype == other.dtype and _core(self.shape) == _core(other.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitiveCall:
-    """One primitive operator inside a fused function."""
+    """A primitive operator inside a fused function, with operands, result and attributes."""
 
     operator: str
     """Name in TVM, such as ``nn.conv2d``; ``constant`` for a constant, whose ``value`` is an
     attribute where it is one number."""
     operands: tuple[int, ...]
-    """Values: the parameters of the function come first, then the results of its calls."""
+    """Numbers of the values it reads: parameters of the function first, then results of its
+    calls."""
     result: TensorType
     attributes: tuple[tuple[str, AttributeValue], ...] = ()
 
     def attribute(self, name: str, default: AttributeValue = None) -> AttributeValue:
-        """The value of an attribute, or the default where there is none of that name."""
+        """The value of an attribute, or the default without such an attribute."""
         return dict(self.attributes).get(name, default)
 
     def wholes(self, name: str) -> tuple[int, ...]:
-        """The whole numbers of an attribute that is one, or several."""
+        """Whole numbers of an attribute that has one or several."""
         value = self.attribute(name)
         entries = value if isinstance(value, tuple) else (value,)
         return tuple(entry for entry in entries if isinstance(entry, int))
@@ -50,17 +51,18 @@ class PrimitiveCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedFunction:
-    """What one operator of a network runs: tensors in, primitive operators, one tensor out."""
+    """The computation of one operator of a network: parameters, calls of primitives, one result."""
 
     parameters: tuple[TensorType, ...]
     """Parameters in the order of the kernel's arguments."""
     calls: tuple[PrimitiveCall, ...]
-    """Each reads only values before it; the last one's result is that of the function."""
+    """Calls in order; each reads only values before it, and the last one's result is the
+    function's."""
     constants: frozenset[int] = frozenset()
-    """Parameters that are the same in every run, unless somebody sets them between two."""
+    """Parameters that are the same in every run, unless somebody sets them between runs."""
 
     def result_of(self, call: int) -> int:
-        """The number of the value that a call, by its position, makes."""
+        """Number of the value that a call makes, by the position of the call."""
         return len(self.parameters) + call
 
 

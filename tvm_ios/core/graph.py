@@ -1,4 +1,4 @@
-"""The operator graph: what the search sees of a model, with no TVM in it.
+"""The operator graph: a model as the search sees it, without TVM.
 
 An operator is one fused primitive function, as in the paper (Ding et al., MLSys 2021, section 3).
 Operators are numbered 0..n-1 in a topological order, and an edge is a data dependency.
@@ -18,14 +18,14 @@ __all__ = ["Convolution", "Operator", "OperatorGraph", "bits_of", "mask_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """What the merge rule has to know of a convolution."""
+    """Geometry, operand and epilogue of a convolution, as the merge rule needs them."""
 
     operand: str
-    """Identity of the data operand: equal strings mean the very same tensor (and channel slice)."""
+    """Identity of the data operand: equal strings mean the same tensor (and channel slice)."""
     plain_operand: bool
     """False where the operator itself sums or concatenates its operand first."""
     input_shape: tuple[int, int, int]
-    """Channels, height, width of the operand."""
+    """Shape of the operand: channels, height, width."""
     out_channels: int
     kernel: tuple[int, int]
     """Kernel size: height, width."""
@@ -35,9 +35,9 @@ class Convolution:
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     epilogue: str
-    """What follows inside the operator (bias, activation); equal strings mean equal epilogues."""
+    """Text of what follows in the operator (bias, activation); equal texts mean equal epilogues."""
     layout: str = "NCHW"
-    """Data, kernel and output layout and data type; members of a merge must agree in it."""
+    """Data, kernel and output layout and data type; equal for all members of a merge."""
 
     @property
     def output_size(self) -> tuple[int, int]:
@@ -54,26 +54,27 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One schedulable unit: a fused primitive function."""
+    """A schedulable unit of a graph: a fused primitive function."""
 
     name: str
     """Name, unique in its graph."""
     kind: str
     """Kind of operator, for people: ``conv2d``, ``max_pool2d``, ``concatenate`` …"""
     predecessors: tuple[int, ...]
-    """Operators whose outputs this one reads: ascending, each once, all before this one."""
+    """Indices of the operators whose outputs this one reads: ascending, each once, all lower."""
     workload: str
-    """Equal strings cost the same anywhere: function body, shapes, types; never a name."""
+    """Text of function body, shapes and types, without names; equal texts cost the same
+    anywhere."""
     flops: int = 0
     memory_bytes: int = 0
     """Bytes read and written."""
     output_elements: int = 0
-    """Elements written; 0 where unknown."""
+    """Number of elements written; 0 where unknown."""
     view: bool = False
-    """Moves whole pieces of memory only, so a memory plan may need no kernel for it."""
+    """True if it only moves whole pieces of memory, so a memory plan may need no kernel for it."""
     convolution: Convolution | None = None
     schedulable: bool = True
-    """False for a barrier: something the pass does not understand, run in a stage of its own."""
+    """False for a barrier: an operator the pass does not understand, in a stage of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,11 @@ class OperatorGraph:
         return len(self.operators)
 
     def predecessor_masks(self) -> list[int]:
-        """Direct predecessors of every operator, as bit masks."""
+        """Direct predecessors of every operator, as a bit mask each."""
         return [mask_of(operator.predecessors) for operator in self.operators]
 
     def successor_masks(self) -> list[int]:
-        """Direct successors of every operator, as bit masks."""
+        """Direct successors of every operator, as a bit mask each."""
         masks = [0] * len(self.operators)
         for index, operator in enumerate(self.operators):
             for predecessor in operator.predecessors:
@@ -129,7 +130,7 @@ class OperatorGraph:
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
     def as_text(self) -> str:
-        """One line an operator: index, name, kind, predecessors, MFLOPs."""
+        """Text with a line for each operator: index, name, kind, predecessors, MFLOPs."""
         lines = [f"graph {self.name}: {len(self.operators)} operators"]
         for index, operator in enumerate(self.operators):
             reads = ", ".join(f"%{p}" for p in operator.predecessors)

@@ -1,8 +1,8 @@
-"""What a merge stage hands on: slices of its convolution, and the concatenation that it is.
+"""Outputs of a merge stage: slices of its convolution, or the concatenation it computes.
 
-Members lie one after another along the output channels. Where a concatenation lays the same
-operators side by side in the same order, the merged convolution computes it, whatever the batch
-size: neither slices nor a kernel for the concatenation are needed.
+Members lie one after another along the output channels. A concatenation of the same operators in
+the same order is the merged convolution itself, whatever the batch size: neither slices nor a
+kernel for the concatenation are needed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 __all__ = ["CALLER", "MergeOutputs", "merge_outputs"]
 
 CALLER = -1
-"""Stands for whoever runs the network among the readers of an operator."""
+"""Reader that stands for whoever runs the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeOutputs:
-    """The tensors a merge stage makes."""
+    """The tensors that a merge stage makes."""
 
     members: tuple[int, ...]
     """Operators, in the order of their channels."""
     whole: int | None
-    """The concatenation that the merged convolution is."""
+    """Concatenation that the merged convolution computes; None without one."""
     sliced: tuple[int, ...]
-    """Members that somebody else reads, in the order of their channels."""
+    """Members that others read, in the order of their channels."""
 
 
 def merge_outputs(
@@ -33,17 +33,17 @@ def merge_outputs(
     joins: Sequence[tuple[int, ...]],
     readers: Sequence[Collection[int]],
 ) -> MergeOutputs:
-    """What a merge stage makes.
+    """The tensors that a merge stage makes.
 
     Parameters
     ----------
     members
         Operators, in the order of their channels.
     joins
-        For each operator of the graph the operators whose channels it lays side by side, in their
-        order; empty for all that is no such concatenation.
+        For each operator of the graph, the operators whose channels it concatenates, in their
+        order; empty for other operators.
     readers
-        For each operator who reads it; :data:`CALLER` where it is an output of the network.
+        For each operator, its readers; :data:`CALLER` where it is an output of the network.
     """
     order = tuple(members)
     whole = next((index for index, joined in enumerate(joins) if joined == order), None)

@@ -1,4 +1,4 @@
-"""Which convolutions may run as one, and where each lies in the merged convolution.
+"""The merge rule: convolutions that may run as one, and each one's place in the merged one.
 
 A merge stage runs convolutions of one operand as a single convolution whose output channels are
 those of the members, one after another, and whose kernel holds every member's kernel, padded with
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedMember:
-    """Where one member lies in the weight of a merged convolution."""
+    """Place of a member in the weight of a merged convolution."""
 
     out_channel_begin: int
     out_channel_end: int
@@ -49,7 +49,7 @@ class MergedConvolution:
     """Shape of the input: channels, height, width."""
     out_channels: int
     kernel: tuple[int, int]
-    """Height, width: on each axis the largest of the members."""
+    """Height and width: on each axis the largest of the members."""
     padding: tuple[int, int, int, int]
     """Zeros around the data: top, left, bottom, right."""
     members: tuple[MergedMember, ...]
@@ -59,16 +59,16 @@ class MergedConvolution:
 def why_not_merge(
     members: Sequence[Convolution | None], *, centred: bool = False, pad_kernels: bool = True
 ) -> str | None:
-    """Why operators may not run as one convolution, or None if they may.
+    """Reason why operators may not run as one convolution; None if they may.
 
     Parameters
     ----------
     members
-        Two or more convolutions; None stands for an operator that is none.
+        Two or more convolutions; None for an operator that is none.
     centred
-        Also refuse kernels that do not lie in the middle of the merged one.
+        True also refuses kernels that do not lie in the middle of the merged one.
     pad_kernels
-        Whether a kernel may be smaller than the merged one, and so be padded with zeros.
+        True allows kernels smaller than the merged one, which are padded with zeros.
     """
     if len(members) < 2:
         return f"a merge needs two operators or more, here are {len(members)}"
@@ -142,7 +142,7 @@ def merge_convolutions(members: Sequence[Convolution | None]) -> MergedConvoluti
 
 
 def count_padded_kernels(members: Sequence[Convolution | None]) -> int:
-    """How many of some convolutions have a kernel smaller, on an axis, than their merged one."""
+    """Number of convolutions whose kernel is smaller, on an axis, than their merged one."""
     convolutions = [member for member in members if member is not None]
     return sum(member.kernel != _merged_kernel(convolutions) for member in convolutions)
 
@@ -190,8 +190,8 @@ def _why_not_on_axis(
 def _closing_padding(members: Sequence[Convolution], axis: int, kernel: int, before: int) -> int:
     """Bottom or right padding: what the members share, else the least that keeps the output size.
 
-    Rows past the last one read are never touched, so any padding that gives the output size will
-    do; the largest of the members is taken where it does, since equal workloads tune alike.
+    Padding beyond the last row read has no effect, so any value that gives the output size will do.
+    The largest of the members' is taken where it does, since equal workloads tune alike.
     """
     first = members[0]
     extent = first.dilation[axis] * (kernel - 1) + 1

@@ -1,4 +1,4 @@
-"""Where oneDNN's library lies: named by the user, of the system or conda, or in the wheel."""
+"""Places of oneDNN's library: named by the user, of the system or conda, or in the wheel."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 ONEDNN_PACKAGE = "onednn-cpu-gomp==2023.2.0"
-"""The wheel that the extra ``onednn`` installs, of just this version."""
+"""The wheel that the extra ``onednn`` installs, with its version."""
 ONEDNN_VARIABLE = "TVM_IOS_ONEDNN"
-"""Environment variable with the path of the library to take, and no other."""
+"""Environment variable with the path of the only library to try."""
 ONEDNN_SONAME = "libdnnl.so.3"
 _OTHERS = ("libdnnl.so.2", "libdnnl.so.1")
-"""Earlier interfaces: looked at last, so that what is there is refused by its version."""
+"""Earlier interfaces, looked at last, so that they are refused by their version."""
 _RUNTIMES = {0: "no", 1: "sequential", 2: "OpenMP", 4: "TBB", 8: "thread-pool", 512: "SYCL"}
 
 
 class _Version(ctypes.Structure):
-    """``dnnl_version_t``."""
+    """Layout of ``dnnl_version_t``, the version that libdnnl returns."""
 
     _fields_ = [
         *((name, ctypes.c_int) for name in ("major", "minor", "patch")),
@@ -41,13 +41,13 @@ class _Version(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnednnVersion:
-    """What a libdnnl says of itself."""
+    """Version and kind of threads of a libdnnl, as it reports them."""
 
     major: int
     text: str
-    """Such as ``3.2.0``."""
+    """Version such as ``3.2.0``."""
     runtime: str
-    """What its threads are made by: ``OpenMP``, ``sequential``, ``TBB``, …"""
+    """Maker of its threads: ``OpenMP``, ``sequential``, ``TBB``, …."""
 
     def as_text(self) -> str:
         """Name, version and threads, for people."""
@@ -55,10 +55,10 @@ class OnednnVersion:
 
     @property
     def unfit(self) -> str | None:
-        """Why it cannot be used; None where it can.
+        """Reason why this libdnnl cannot be used; None where it can.
 
-        Its threads must be ours: a primitive has to run in the thread that executes it, which
-        OpenMP can be told thread by thread.
+        A primitive has to run in the thread that executes it; OpenMP can be told so thread by
+        thread.
         """
         if self.major != 3:
             return "its interface is another one; oneDNN 3 is needed"
@@ -69,17 +69,17 @@ class OnednnVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOnednn:
-    """The libdnnl that is taken; without a version where none is."""
+    """The libdnnl to use; without a version where there is none."""
 
     path: str = ""
     library: ctypes.CDLL | None = None
     version: OnednnVersion | None = None
     reason: str = ""
-    """Why there is none: that of one that does not fit, else of one that cannot be loaded."""
+    """Reason why there is none: of one that does not fit, else of one that cannot be loaded."""
 
 
 def onednn_libraries() -> tuple[str, ...]:
-    """What libdnnl may be loaded by: the user's alone, else the system's, conda's, the wheel's."""
+    """Paths of libdnnl to try: only the user's if named; else system, conda and wheel."""
     named = os.environ.get(ONEDNN_VARIABLE)
     if named:
         return (named,)
@@ -92,7 +92,7 @@ def onednn_libraries() -> tuple[str, ...]:
 
 
 def find_onednn() -> FoundOnednn:
-    """The first libdnnl that fits, loaded; where there is none, why."""
+    """First libdnnl that fits, loaded; otherwise the reason why there is none."""
     reasons: list[str] = []
     unfit: list[str] = []
     for path in onednn_libraries():

@@ -1,8 +1,8 @@
-"""Cuts an operator graph into schedule blocks, which the search solves one by one.
+"""Partition of an operator graph into schedule blocks, which the search solves one by one.
 
 A block ends where a single operator separates all that comes before it from all that comes after
-it; no stage can usefully cross such an operator. What is still too long or too wide for the
-dynamic programme is split further, which may cost some of the optimum, and says so.
+it; no stage can usefully cross such an operator. Segments that are still too long or too wide for
+the dynamic programme are split further, with a note, which may cost some of the optimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPLIT_DIVISOR = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleBlock:
-    """Operators scheduled together; blocks run one after another."""
+    """Operators that are scheduled together; blocks run one after another."""
 
     operators: tuple[int, ...]
     """Graph indices, ascending."""
@@ -31,7 +31,7 @@ class ScheduleBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Blocks in an order that keeps every dependency, and what was done to get them."""
+    """Blocks in an order that keeps every dependency, and notes on how they were cut."""
 
     blocks: tuple[ScheduleBlock, ...]
     notes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Partition:
 def partition_graph(
     graph: OperatorGraph, *, max_block_size: int = 64, max_block_states: int = 10_000
 ) -> Partition:
-    """Find the schedule blocks of a graph.
+    """The schedule blocks of a graph.
 
     Takes time and memory in O(operators x max_block_states), whatever the graph.
 
@@ -49,9 +49,9 @@ def partition_graph(
     graph
         Any operator graph; barriers become blocks of their own.
     max_block_size
-        Most operators in a block.
+        Largest number of operators in a block.
     max_block_states
-        Most nonempty predecessor-closed sets in a block.
+        Largest number of nonempty predecessor-closed sets in a block.
     """
     predecessors = graph.predecessor_masks()
     blocks: list[ScheduleBlock] = []
@@ -95,10 +95,9 @@ def split_operators(
     max_block_size: int,
     max_block_states: int,
 ) -> list[tuple[int, ...]]:
-    """Cut ascending operators into consecutive pieces that keep both limits.
+    """Consecutive pieces of ascending operators that keep both limits.
 
-    All in one piece if it keeps them; otherwise every piece is as long as an eighth of the states
-    lets it be.
+    One piece if that keeps them; else every piece is as long as an eighth of the states allows.
 
     Parameters
     ----------
@@ -149,8 +148,8 @@ def _chunks(
 def order_ideals(predecessors: Sequence[int]) -> list[int]:
     """Every predecessor-closed set, the empty one included, ascending as numbers.
 
-    A subset is smaller as a number than the set that holds it, so this is an order in which a
-    dynamic programme may visit the states.
+    A subset is a smaller number than its superset, so a dynamic programme may visit the states in
+    this order.
 
     Examples
     --------
@@ -166,8 +165,8 @@ def order_ideals(predecessors: Sequence[int]) -> list[int]:
 def _segments(graph: OperatorGraph) -> list[tuple[tuple[int, ...], bool]]:
     """Runs of schedulable operators, and single barriers, in an order that keeps dependencies.
 
-    The phase of an operator is the number of barriers on the worst way to it, so operators of one
-    phase can run together between the barriers of the phase before and those of their own.
+    The phase of an operator is the largest number of barriers on a way to it. Operators of one
+    phase can run together, between the barriers of the phase before and their own.
     """
     phases: list[int] = []
     for operator in graph.operators:

@@ -1,4 +1,4 @@
-"""The inter-operator schedule: the result of the search, as immutable, printable, storable data."""
+"""The inter-operator schedule: the result of a search, as immutable, printable, storable data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SCHEDULE_VERSION", "InterOpSchedule", "LibraryOperators", "Stage", "
 
 SCHEDULE_VERSION = 1
 _ONLY_LIBRARY_ONCE = "cudnn"
-"""Older files have its operators under its name, in a field of their own."""
+"""Name of the field that holds this library's operators in older files."""
 _FIELDS = (
     "version",
     "graph_name",
@@ -33,7 +33,7 @@ _FIELDS = (
 
 
 class Strategy(Enum):
-    """How the groups of a stage run (Ding et al., MLSys 2021, section 3.1)."""
+    """Strategy of a stage: how its groups run (Ding et al., MLSys 2021, section 3.1)."""
 
     CONCURRENT = "concurrent"
     MERGE = "merge"
@@ -57,18 +57,18 @@ class Stage:
 
     @property
     def is_merge(self) -> bool:
-        """Whether it needs a kernel of its own: a merge of one operator is that operator."""
+        """True if the stage needs a kernel of its own: a merge of one operator does not."""
         return self.strategy is Strategy.MERGE and len(self.groups) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryOperators:
-    """What one library is to compute in place of TVM's kernels."""
+    """Operators that one operator library computes in place of TVM's kernels."""
 
     library: str
-    """The library's name in files, such as ``cudnn``."""
+    """Name of the library in files, such as ``cudnn``."""
     operators: tuple[int, ...]
-    """Operators it computes, ascending; a merge stage, if all its members are here."""
+    """Operators it computes, ascending; a merge stage counts if all its members are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,24 +80,24 @@ class InterOpSchedule:
     operator_names: tuple[str, ...]
     stages: tuple[Stage, ...]
     scheduler: str
-    """Name of what made it: ``sequential``, ``greedy``, ``ios`` …"""
+    """Name of the scheduler that made it: ``sequential``, ``greedy``, ``ios`` …."""
     latency_ns: int | None = None
     """Latency that the cost model predicted, in nanoseconds."""
     priced_by: str = ""
-    """Where the prices come from, if they were not measured where the schedule is to run."""
+    """Source of the prices, if they were not measured where the schedule is to run; else empty."""
     operator_ns: tuple[int, ...] = ()
-    """Time of each operator alone on one lane, in nanoseconds; empty where nobody measured."""
+    """Nanoseconds of each operator alone on one lane; empty where nobody measured."""
     unsplit: tuple[int, ...] = ()
-    """Operators too small for idle lanes to help with, ascending: each runs on one lane."""
+    """Operators that stay on one lane, ascending: too small for idle lanes to help with."""
     libraries: tuple[LibraryOperators, ...] | None = None
-    """Operators that libraries are to compute, each by one library; None where nobody has
+    """Operators that operator libraries are to compute, each by one; None where nobody has
     chosen."""
     home_lanes: tuple[int, ...] = ()
-    """Lane of each operator, where a list was scheduled: nothing then waits for a stage, only for
-    data, and lanes take what is ready in the order of the stages. Empty where stages count."""
+    """Lane of each operator of a list: operators wait for data only, never for a stage, and lanes
+    take ready ones in the order of the stages. Empty for schedules whose stages count."""
 
     def to_json(self) -> str:
-        """Versioned JSON; :meth:`from_json` reads it back."""
+        """Versioned JSON of the schedule; :meth:`from_json` reads it back."""
         return json.dumps(
             {
                 "version": SCHEDULE_VERSION,
@@ -172,17 +172,17 @@ class InterOpSchedule:
 
     @property
     def num_home_lanes(self) -> int:
-        """Lanes that the operators are on; 0 where they have none of their own."""
+        """Number of lanes of :attr:`home_lanes`; 0 without home lanes."""
         return max(self.home_lanes, default=-1) + 1
 
     def by_library(self, library: str) -> tuple[int, ...]:
-        """Operators that the library of this name is to compute."""
+        """Operators that the operator library of a name is to compute."""
         return next((row.operators for row in self.libraries or () if row.library == library), ())
 
     def as_text(self) -> str:
-        """One line a stage: strategy, then the groups with their operators by name.
+        """Text with a line for each stage: strategy, then the groups with their operators by name.
 
-        With home lanes, a line has the lane of its stage as well.
+        With home lanes, a line also has the lane of its stage.
         """
         latency = "" if self.latency_ns is None else f", predicted {self.latency_ns / 1e6:.4f} ms"
         source = f" by the {self.priced_by}" if self.priced_by else ""

@@ -11,7 +11,7 @@ __all__ = ["verify_graph", "verify_schedule"]
 
 
 def verify_graph(graph: OperatorGraph) -> None:
-    """Check what the constructors cannot see.
+    """Check the rules of a graph that its constructors cannot check.
 
     Names are not empty. FLOPs and bytes are not negative. A convolution has positive shapes,
     strides, dilation and groups, paddings that are not negative, a kernel that fits its padded
@@ -53,11 +53,10 @@ def verify_schedule(
     5. A concurrent stage keeps the limits, where limits are given.
     6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
     7. A barrier is alone in its stage.
-    8. What is marked as unsplit, or for a library, is an operator of the graph, each once, and no
-       operator is marked for two libraries; operator costs, where there are any, are one for each
-       operator.
-    9. Home lanes, where there are any, are one for each operator, and a stage has one group then,
-       or is a merge, with all its operators on one lane.
+    8. Every operator that is marked as unsplit, or for a library, is one of the graph, once, and
+    none is marked for two libraries; operator times are absent, or one for each operator.
+    9. Home lanes are absent, or one for each operator; then a stage has one group, or is a merge
+    with all operators on one lane.
 
     Parameters
     ----------
