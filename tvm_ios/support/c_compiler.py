@@ -1,4 +1,4 @@
-"""Compiles the project's own C files with the C compiler TVM already needs, once per content.
+"""Compilation of the project's own C files with the C compiler TVM needs, once per content.
 
 Objects and libraries lie in ``$TVM_IOS_CACHE_DIR``, else ``$XDG_CACHE_HOME/tvm-ios``, else
 ``~/.cache/tvm-ios``, under the digest of sources, flags and compiler.
@@ -41,22 +41,22 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NativeSource:
-    """A C file of the project, compiled when it is first asked for."""
+    """A C file of the project, compiled on first use."""
 
     path: Path
 
     @cached_property
     def digest(self) -> str:
-        """Digest of it and of what it includes: prices taken with another are not comparable."""
+        """Digest of the file and its includes: prices taken with other code are not comparable."""
         return source_digest(self.path)
 
     @cached_property
     def library(self) -> ctypes.CDLL:
-        """It as a library of its own, loaded."""
+        """The C file as a loaded library of its own."""
         return ctypes.CDLL(str(compile_shared(self.path)))
 
     def as_object(self) -> Path:
-        """It as an object file, to link into an exported model."""
+        """The C file as an object file, to link into an exported model."""
         return compile_object(self.path)
 
 
@@ -70,12 +70,12 @@ def cache_directory() -> Path:
 
 @cache
 def find_c_compiler() -> tuple[str, ...]:
-    """The command of the C compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
+    """Command of the C compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
 
     Raises
     ------
     HostError
-        If there is none.
+        If there is no C compiler.
     """
     candidates = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
     for candidate in candidates:
@@ -96,10 +96,10 @@ def _require_compiler(command: str) -> tuple[str, ...]:
 
 
 def sources_of(source: Path) -> tuple[Path, ...]:
-    """A C file and every file that it includes by a name in quotes, and what those include.
+    """A C file with all files that it includes by a name in quotes, directly or not.
 
-    Names are looked up beside the file that includes them; one that is not there is left to the
-    compiler's own search.
+    Names are looked up beside the including file; files that are not there are left to the
+    compiler.
     """
     found = {source.resolve(): None}  # a set that keeps its order
     pending = [source.resolve()]
@@ -116,7 +116,7 @@ def sources_of(source: Path) -> tuple[Path, ...]:
 
 
 def source_digest(source: Path) -> str:
-    """Digest of a C file and of exactly the files that it includes."""
+    """Digest of a C file and the files it includes."""
     digest = hashlib.sha256()
     for file in sources_of(source):
         digest.update(file.name.encode() + file.read_bytes())
@@ -139,7 +139,7 @@ def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | N
 def compile_ahead(*sources: Path) -> threading.Thread:
     """A thread that compiles C files to shared libraries, so that nobody waits for them later.
 
-    What cannot be compiled is told to whoever needs it.
+    Failures are reported to whoever needs the library.
     """
 
     def work() -> None:
@@ -196,5 +196,5 @@ def _run(command: Sequence[str], source: str) -> None:
 
 @cache
 def _say_once(compiler: str, directory: Path) -> None:
-    """Say, once a process, why its first call waits; a warning is seen where nobody set up logs."""
+    """Say, once a process, why its first call waits; a warning shows even without logging."""
     _LOG.warning("compiling the C code of tvm-ios with %s, once; kept in %s", compiler, directory)

@@ -1,4 +1,4 @@
-"""What programs and libraries say when something fails: many lines, of which one tells."""
+"""Error texts of programs and libraries: many lines, of which one matters."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["lines_that_tell"]
 
 
 def lines_that_tell(text: object, otherwise: str) -> list[str]:
-    """Lines of a text, or of an error, without those that are blank; ``otherwise`` if all are."""
+    """Lines of a text or an error that are not blank; ``otherwise`` if all are."""
     return [line.strip() for line in str(text).splitlines() if line.strip()] or [otherwise]

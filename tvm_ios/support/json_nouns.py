@@ -1,8 +1,8 @@
 """Frozen dataclasses as JSON, read back strictly by their type hints.
 
 A field whose hint names several dataclasses holds an object with one key, the name of the class.
-Fields that do not exist are refused. Those that are missing have their defaults in messages, which
-an older program may have sent, and are refused in files, which are written as wholes.
+Unknown fields are refused. Missing fields have their defaults in messages, which an older program
+may have sent, and are refused in files, which are written as wholes.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _PLAIN: Mapping[Any, Callable[[StoredValue], Any]] = {
 
 
 def to_json(hint: Any, value: Any) -> str:
-    """A noun on one line of JSON; the hint is its class, or a union of classes."""
+    """JSON of a noun on one line; the hint is its class, or a union of classes."""
     return json.dumps(noun_record(hint, value), separators=(",", ":"))
 
 
 def from_json(hint: Any, text: str, name: str) -> Any:
-    """What :func:`to_json` wrote; ``name`` is for messages, such as ``the request``.
+    """Noun that :func:`to_json` wrote; ``name`` is for messages, such as ``the request``.
 
     Raises
     ------
     UnreadableValueError
-        If it is something else.
+        If the text is something else.
     """
     return _read(hint, parse_json(text, name), whole=False)
 
 
 def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) -> NounT:
-    """A dataclass of this kind.
+    """A dataclass read from a stored value.
 
     Parameters
     ----------
     whole
-        Whether fields that have defaults must be there, too.
+        True demands fields that have defaults, too.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) ->
 
 
 def noun_record(hint: Any, value: Any) -> Any:
-    """A value that ``json`` takes."""
+    """Plain data for ``json`` that stand for a value."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -128,7 +128,7 @@ def _tagged(classes: Mapping[str, Any], stored: StoredValue, whole: bool) -> Any
 
 @cache
 def _classes(hint: Hashable) -> Mapping[str, Any]:
-    """The dataclasses that a hint names, by name."""
+    """Dataclasses that a type hint names, by name."""
     kinds: tuple[Any, ...] = get_args(hint) or (hint,)
     return {kind.__name__: kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)}
 

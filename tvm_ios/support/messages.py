@@ -1,7 +1,7 @@
-"""What tvm-ios says while it works: standard :mod:`logging`, which the command line shows.
+"""Messages of tvm-ios while it works: standard :mod:`logging`, shown by the command line.
 
-Modules log to loggers of their names. Who uses tvm-ios as a library does with them as ever; the
-command line shows them on standard error, and processes that it starts do the same.
+Modules log to loggers of their names. Programs that use tvm-ios as a library handle them as usual;
+the command line shows them on standard error, as do the processes that it starts.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ __all__ = ["Verbosity", "is_quiet", "shown_messages"]
 _ROOT = logging.getLogger("tvm_ios")
 _INHERITED = "TVM_IOS_VERBOSITY"
 _REMARKS = logging.getLogger("strategy")
-"""TVM's, which warns of layouts that it has no tuned kernels for, once an operator. Here races and
-prices decide about those."""
+"""TVM's logger that warns, for each operator, of layouts without tuned kernels. Races and prices
+decide about those here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verbosity:
-    """How much is said.
+    """Amount of messages shown: usual, less, or more.
 
     Raises
     ------
     OptionError
-        If it is to be both less and more than usual.
+        If both less and more are asked for.
     """
 
     quiet: bool = False
-    """Only results and errors."""
+    """True shows only results and errors."""
     verbose: int = 0
-    """1 says what was decided and why, 2 and more everything, commands that are run among it."""
+    """1 shows decisions and their reasons; 2 and more everything, including commands that are
+    run."""
 
     def __post_init__(self) -> None:
         if self.quiet and self.verbose:
@@ -45,21 +46,21 @@ class Verbosity:
 
     @property
     def level(self) -> int:
-        """The least level of :mod:`logging` that is shown."""
+        """Lowest level of :mod:`logging` that is shown."""
         if self.quiet:
             return logging.ERROR
         return (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbose, 2)]
 
     @classmethod
     def inherited(cls, environment: Mapping[str, str] = os.environ) -> Verbosity:
-        """That of the process that started this one; the usual one where it said nothing."""
+        """Verbosity of the process that started this one; the usual one if that set none."""
         said = environment.get(_INHERITED, "")
         return cls(quiet=said == "q", verbose=said.count("v"))
 
 
 @contextmanager
 def shown_messages(verbosity: Verbosity) -> Iterator[None]:
-    """Show on standard error what tvm-ios logs inside; processes started there do so, too."""
+    """Context that shows tvm-ios's log on standard error; processes started in it do so, too."""
     handler = _StderrHandler()
     # Times and places are for who looks for a fault.
     form = "tvm-ios: %(message)s"
@@ -90,12 +91,12 @@ def shown_messages(verbosity: Verbosity) -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Whether only results and errors are shown, so that progress is not."""
+    """True if only results and errors are shown, and so no progress."""
     return not _ROOT.isEnabledFor(logging.WARNING)
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what is standard error at the time: bars and tests put something in its place."""
+    """Handler for the standard error of the moment, which bars and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)

@@ -17,16 +17,16 @@ DAMAGES = (
     *(EOFError, MemoryError, OSError, OverflowError, RuntimeError, TypeError, ValueError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What numpy raises of a damaged file."""
+"""Errors that numpy raises when a file is damaged."""
 
 
 def named_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """The arrays in the content of a file; none that would have to be unpickled.
+    """Arrays by name in the content of a file; none that would have to be unpickled.
 
     Raises
     ------
     ValueError
-        If numpy cannot read it; readers pass that on as an error of their room.
+        If numpy cannot read it; callers turn it into an error of their room.
     """
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Progress of a long call, as data: who wants to show it passes a function that takes it."""
+"""Progress of a long call, as data for a function that shows it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
 __all__ = ["PhaseClock", "Progress", "ProgressListener"]
 
 PRICED = "stages priced"
-"""What most calls count."""
+"""Unit that most calls count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A step of a long call, as its listener is told of it."""
+    """A step of a long call, as its listener gets it."""
 
     phase: str
-    """``build``, ``search``, ``lower`` or ``compare``."""
+    """Name of the phase: ``build``, ``search``, ``lower`` or ``compare``."""
     detail: str = ""
     done: int | None = None
-    """Things of :attr:`unit` so far."""
+    """Number of things of :attr:`unit` so far."""
     unit: str = PRICED
     share: float | None = None
-    """How much of the phase is done, from 0 to 1; None where nobody knows."""
+    """Finished share of the phase, from 0 to 1; None where nobody knows."""
     best_ms: float | None = None
-    """Predicted latency of the best that was found so far, in milliseconds."""
+    """Predicted latency of the best schedule so far, in milliseconds."""
     elapsed_s: float = 0.0
-    """Since the call began."""
+    """Seconds since the call began."""
 
 
 ProgressListener = Callable[[Progress], None]
 
 
 class PhaseClock:
-    """Seconds of each phase of a long call, and word to whoever listens.
+    """Clock of the phases of a long call, which also reports to a listener.
 
     Parameters
     ----------
     listener
-        Told at the start of a phase and whenever :meth:`say` is called; None for silence.
+        Called at the start of a phase and by :meth:`say`; None for silence.
     gate
-        What phases that are stages of a job pass before they begin; an open one where omitted.
+        Gate that phases which are stages of a job pass; open where omitted.
     """
 
     def __init__(
@@ -56,18 +56,19 @@ class PhaseClock:
         self._phase = ""
         self.phase_s: dict[str, float] = {}
         self.address = ""
-        """Where the present stage was granted its device, as ``GrantedStage.address``; empty where
-        it was granted none, or one of this machine."""
+        """Address of the device of the present stage, as ``GrantedStage.address``; empty without a
+        device, or for one of this machine."""
 
     @contextmanager
     def phase(self, name: str, need: StageNeed | None = None) -> Iterator[None]:
-        """Count the time inside to this phase.
+        """Count the time inside the context to a phase.
 
         Parameters
         ----------
         need
-            What it needs as a stage of a job, named after the phase where it has no task; it begins
-            once the gate lets it, and waiting does not count. None where it has stages inside.
+            Needs of the phase as a stage of a job, named after the phase where it has no task. It
+            begins when the gate lets it, and waiting does not count. None for a phase with stages
+            inside.
         """
         stage = self.gate.stage(replace(need, task=need.task or name)) if need else nullcontext()
         with stage as granted:
@@ -90,7 +91,7 @@ class PhaseClock:
         share: float | None = None,
         best_ms: float | None = None,
     ) -> None:
-        """Tell the listener where the current phase is; arguments as in :class:`Progress`."""
+        """Tell the listener about the current phase; arguments as in :class:`Progress`."""
         if self._listener is not None:
             self._listener(
                 Progress(

@@ -1,4 +1,4 @@
-"""Stages of a tuning job, and the gate it passes before each: who may compute where, and when.
+"""Stages of a tuning job, and the gate before each, which decides who computes where and when.
 
 A job that tunes by itself finds the gate open. One of many jobs on shared machines asks a scheduler
 at the gate, and goes on when cores and device are its own.
@@ -29,113 +29,113 @@ __all__ = [
 
 
 class StageKind(Enum):
-    """What a job does between two gates."""
+    """Kind of work of a job between two gates."""
 
     PREPARE = "prepare"
-    """Loads and prepares a model, extracts its tasks, compiles it."""
+    """Load and prepare a model, extract its tasks, compile it."""
     SEARCH = "search"
-    """Picks the next candidates of a task."""
+    """Pick the next candidates of a task."""
     BUILD = "build"
-    """Compiles candidates."""
+    """Compile candidates of a task."""
     PROFILE = "profile"
-    """Runs candidates, stages or networks on the device: needs it, and its cores, undisturbed."""
+    """Run candidates, stages or networks on the device, with device and cores undisturbed."""
     UPDATE = "update"
-    """Trains the cost model of a tuner with what was measured."""
+    """Train the cost model of a tuner with measurements."""
 
     @property
     def measures(self) -> bool:
-        """Whether anything else on the same device or core would distort what it finds."""
+        """True if other work on the same device or core would distort the result."""
         return self is StageKind.PROFILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageNeed:
-    """What a stage needs before it may begin."""
+    """Needs of a stage before it may begin: cores, and facts for the scheduler."""
 
     kind: StageKind
     least_cores: int = 1
-    """Cores without which it does not begin."""
+    """Fewest cores with which the stage begins."""
     most_cores: int = 1
-    """Cores that it can make use of."""
+    """Most cores that the stage can use."""
     task: str = ""
-    """What it works on; stages of one kind and task take about the same time."""
+    """Name of the task; stages of one kind and task take about the same time."""
     estimate_s: float | None = None
-    """About how long it takes on one core, where the job knows better than its past does."""
+    """Estimated seconds on one core, where the job knows more than past stages show."""
 
     @classmethod
     def to_prepare(cls, most_cores: int, task: str = "") -> StageNeed:
-        """The need of what compiles and measures nothing."""
+        """Need of a stage that compiles and measures nothing."""
         return cls(kind=StageKind.PREPARE, most_cores=most_cores, task=task)
 
     @classmethod
     def to_profile(cls, cores: int, task: str = "") -> StageNeed:
-        """The need of a measurement that runs on so many cores."""
+        """Need of a measurement on a number of cores."""
         return cls(kind=StageKind.PROFILE, least_cores=cores, most_cores=cores, task=task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedStage:
-    """Where a stage may run."""
+    """Cores and device that a stage may use."""
 
     cores: tuple[int, ...]
-    """Numbers of the processors, as ``os.sched_setaffinity`` takes them; may change while a
-    stage that does not measure runs."""
+    """Numbers of the processors, as ``os.sched_setaffinity`` takes them; may change while a stage
+    that does not measure runs."""
     device: str = ""
-    """Name of the device that is the stage's own; empty for stages that need none."""
+    """Name of the stage's own device; empty for stages that need none."""
     address: str = ""
-    """Where the device is reached, ``host:port:key`` of an RPC tracker; empty in this process."""
+    """Address of the device, ``host:port:key`` of an RPC tracker; empty in this process."""
     second_try: bool = False
-    """Whether a candidate that dies with its worker is tried once more, as where others may kill a
-    worker; without it the first death is a failure of the candidate."""
+    """True tries a candidate that dies with its worker once more, as others may kill a worker;
+    False makes the first death a failure of the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """How far a job is, told after its records are written and before its device is free."""
+    """State of a job, reported after its records are written and before its device is free."""
 
     trials: int
-    """Candidates measured so far."""
+    """Number of candidates measured so far."""
     total: int | None = None
-    """Candidates it means to measure; None where it does not know."""
+    """Number of candidates to measure; None where the job does not know."""
     best_ms: float | None = None
-    """About how long the network takes with the best kernels so far, in milliseconds."""
+    """Milliseconds of the network with the best kernels so far, about."""
     stage: str = ""
-    """What it is at, in words."""
+    """Current work of the job, in words."""
 
 
 class StageGate(Protocol):
-    """What a job passes before each of its stages."""
+    """Gate that a job passes before each of its stages."""
 
     @property
     def most_cores(self) -> int:
-        """Cores that a stage gets at most.
+        """Largest number of cores of a stage.
 
-        AutoTVM measures so many candidates a batch, and auto_scheduler twice as many.
+        AutoTVM measures that many candidates a batch, and auto_scheduler twice as many.
         """
 
     @property
     def waited_s(self) -> float:
-        """Seconds that its stages have waited for others until now, all together."""
+        """Seconds that the job's stages have waited for others so far, all together."""
 
     def stage(self, need: StageNeed) -> AbstractContextManager[GrantedStage]:
-        """Wait until a stage may begin; it ends with the context. Stages do not nest.
+        """Context of a stage: waits until the stage may begin, ends it at exit. Stages do not nest.
 
-        A :class:`~tvm_ios.errors.DeviceLostError` goes through the context of a stage whose device
-        no longer answers; the job then asks for another, or for the same one.
+        A :class:`~tvm_ios.errors.DeviceLostError` goes through the context when the stage's device
+        no longer answers; the job then asks for another one, or the same.
         """
 
     def tell(self, progress: JobProgress) -> None:
-        """Say how far the job is."""
+        """Report the state of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGate:
-    """A gate that lets everything pass at once, on all usable cores."""
+    """Gate that lets every stage pass at once, on all usable cores."""
 
     most_cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Cores to count on: fewer than are usable where a cgroup has a quota."""
+    """Number of cores to count on: fewer than are usable where a cgroup has a quota."""
     waited_s: float = 0.0
-    """Nobody waits."""
+    """Seconds of waiting, always 0."""
 
     @contextmanager
     def stage(self, need: StageNeed) -> Iterator[GrantedStage]:
@@ -144,13 +144,13 @@ class OpenGate:
         yield GrantedStage(cores=tuple(sorted(os.sched_getaffinity(0))))
 
     def tell(self, progress: JobProgress) -> None:
-        """Tell nobody."""
+        """Ignore the report."""
 
 
 def clock_at_work(gate: StageGate) -> Callable[[], float]:
-    """A clock in seconds that stands still while a job waits at its gate.
+    """Clock in seconds that stands still while a job waits at its gate.
 
-    Budgets are counted by it: a job loses nothing because others have the device.
+    It counts budgets: a job loses nothing because others have the device.
     """
     return lambda: time.monotonic() - gate.waited_s
 
@@ -165,7 +165,7 @@ def gate_around(default: StageGate) -> StageGate:
 
 @contextmanager
 def gated_by(gate: StageGate) -> Iterator[None]:
-    """Inside, calls of ``tune`` pass this gate before each of their stages.
+    """Context in which calls of ``tune`` pass a gate before each of their stages.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Values from files, read strictly: text is no number, true is no number, and infinity is none.
+"""Strict reading of values from files: text is no number, true is none, and infinity is none.
 
 Every reader of stored data (schedules, plans, recorded problems, benchmark records, the profile
-database) asks a :class:`StoredValue` for what it needs, so that whatever else lies there is refused
-with its place, never converted and never a traceback.
+database) asks a :class:`StoredValue`. Anything unexpected is refused with its place, never
+converted and never a traceback.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 
 class UnreadableValueError(ValueError):
-    """A stored value is not what belongs there; readers pass it on as an error of their room.
+    """A stored value that does not belong there; callers turn it into an error of their room.
 
     The message is one line: the place, the value, and what was expected.
     """
@@ -33,17 +33,17 @@ class UnreadableValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A value from a file, and where it stood there.
+    """A value from a file, with its place there.
 
     Each method raises :class:`UnreadableValueError` where the value is of another kind.
     """
 
     value: Any
-    """The value as ``json`` or ``sqlite3`` gave it."""
+    """Value as ``json`` or ``sqlite3`` gave it."""
     where: str
-    """Its place, such as ``stages[2].strategy``, for messages."""
+    """Place of the value, such as ``stages[2].strategy``, for messages."""
     is_root: bool = False
-    """Whether it is the whole file: the names of its fields are places of their own."""
+    """True for a whole file: the names of its fields are places of their own."""
 
     def __str__(self) -> str:
         """The value on one short line."""
@@ -67,13 +67,13 @@ class StoredValue:
         return StoredValue(fields[name], name if self.is_root else f"{self.where}.{name}")
 
     def fields(self) -> dict[str, StoredValue]:
-        """All fields of an object, by name."""
+        """Every field of an object, by name."""
         if not isinstance(self.value, dict):
             raise self._unlike("an object")
         return {name: self.field(name) for name in self.value}
 
     def only(self, *known: str) -> StoredValue:
-        """The object itself, which has no fields but these."""
+        """The object itself; refused if it has other fields than these."""
         for name in self.fields():
             if name not in known:
                 raise UnreadableValueError(
@@ -82,7 +82,7 @@ class StoredValue:
         return self
 
     def rows(self, count: int | None = None) -> list[StoredValue]:
-        """The entries of a list, which has this many where `count` is given."""
+        """The entries of a list; refused if their number is not `count`, where given."""
         if not isinstance(self.value, list):
             raise self._unlike("a list")
         if count is not None and len(self.value) != count:
@@ -107,7 +107,7 @@ class StoredValue:
         return tuple(entry.whole(most=most) for entry in self.rows())
 
     def number(self) -> float:
-        """A number that is finite."""
+        """A finite number."""
         value = self.value
         number = isinstance(value, int | float) and not isinstance(value, bool)
         # `not <=`, since NaN compares as false; and a whole number may be too large for a float.
@@ -116,7 +116,7 @@ class StoredValue:
         return float(value)
 
     def text(self) -> str:
-        """The value, which is a string."""
+        """The value, a string."""
         if not isinstance(self.value, str):
             raise self._unlike("text")
         return self.value
@@ -126,13 +126,13 @@ class StoredValue:
         return tuple(entry.text() for entry in self.rows())
 
     def flag(self) -> bool:
-        """The value, which is true or false."""
+        """A truth value."""
         if not isinstance(self.value, bool):
             raise self._unlike("true or false")
         return self.value
 
     def member(self, kind: type[_Member]) -> _Member:
-        """The member of an enumeration that has this value."""
+        """The member of an enumeration with this value."""
         for member in kind:
             if member.value == self.value:
                 return member
@@ -143,12 +143,12 @@ class StoredValue:
 
 
 def parse_json(text: str, name: str) -> StoredValue:
-    """The whole of a JSON text; ``name`` is for messages, such as ``the schedule``.
+    """The value of a JSON text; ``name`` is for messages, such as ``the schedule``.
 
     Raises
     ------
     UnreadableValueError
-        If it is no JSON, or nested too deeply.
+        If the text is no JSON, or nested too deeply.
     """
     try:
         return StoredValue(json.loads(text), name, is_root=True)

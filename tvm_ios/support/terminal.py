@@ -1,7 +1,7 @@
 """Progress on standard error: a bar where a person looks on, plain lines everywhere else.
 
-A bar is drawn by rich, which is loaded for nothing else, and only when somebody tells of a step:
-a thread that draws would disturb what is measured.
+A bar is drawn by rich, which is loaded only at the first step to draw, and without a thread: a
+thread that draws would disturb measurements.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _DUMB = ("", "dumb", "unknown")
 
 
 def draws_on(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a moving picture may be drawn there.
+    """True if a moving picture may be drawn on a stream.
 
-    That is a terminal that can move its cursor, and nobody asked for plain text: neither by
-    ``NO_COLOR`` nor by ``CI``, which programs set that keep what is printed.
+    The stream must be a terminal that can move its cursor. ``NO_COLOR`` asks for plain text, as
+    does ``CI``, which programs set that keep the output.
     """
     plain = environment.get("NO_COLOR") or environment.get("CI")
     return stream.isatty() and environment.get("TERM", "") not in _DUMB and not plain
 
 
 def live_on(stream: TextIO, *, transient: bool = False) -> Live:
-    """A picture on a terminal, drawn when it is told to; what others print goes above it.
+    """A picture on a terminal, drawn on demand; other output goes above it.
 
     Parameters
     ----------
     transient
-        Whether it goes when it is closed.
+        True removes the picture at the end.
     """
     from rich.console import Console  # noqa: PLC0415 - only where something is drawn
     from rich.live import Live  # noqa: PLC0415
@@ -65,8 +65,7 @@ def live_on(stream: TextIO, *, transient: bool = False) -> Live:
 class StderrProgress:
     """Shows progress on standard error: a bar on a terminal, else a line a phase.
 
-    Nothing where only results and errors are wanted. A context manager: leaving it, by whatever
-    way, ends the bar.
+    Shows nothing where only results and errors are wanted. A context manager, which ends the bar.
     """
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
@@ -74,7 +73,7 @@ class StderrProgress:
     _live: Live | None = None
     _phase: str = ""
     _phase_began_s: float = 0.0
-    """When the phase began, on the clock of the progress."""
+    """Begin of the phase in seconds, on the clock of the progress."""
     _shown_at: float = 0.0
 
     def __call__(self, progress: Progress) -> None:
@@ -123,7 +122,7 @@ def _told(progress: Progress) -> str:
 
 
 def _bar(progress: Progress, phase_began_s: float) -> RenderableType:
-    """The step as a line no wider than the terminal: the bar stays, and the end is cut."""
+    """The step as a line that fits the terminal: the bar stays, and the end is cut."""
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

@@ -14,17 +14,17 @@ _NEXT_TO_NOTHING_S = 1e-9
 
 
 class TimeBudget:
-    """Seconds that a whole call may take, counted from here.
+    """Seconds that a whole call may take, counted from the construction.
 
-    What has to be done is done, late or not. What can be left out asks :meth:`allows` first, and
-    what was left out or cut short is told by :meth:`cut`.
+    Necessary work is done, late or not. Optional work asks :meth:`allows` first, and :meth:`cut`
+    notes what was left out or cut short.
 
     Parameters
     ----------
     seconds
-        How long, from now on; None for no limit.
+        Seconds from now on; None for no limit.
     clock_s
-        Tells the time, in seconds.
+        Returns the time in seconds.
 
     Raises
     ------
@@ -52,25 +52,25 @@ class TimeBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left: infinite without a limit, below 0 when they are overdrawn."""
+        """Seconds that are left: infinite without a limit, below 0 when overdrawn."""
         return self._seconds - self.spent_s
 
     def allows(self, seconds: float) -> bool:
-        """True if something that takes so many seconds would end in time."""
+        """True if work of a number of seconds would end in time."""
         return seconds <= self.left_s
 
     def cut(self, what: str) -> None:
-        """Remember what was left out or cut short, in words for people."""
+        """Note what was left out or cut short, in words for people."""
         self._cuts.append(what)
 
     def part(self, of: int, *, reserve_s: float = 0.0) -> TimeBudget:
-        """One of so many equal parts of what is left beyond a reserve, which begins now."""
+        """Budget, from now on, of one of some equal parts of the time left beyond a reserve."""
         seconds = max(self.left_s - reserve_s, _NEXT_TO_NOTHING_S) / of
         return TimeBudget(seconds, clock_s=self._clock_s)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each cut, and one where the budget was overdrawn all the same."""
+        """Lines for people, one for each cut, and one if the budget was overdrawn."""
         notes = [f"for time_budget={self._seconds:g}, {what}" for what in self._cuts]
         if self.left_s < 0:
             notes.append(

@@ -1,4 +1,4 @@
-"""A file written as a whole: readers find what it was before, or all of the new one."""
+"""Files written as a whole: readers find the old file or all of the new one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["make_output_folder", "whole_file", "write_bytes", "write_text"]
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write a file that takes the place of another when the block ends without an error.
+    """Context of a path to write; its file replaces another when the block ends without error.
 
-    Its folders are made, and others may write the same file, on other machines, too. Of a link the
-    file behind it is replaced; a pipe or a terminal is written to directly.
+    Folders are made, and others may write the same file, also on other machines. If the path is a
+    link, the file behind it is replaced; a pipe or a terminal is written to directly.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -45,7 +45,7 @@ def write_text(path: Path, text: str) -> None:
     Raises
     ------
     ArtifactError
-        If it cannot be written.
+        If the file cannot be written.
     """
     try:
         write_bytes(path, text.encode())

@@ -1,4 +1,4 @@
-"""Whole numbers that a caller gives: counts, positions, options."""
+"""Whole numbers from callers: counts, positions, options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_whole", "require_whole", "require_whole_fields"]
 
 
 def as_whole(value: Any) -> int | None:
-    """A whole number of any kind, such as ``numpy.int64``; None for everything else.
+    """A whole number of any kind, such as ``numpy.int64``, as ``int``; None for everything else.
 
     Truth values are no numbers here: they come from a mistake, as floats do.
     """
@@ -32,8 +32,7 @@ def require_whole(
     Raises
     ------
     OptionError
-        If it is none, or too small or large; the message names the option, its value and the
-        bounds.
+        If it is none, or too small or large; the message has option, value and bounds.
     """
     number = as_whole(value)
     if number is None or number < least or (most is not None and number > most):
@@ -43,10 +42,10 @@ def require_whole(
 
 
 def require_whole_fields(options: Any, *, note: str = "", **bounds: int | tuple[int, int]) -> None:
-    """Make these fields of a frozen dataclass ``int``, from the least value on or between two.
+    """Make fields of a frozen dataclass ``int``, checked against a least value or two bounds.
 
-    A field that may be omitted, and so has None as its default, keeps it. What ``note`` says, such
-    as ``" (0 means no limit)"``, ends the message.
+    A field whose default is None may keep it. The text ``note``, such as ``" (0 means no limit)"``,
+    ends the message.
     """
     omitted = {field.name for field in fields(options) if field.default is None}
     for name, bound in bounds.items():
