@@ -1,4 +1,4 @@
-"""A profile database as one call sees it, which may want to measure everything anew."""
+"""A profile database as one call sees it, which may measure everything anew."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["FreshDatabase", "database_for_call"]
 
 
 class FreshDatabase(ProfileDatabase):
-    """A profile database that knows only what is stored through it, in place of what was there.
+    """A profile database that knows only what is stored through it, and replaces older entries.
 
     Parameters
     ----------
     database
-        Whose file it is. What others read and write there goes on as before.
+        Database whose file it uses. Others read and write there as before.
     """
 
     def __init__(self, database: ProfileDatabase) -> None:
         super().__init__(database.path, timeout_s=database.timeout_s)
         self._begin_s = time.time()
         self._own: set[tuple[str, str]] = set()
-        """Subject and name of each fact that was stored."""
+        """Subject and name of each fact that was stored through this database."""
 
     def get_many(self, context: ProfileContext, keys: Iterable[str]) -> dict[str, PriceRecord]:
-        """As for any database, without records measured before this one was made."""
+        """Records measured since this database was made, by stage key."""
         found = super().get_many(context, keys)
         return {
             key: record for key, record in found.items() if record.measured_at_s >= self._begin_s
@@ -42,18 +42,18 @@ class FreshDatabase(ProfileDatabase):
         *,
         older_than_s: float | None = None,
     ) -> None:
-        """As for any database; records measured before this one was made make way."""
+        """Store records, in place of any that were measured before this database was made."""
         super().put_many(
             context, records, older_than_s=self._begin_s if older_than_s is None else older_than_s
         )
 
     def get_facts(self, subject: str, names: Iterable[str]) -> dict[str, str]:
-        """As for any database, without facts that were not stored through this one."""
+        """Facts stored through this database, by name."""
         own = [name for name in names if (subject, name) in self._own]
         return super().get_facts(subject, own)
 
     def put_facts(self, subject: str, facts: Mapping[str, str], *, replace: bool = False) -> None:
-        """As for any database; facts that were not stored through this one make way."""
+        """Store facts, in place of any that were not stored through this database."""
         for name, value in facts.items():
             is_old = (subject, name) not in self._own
             super().put_facts(subject, {name: value}, replace=replace or is_old)
@@ -61,12 +61,12 @@ class FreshDatabase(ProfileDatabase):
 
 
 def database_for_call(database: ProfileDatabase, *, fresh: bool = False) -> ProfileDatabase:
-    """The same file for one call, which has taken nothing from it yet.
+    """A database on the same file for one call, with a use record of its own.
 
     Parameters
     ----------
     fresh
-        Whether the call measures everything anew, and replaces what is there.
+        True makes the call measure everything anew, and replace what is there.
     """
     if fresh:
         return FreshDatabase(database)

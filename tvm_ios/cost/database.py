@@ -1,9 +1,9 @@
-"""The profile database: prices of stages on disk, so an equal stage is measured once ever.
+"""The profile database: prices of stages on disk, so equal stages are measured only once.
 
 It also keeps facts about a device that are found once, such as the algorithms of a library.
 
-One SQLite file (`database_file.py`), to which several processes may write at once; a read-only one
-still serves its prices.
+It is one SQLite file (`database_file.py`), to which several processes may write at once; a
+read-only file still serves its prices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PriceRecord", "ProfileDatabase", "default_database_path"]
 
 
 KEYS_PER_QUERY = 500
-"""SQLite builds of old allow 999 parameters in a statement."""
+"""Parameters in a statement: old SQLite builds allow 999."""
 
 
 FACTS = """
@@ -49,20 +49,20 @@ WHERE measured_at_s < ?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRecord:
-    """One measured price."""
+    """A measured price: median, spread, number of samples, and circumstances."""
 
     median_ns: int
     samples: int
     spread_ns: int
-    """Median absolute deviation of the samples."""
+    """Median absolute deviation of the samples in nanoseconds."""
     slow_mode: bool
-    """Whether it was taken while the machine was in its slow mode, and so is too high."""
+    """True if taken in the machine's slow mode, so the price is too high."""
     measured_at_s: float
     """Time of measuring, in seconds since 1970."""
 
 
 def default_database_path() -> Path:
-    """``profiles.sqlite`` in the cache folder of tvm-ios."""
+    """Path of ``profiles.sqlite`` in the cache folder of tvm-ios."""
     return cache_directory() / "profiles.sqlite"
 
 
@@ -74,26 +74,25 @@ class ProfileDatabase:
     path
         The file; made if missing. Without one, :func:`default_database_path`, with its folder.
     timeout_s
-        How long to wait for another process that writes.
+        Seconds to wait for another process that writes.
 
     Raises
     ------
-    DatabaseError
-        If the folder is missing, or the file is unreadable, damaged, of another program, or of a
-        newer tvm-ios. The file is left as it is.
+    If the folder is missing, or the file is unreadable, damaged, of another program, or of a newer
+    tvm-ios.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 10.0):
         self.path = default_database_path() if path is None else Path(path)
         self.timeout_s = timeout_s
         self.use = DatabaseUse()
-        """What was taken from it; told by those who use it."""
+        """Record of what was taken from the database, kept by its users."""
         self._file = DatabaseFile(path=self.path, timeout_s=timeout_s)
         self._file.prepare_folder(make=path is None)
         self._file.check_pages()
 
     def get_many(self, context: ProfileContext, keys: Iterable[str]) -> dict[str, PriceRecord]:
-        """Return the records of those stage keys that have one in this context."""
+        """Records in a context by stage key; keys without a record are left out."""
         wanted = list(keys)
         digest = context.digest()
         found: dict[str, PriceRecord] = {}
@@ -119,13 +118,12 @@ class ProfileDatabase:
     ) -> None:
         """Store records by stage key: all of them or, on an error, none.
 
-        A record already there stays if it is the better one: taken outside the slow mode, or
-        from more samples.
+        The better record stays: the one outside the slow mode, or else with more samples.
 
         Parameters
         ----------
         older_than_s
-            A time in seconds since 1970; what was measured before it makes way in any case.
+            A time in seconds since 1970; records measured before it are replaced in any case.
         """
         digest = context.digest()
         rows = [
@@ -148,12 +146,12 @@ class ProfileDatabase:
             connection.executemany(PUT, rows)
 
     def get_facts(self, subject: str, names: Iterable[str]) -> dict[str, str]:
-        """What was found out of a subject, by name; names without a fact are left out.
+        """Facts about a subject by name; names without a fact are left out.
 
         Parameters
         ----------
         subject
-            A library on a device, say, with the version of the library.
+            Text such as a library on a device, with the version of the library.
         """
         wanted = frozenset(names)
         with self._file.connect() as connection:
@@ -167,12 +165,12 @@ class ProfileDatabase:
             }
 
     def put_facts(self, subject: str, facts: Mapping[str, str], *, replace: bool = False) -> None:
-        """Store what was found out of a subject.
+        """Store facts about a subject.
 
         Parameters
         ----------
         replace
-            Whether facts of the same names make way; otherwise what is there already stays.
+            True replaces facts of the same names; False keeps them.
         """
         rows = [(subject, name, value) for name, value in facts.items()]
         with self._file.write() as connection:
@@ -181,7 +179,7 @@ class ProfileDatabase:
             connection.executemany(REPLACE_FACT if replace else ADD_FACT, rows)
 
     def count(self, context: ProfileContext | None = None) -> int:
-        """Prices in the file, or in one context of it."""
+        """Number of prices in the file, or in one context."""
         with self._file.connect() as connection:
             if context is None:
                 row = connection.execute("SELECT count(*) FROM prices").fetchone()
@@ -193,7 +191,7 @@ class ProfileDatabase:
 
 
 def _price(stage: str, columns: Sequence[object]) -> PriceRecord:
-    """A row as SQLite gave it: any column may hold any type, whatever the table declares."""
+    """Price in a row of SQLite: any column may hold any type, whatever the table declares."""
     names = ("median_ns", "samples", "spread_ns", "slow_mode", "measured_at_s")
     median_ns, samples, spread_ns, slow_mode, measured_at_s = (
         StoredValue(value, f"{name} of stage {stage!r}")

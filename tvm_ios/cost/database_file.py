@@ -1,4 +1,4 @@
-"""The file of a profile database: opened for each call, known to be ours, its errors explained.
+"""The file of a profile database: opened for each call, checked to be ours, errors explained.
 
 No connection outlives a call, so forks, threads and kill -9 find nothing half done. A file that
 cannot be read is neither deleted nor replaced.
@@ -19,7 +19,7 @@ __all__ = ["DATABASE_VERSION", "DatabaseFile"]
 
 DATABASE_VERSION = 1
 APPLICATION_ID = 0x54494F53
-"""``TIOS``, kept in the header of the file, so that a foreign SQLite file is known as such."""
+"""``TIOS`` in the header of the file, by which foreign SQLite files are recognised."""
 
 CONTEXTS = """
 CREATE TABLE contexts (
@@ -51,15 +51,15 @@ class DatabaseFile:
 
     path: Path
     timeout_s: float
-    """How long to wait for another process that writes."""
+    """Seconds to wait for another process that writes."""
 
     def prepare_folder(self, *, make: bool) -> None:
-        """See that its folder is there; ``make`` says whether to make it.
+        """Check that the file's folder is there; ``make`` allows to make it.
 
         Raises
         ------
         DatabaseError
-            If it is not, or cannot be made.
+            If the folder is missing, or cannot be made.
         """
         folder = self.path.parent
         try:
@@ -78,12 +78,12 @@ class DatabaseFile:
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one call, known to be ours and of this version; made if missing.
+        """Connection for one call, to a file that is ours and of this version; made if missing.
 
         Raises
         ------
         DatabaseError
-            If that is not so, or SQLite fails inside.
+            If the file is another one, or SQLite fails inside.
         """
         connection: sqlite3.Connection | None = None
         try:
@@ -122,7 +122,7 @@ class DatabaseFile:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one change: all of it is done or, on an error, nothing.
+        """Connection for one change, which is done as a whole or, on an error, not at all.
 
         Raises
         ------
@@ -133,12 +133,12 @@ class DatabaseFile:
             yield connection
 
     def check_pages(self) -> None:
-        """Read all pages.
+        """Read all pages of the file.
 
         Raises
         ------
         DatabaseError
-            If one is damaged.
+            If a page is damaged.
         """
         with self.connect() as connection:
             fault = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -160,13 +160,13 @@ class DatabaseFile:
 
 
 def _on_one_line(reason: object) -> str:
-    """SQLite's words on a page, which fill several lines, as one."""
+    """A reason on one line; SQLite's words on a page fill several."""
     return " ".join(str(reason).split())
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Begin a write with its lock taken at once, so it waits rather than fails later."""
+    """Context of a write, whose lock is taken at once: so it waits rather than fails later."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

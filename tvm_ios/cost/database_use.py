@@ -1,4 +1,4 @@
-"""What one call took from a profile database, and what it measured itself, as one line."""
+"""Record of what a call took from a profile database and what it measured, as one line."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ __all__ = ["DatabaseUse", "Remembered", "day_of"]
 
 
 class Remembered(Enum):
-    """Kinds of what a profile database remembers; the value is the word for one."""
+    """Kinds of entries in a profile database; the value is the word for one."""
 
     PRICE = "price"
     CHOICE = "choice"
-    """Between ways to run a network, which was raced."""
+    """Choice between ways to run a network, which was raced."""
     RACE = "last race"
 
 
 @dataclass(slots=True)
 class DatabaseUse:
-    """What was taken from a profile database, and what had to be measured, since this began.
+    """Entries that were taken from a profile database, and those measured, since this began.
 
-    What was measured since and asked for again is measured, and not taken.
+    An entry that was measured since counts as measured, even if it is asked for again.
     """
 
     _taken: dict[tuple[Remembered, str], str] = field(default_factory=dict)
-    """Days of measuring, by kind and name."""
+    """Day of measuring of each entry taken, by kind and name."""
     _measured: set[tuple[Remembered, str]] = field(default_factory=set)
 
     def take(self, kind: Remembered, name: str, day: str) -> None:
-        """Note that something lay there, measured on this day, and is used."""
+        """Note that an entry, measured on a day, was found and is used."""
         if (kind, name) not in self._measured:
             self._taken[kind, name] = day
 
     def measure(self, kind: Remembered, names: Iterable[str]) -> None:
-        """Note what was measured."""
+        """Note entries that were measured."""
         for name in names:
             self._measured.add((kind, name))
             self._taken.pop((kind, name), None)
 
     def as_text(self, path: Path) -> str:
-        """One line: what was taken from the file of this path, of which days, and what was not."""
+        """Line of text: entries taken from the file of a path, their days, and entries measured."""
         measured = _counted(kind for kind, _ in self._measured)
         if not self._taken:
             return f"measured now: {measured or 'nothing'}; {path} had none of it"

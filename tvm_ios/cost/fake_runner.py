@@ -1,6 +1,6 @@
-"""A stage runner with no machine behind it: known latencies, seeded noise, mode switches.
+"""A stage runner without a machine: known latencies, seeded noise, mode switches.
 
-It keeps its own time, so measuring policies run in no time and come out the same each time.
+It keeps its own time, so measuring policies run in no time and are reproducible.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ __all__ = ["FakeStageRunner"]
 
 
 class FakeStageRunner:
-    """Simulates a machine; pass :meth:`clock_ns` and :meth:`sleep_s` on to what measures.
+    """Machine that is simulated; pass :meth:`clock_ns` and :meth:`sleep_s` to whatever measures.
 
     Parameters
     ----------
     latency_ns
-        True latency of a stage.
+        True latency of a stage in nanoseconds.
     noise
         Standard deviation of a sample, as a fraction.
     spike_rate
         Chance that a sample loses ``spike_ns`` to another process.
     slow_spans_s
-        When the machine is in its slow mode: pairs of begin and end, in simulated seconds.
+        Slow mode of the machine: pairs of begin and end in simulated seconds.
     slow_factor
-        How much longer a stage takes then.
+        Factor by which a stage takes longer then.
     lanes
-        With one lane there is no ping-pong.
+        Number of lanes; with one there is no ping-pong.
     seed
         Equal seeds give equal histories.
     """
@@ -57,12 +57,12 @@ class FakeStageRunner:
         self._random = random.Random(seed)  # noqa: S311 noise, no secret
         self._now_ns = 0
         self.prepared: list[Stage] = []
-        """Every stage that was prepared, in order."""
+        """Stages that were prepared, in order."""
         self.timed: list[tuple[Stage, int]] = []
-        """Every timing: the stage and its number of runs."""
+        """Timings in order: the stage and its number of runs."""
 
     def clock_ns(self) -> int:
-        """Return the simulated time."""
+        """Simulated time in nanoseconds."""
         return self._now_ns
 
     def sleep_s(self, seconds: float) -> None:
@@ -70,12 +70,12 @@ class FakeStageRunner:
         self._now_ns += round(seconds * 1e9)
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> tuple[OperatorGraph, Stage]:
-        """Nothing to prepare; the handle is what was given."""
+        """Handle of a stage: the arguments themselves, as nothing is prepared."""
         self.prepared.append(stage)
         return graph, stage
 
     def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
-        """Return the simulated total of ``number`` runs, in nanoseconds."""
+        """Simulated nanoseconds of ``number`` runs."""
         graph, stage = handle
         self.timed.append((stage, number))
         total_ns = number * self._latency_ns(graph, stage)
@@ -87,7 +87,7 @@ class FakeStageRunner:
         return round(total_ns)
 
     def ping_pong_ns(self) -> float:
-        """About 50 ns, in the slow mode about 380 ns."""
+        """Ping-pong in nanoseconds: about 50, in the slow mode about 380."""
         if self._lanes == 1:
             return 0.0
         self._now_ns += 50_000

@@ -1,7 +1,7 @@
-"""Choices between ways to run a network, kept like prices: raced once, under what they depend on.
+"""Choices between ways to run a network, stored like prices: raced once for equal conditions.
 
-A choice is a fact of the profile database, under the same context as prices. It says which build
-is worth making, so that a later call makes no other. The race that ends a call is kept whole, in
+A choice is a fact of the profile database, under the same context as prices. It says which build is
+worth making, so a later call makes no other. The race that ends a call is stored whole, in
 :mod:`tvm_ios.cost.known_races`.
 """
 
@@ -28,31 +28,31 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildChoice:
-    """Which of several ways to run a network is used."""
+    """Choice among several ways to run a network, with its reasons."""
 
     kept: str
     """Name of the build that is used."""
     notes: tuple[str, ...]
-    """How fast the others are, for people."""
+    """Lines for people on how fast the other builds are."""
     certain: bool
-    """Whether it was raced on a quiet machine; a tie counts, for either way costs the same."""
+    """True if raced on a quiet machine; a tie counts, since either build costs the same."""
     left_out: tuple[str, ...] = ()
-    """Kernels that were found to be better without their tuning record, by workload."""
+    """Workloads of kernels that are better without their tuning record."""
     operators: tuple[int, ...] = ()
-    """Operators that it is about."""
+    """Operators that the choice is about."""
     libraries: tuple[LibraryOperators, ...] = ()
-    """Operators that libraries compute."""
+    """Operators that operator libraries compute."""
 
 
 class KnownChoices:
-    """Choices that were made before, and are kept for later.
+    """Earlier choices in a profile database, and a place for new ones.
 
     Parameters
     ----------
     database
-        Where they lie; None remembers nothing.
+        Database of the choices; None remembers nothing.
     context
-        What they depend on besides the question.
+        Conditions that the choices depend on, besides the question.
     """
 
     def __init__(self, database: ProfileDatabase | None, context: ProfileContext) -> None:
@@ -60,7 +60,7 @@ class KnownChoices:
         self._subject = f"build choices {context.digest()}"
 
     def known(self, question: str) -> BuildChoice | None:
-        """The choice of this question; None where nobody has made it."""
+        """Choice for a question; None where nobody has made it."""
         found = self._found(question)
         if found is None:
             return None
@@ -71,7 +71,7 @@ class KnownChoices:
         return choice
 
     def keep(self, question: str, choice: BuildChoice) -> None:
-        """Remember a choice, if it is certain; a database that cannot be written costs nothing."""
+        """Store a choice, if it is certain; a database that cannot be written is no error."""
         if self._database is None:
             return
         told = "" if choice.certain else "; not kept, for the machine was not quiet"
@@ -81,15 +81,15 @@ class KnownChoices:
             self._put(question, choice)
 
     def is_noted(self, what: str) -> bool:
-        """Whether this was noted before, under the same conditions."""
+        """True if a thing was noted before, under the same conditions."""
         return self._found(what) is not None
 
     def note(self, what: str) -> None:
-        """Note a thing that nothing was measured for, in the form of a choice."""
+        """Note a thing without a measurement, in the form of a choice."""
         self._put(what, BuildChoice(kept=what, notes=(), certain=True))
 
     def _found(self, question: str) -> tuple[BuildChoice, str] | None:
-        """What was kept under a question, and the day of it."""
+        """Choice stored for a question, and its day."""
         if self._database is None:
             return None
         try:

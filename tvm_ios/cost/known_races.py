@@ -1,7 +1,7 @@
-"""Races that were run before, kept like prices: all rounds, under everything that decides them.
+"""Races that were run before, stored like prices: all rounds, under everything that decides them.
 
-A race is a fact of the profile database, under the same context as prices and an identity that the
-racers have. Rounds of the machine's slow mode are not kept, so what is found here was fair.
+A race is a fact of the profile database, under the same context as prices and an identity given by
+the racers. Rounds of the machine's slow mode are not stored, so known races were fair.
 """
 
 from __future__ import annotations
@@ -25,28 +25,26 @@ __all__ = ["KnownRace", "KnownRaces"]
 _LOG = logging.getLogger(__name__)
 
 ROUNDS = "rounds"
-"""The name of the only fact that a race has."""
+"""Name of the only fact of a race."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRace:
-    """A race, and what exactly raced."""
+    """A stored race with the plans that raced."""
 
     comparison: Comparison
-    """All rounds."""
+    """Rounds of the race, with those that do not count."""
     plans: Mapping[str, str]
-    """The digest of the plan of each contestant, by its name."""
+    """Digest of the plan of each contestant, by its name."""
 
 
 class KnownRaces:
-    """Races that were run before, and are kept for later.
+    """Earlier races in a profile database, and a place for new ones.
 
     Parameters
     ----------
-    database
-        Where they lie.
     context
-        What they depend on besides their identity.
+        Conditions that the races depend on, besides their identity.
     """
 
     def __init__(self, database: ProfileDatabase, context: ProfileContext) -> None:
@@ -54,9 +52,9 @@ class KnownRaces:
         self._context = context.digest()
 
     def known(self, identity: str, names: tuple[str, ...]) -> KnownRace | None:
-        """The race of this identity between these contestants, with a note that says when it was.
+        """Race of an identity between contestants, with a note that says when it was run.
 
-        None where nobody ran it, or where what lies there is damaged.
+        None where nobody ran it, or the stored race is damaged.
         """
         try:
             text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
@@ -72,9 +70,9 @@ class KnownRaces:
         return race
 
     def keep(self, identity: str, race: KnownRace) -> None:
-        """Remember a fair race in place of an earlier one.
+        """Store a fair race in place of an earlier one.
 
-        A database that cannot be written costs nothing.
+        A database that cannot be written is no error.
         """
         if not race.comparison.is_quiet:
             _LOG.info("the last race is not kept: it was run in the machine's slow mode")

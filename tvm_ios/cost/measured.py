@@ -1,9 +1,9 @@
 """The measured cost model: prices stages on the real executor, each distinct stage once ever.
 
-A stage is looked up by its profile key in memory, then in the profile database; what is left is
-timed in interleaved rounds (see :mod:`tvm_ios.measure.sampling`) and stored. Stages are timed one
-at a time, back to back, so their caches are warm: what a stage costs more in a network is added by
-who asks (:mod:`tvm_ios.profile.prices`).
+A stage is looked up by its profile key in memory, then in the profile database. The rest is timed
+in interleaved rounds (see :mod:`tvm_ios.measure.sampling`) and stored. Stages are timed one at a
+time, back to back, so their caches are warm; callers add what a stage costs more in a network
+(:mod:`tvm_ios.profile.prices`).
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureCounters:
-    """What pricing has cost so far."""
+    """Counts and seconds of all pricing so far."""
 
     requested: int = 0
-    """Stages asked for, equal ones counted each time."""
+    """Number of stages asked for, equal ones counted each time."""
     priced: int = 0
-    """Distinct stages measured by this model."""
+    """Number of distinct stages that this model measured."""
     from_database: int = 0
-    """Distinct stages whose price lay in the database."""
+    """Number of distinct stages whose price was in the database."""
     flagged: int = 0
-    """Distinct stages whose price comes from the slow mode of the machine."""
+    """Number of distinct stages whose price comes from the machine's slow mode."""
     samples: int = 0
-    """Samples that count."""
+    """Number of samples that count."""
     slow_rounds_dropped: int = 0
     seconds: float = 0.0
     """Seconds spent inside :meth:`MeasuredCostModel.price`."""
     unsaved: int = 0
-    """Prices kept in memory only, because the database could not be written."""
+    """Number of prices kept in memory only, because the database could not be written."""
 
 
 _Way = tuple[OperatorGraph, Stage]
 """A stage, and the graph whose kernels run it."""
 _Asked = tuple[str, _Way, Callable[[], Rivals]]
-"""A key, the way that it stands for, and its rivals in the question that asks for it."""
+"""Key of a way, the way, and its rivals in the question that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A way that has no price yet, and its rivals."""
+    """A way that has no price yet, with its rivals."""
 
     way: _Way
     rivals: list[Rivals]
-    """By question that asks for it."""
+    """Rivals of the way, one entry for each question that asks for it."""
 
 
 class MeasuredCostModel:
@@ -75,20 +75,18 @@ class MeasuredCostModel:
 
     Parameters
     ----------
-    runner
-        What runs the stages.
     context
-        What the prices depend on besides the stages.
+        Conditions that the prices depend on, besides the stages.
     options
         How a stage is timed.
     database
-        Where prices are kept; without one they live as long as the model.
+        Store of prices; without one they live as long as the model.
     on_batch
-        Called after each measured batch; for progress.
+        Called after each measured batch, for progress.
     patience
-        What the session has spent on a slow machine, shared with its other measurements.
+        Time the session has spent on a slow machine, shared with its other measurements.
     clock_ns, sleep_s
-        The time and a pause; a fake runner brings its own.
+        Functions that return the time and pause; a fake runner brings its own.
     """
 
     def __init__(
@@ -119,19 +117,19 @@ class MeasuredCostModel:
         self._records: dict[str, PriceRecord] = {}
         self._unsaved: dict[str, PriceRecord] = {}
         self._save_at = 1
-        """Unsaved prices at which the next write is tried; doubles with each failure."""
+        """Number of unsaved prices at which the next write is tried; doubles with each failure."""
         self._database_note: str | None = None
         self._counters = MeasureCounters()
 
     @property
     def counters(self) -> MeasureCounters:
-        """What pricing has cost so far."""
+        """Counts and seconds of all pricing so far."""
         flagged = sum(record.slow_mode for record in self._records.values())
         return replace(self._counters, flagged=flagged, unsaved=len(self._unsaved))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the prices ought to know; empty when all went well."""
+        """Lines that a reader of the prices ought to know; empty when all went well."""
         notes = []
         counters = self.counters
         if counters.flagged:
@@ -149,9 +147,9 @@ class MeasuredCostModel:
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in whole nanoseconds, at least 1.
 
-        Equal stages are measured once. One that takes 1.05 times as long as its groups one after
-        another, if those were priced before, has a price of one to three samples. An interrupt or
-        an error in the middle keeps, and stores, the prices of all batches that were done.
+        Equal stages are measured once. A stage that takes 1.05 times as long as its groups one
+        after another, priced before, gets a price of one to three samples. An interrupt or error
+        keeps, and stores, the prices of all complete batches.
 
         Raises
         ------
@@ -170,16 +168,11 @@ class MeasuredCostModel:
         )
 
     def price_ways(self, questions: Sequence[Sequence[_Way]]) -> Sequence[int]:
-        """As :meth:`price`, of stages of several graphs; those of a question do the same.
+        """Prices of ways in nanoseconds, question by question; ways of a question do the same work.
 
-        What is to be compared has to be priced at one time: next to each other here, and not in two
-        calls, between which the machine may become busy. A way whose runs are long, and far longer
-        than another one's of its question, has a price of one sample.
-
-        Returns
-        -------
-        Sequence[int]
-            Nanoseconds of each way, one question after the other.
+        Only prices taken at one time can be compared: between two calls the machine may become
+        busy. A way whose runs are long, and far longer than another way's of its question, gets a
+        price of one sample.
 
         Raises
         ------
@@ -189,7 +182,7 @@ class MeasuredCostModel:
         return self._priced(lambda: [each for ways in questions for each in _asked(ways)])
 
     def _priced(self, ask: Callable[[], Sequence[_Asked]]) -> list[int]:
-        """Nanoseconds of all that is asked for; finding its keys is part of the time of pricing."""
+        """Nanoseconds of all stages asked for; the time to find their keys counts as pricing."""
         start_ns = self._clock_ns()
         try:
             asked = ask()
@@ -208,16 +201,16 @@ class MeasuredCostModel:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
 
     def record(self, graph: OperatorGraph, stage: Stage) -> PriceRecord | None:
-        """Median, spread and samples behind a price; None before the stage was priced."""
+        """Median, spread and samples of a stage's price; None before it was priced."""
         return self._records.get(stage_profile_key(graph, stage))
 
     def save(self) -> None:
-        """Try once more to store the prices that could not be written."""
+        """Try again to store the prices that could not be written."""
         self._save_at = 1
         self._store({})
 
     def _recall(self, unknown: Mapping[str, _Unknown]) -> None:
-        """Take what the database knows well enough."""
+        """Take over prices that the database knows well enough."""
         if self._database is None or not unknown:
             return
         try:
@@ -247,7 +240,7 @@ class MeasuredCostModel:
             self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
     def _measure(self, batch: Mapping[str, _Unknown]) -> None:
-        """Price a batch together; what is complete is kept even if the batch is cut short."""
+        """Price a batch together; complete prices are kept even if the batch is cut short."""
         cells: dict[str, Cell] = {}
         try:
             for key, unknown in batch.items():
@@ -271,7 +264,7 @@ class MeasuredCostModel:
             self._on_batch(self.counters)
 
     def _limit_ns(self, rivals: Sequence[Rivals], cells: Mapping[str, Cell]) -> float:
-        """Above this nobody asks what a way takes exactly: in each question a rival is faster."""
+        """Nanoseconds above which a way needs no exact price: each question has a faster rival."""
 
         def known_ns(key: str) -> float:
             if key in self._records:
@@ -325,7 +318,7 @@ class MeasuredCostModel:
         self._store(records)
 
     def _store(self, records: dict[str, PriceRecord]) -> None:
-        """Write to the database; a failure costs the tuning run nothing but the storing."""
+        """Write to the database; a failure costs a tuning run only the storing."""
         if self._database is None:
             return
         self._unsaved.update(records)
@@ -342,7 +335,7 @@ class MeasuredCostModel:
         self._database_note = None
 
     def _count(self, **more: float) -> None:
-        """Add to counters, by name."""
+        """Add numbers to counters, by name."""
         old = self._counters
         self._counters = replace(
             old, **{name: getattr(old, name) + number for name, number in more.items()}
@@ -350,7 +343,7 @@ class MeasuredCostModel:
 
 
 def _asked(ways: Sequence[_Way]) -> list[_Asked]:
-    """The ways of one question."""
+    """Keys, ways and rivals of one question."""
     keys = [stage_profile_key(*way) for way in ways]
     return [
         (key, way, partial(Rivals.other_ways, key, keys))
@@ -360,7 +353,7 @@ def _asked(ways: Sequence[_Way]) -> list[_Asked]:
 
 @contextmanager
 def _explained(graph: OperatorGraph, stage: Stage, verb: str) -> Iterator[None]:
-    """Turn what a runner throws into an error that names the stage."""
+    """Context that turns errors of a runner into errors that name the stage."""
     try:
         yield
     except LostSessionError:  # it names the device, and whoever waits for that begins again

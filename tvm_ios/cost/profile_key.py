@@ -1,7 +1,7 @@
-"""Names a stage by what decides its price, so equal stages anywhere share one measurement.
+"""Keys that name a stage by what decides its price, so equal stages share one measurement.
 
-Two keys make a price: :func:`stage_profile_key` says what runs, :class:`ProfileContext` says on
-what. Neither holds a name or an index of a graph.
+A price has two keys: :func:`stage_profile_key` for the stage, :class:`ProfileContext` for the
+conditions. Neither holds a name or an index of a graph.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tvm_ios.errors import CostError, OptionError
 __all__ = ["MEASUREMENT_PROTOCOL", "ProfileContext", "digest_of", "stage_profile_key"]
 
 MEASUREMENT_PROTOCOL = 4
-"""Goes up when the way stages are timed changes what a price means."""
+"""Version of the way stages are timed; goes up when a price means something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileContext:
-    """All that decides a price besides the stage.
+    """Conditions that decide a price besides the stage.
 
     Raises
     ------
@@ -33,12 +33,12 @@ class ProfileContext:
     """
 
     device: str
-    """What runs the kernels: processor model and instruction set, or GPU and driver."""
+    """Device of the kernels: processor model and instruction set, or GPU and driver."""
     lanes: int
     tvm_version: str
-    """Version and commit of TVM, and versions of the compilers behind it."""
+    """Version and commit of TVM, and versions of its compilers."""
     kernels: str
-    """What decides the code of a kernel besides its workload: target, tuning records."""
+    """Text of what decides a kernel's code besides its workload: target, tuning records."""
     executor: str = ""
     """Version or digest of the runtime that starts the kernels."""
     protocol: int = MEASUREMENT_PROTOCOL
@@ -48,24 +48,24 @@ class ProfileContext:
             raise OptionError(f"lanes is {self.lanes}; prices need at least one lane")
 
     def as_json(self) -> str:
-        """Canonical JSON, for people who open the database."""
+        """Canonical JSON of the context, for people who open the database."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def digest(self) -> str:
-        """Equal for equal contexts only."""
+        """Digest of the context; equal for equal contexts only."""
         return digest_of(asdict(self))
 
 
 def stage_profile_key(graph: OperatorGraph, stage: Stage) -> str:
     """Digest of a stage: workloads, edges, grouping, order, shared inputs, and strategy.
 
-    Equal stages of any two graphs get equal keys, whatever their names, indices, and the order
-    of their groups. A tensor from outside is known by who reads it, so sharing one input counts
-    (it saves cache misses) and where it came from does not. Groups that look alike are told
-    apart by colour refinement (Weisfeiler and Leman, 1968), rather than by trying permutations:
-    stages it cannot tell apart have the same groups and differ only in a sharing pattern.
+    Equal stages of any two graphs get equal keys, whatever their names, indices, and order of
+    groups. A tensor from outside is known by its readers, so a shared input counts (it saves cache
+    misses), but not its origin. Groups that look alike are told apart by colour refinement
+    (Weisfeiler and Leman, 1968) rather than by permutations. Stages that it cannot tell apart have
+    the same groups and differ only in a sharing pattern.
 
-    Complexity: at most one pass over the reads of the stage for every group.
+    Complexity: for every group at most one pass over the reads of the stage.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def stage_profile_key(graph: OperatorGraph, stage: Stage) -> str:
 def _readers_of_outside_tensors(
     graph: OperatorGraph, stage: Stage
 ) -> dict[int | str, dict[int, list[int]]]:
-    """For each tensor made outside the stage: positions that read it, by group."""
+    """Positions in each group that read each tensor made outside the stage."""
     slots = {
         index: (number, position)
         for number, group in enumerate(stage.groups)
@@ -118,14 +118,14 @@ def _readers_of_outside_tensors(
 
 
 def _tensors_read(operator: Operator) -> tuple[int | str, ...]:
-    """Return producers, or the identity of a network input, which has no producer."""
+    """Producers of an operator's inputs; for a network input, which has none, its identity."""
     if operator.predecessors or operator.convolution is None:
         return operator.predecessors
     return (operator.convolution.operand,)
 
 
 def _group_digest(graph: OperatorGraph, group: tuple[int, ...]) -> str:
-    """Workloads of a group in the order they run, and the edges among them."""
+    """Digest of the workloads of a group in the order they run, and of the edges among them."""
     position = {index: place for place, index in enumerate(group)}
     return digest_of(
         [
@@ -140,11 +140,11 @@ def _group_digest(graph: OperatorGraph, group: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _workload_digest(workload: str) -> str:
-    """Workloads are long texts that come up in thousands of stages."""
+    """Digest of a workload, cached: workloads are long texts that occur in thousands of stages."""
     return digest_of(workload)
 
 
 def digest_of(value: Any) -> str:
-    """32 hexadecimal digits of a value as JSON, by which facts of the profile database are kept."""
+    """Digest of a value as JSON, 32 hexadecimal digits; a key of facts in the profile database."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,7 +1,7 @@
 """The seam between search and prices: a cost model prices candidate stages, in nanoseconds.
 
 Prices are whole nanoseconds, so sums and ties are exact and a search is reproducible. A cost model
-has to price; what else it may know of its prices is declared here too, and asked for in one place,
+has to price. Optional protocols for further knowledge are declared here too, and used in one place,
 :class:`tvm_ios.search.pricer.Pricer`.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["CostModel", "DescribedModel", "FloorModel", "LaneModel", "LowerBound
 
 
 class CostModel(Protocol):
-    """Prices stages of a graph."""
+    """A cost model: prices stages of a graph."""
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency of each stage, run by itself, in nanoseconds.
@@ -32,38 +32,38 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class LowerBoundModel(Protocol):
-    """What a cost model may offer whose bounds are cheaper to have than its prices."""
+    """A cost model with lower bounds that are cheaper to have than prices."""
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
-        """Nanoseconds that the price of each stage is never below."""
+        """Lower bound of the price of each stage, in nanoseconds."""
         ...
 
 
 @runtime_checkable
 class FloorModel(Protocol):
-    """What a cost model has to offer under which a stage may cost less than a part of it."""
+    """A cost model under which a stage may cost less than a part of it."""
 
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
-        """Nanoseconds that no stage costs less than that contains the stage of this price; or 0."""
+        """Floor in nanoseconds of each stage: no stage that contains it costs less; may be 0."""
         ...
 
 
 @runtime_checkable
 class LaneModel(Protocol):
-    """What a cost model may offer in whose prices idle lanes help."""
+    """A cost model in whose prices idle lanes help."""
 
     def operators_ns(self, graph: OperatorGraph, *, lanes: int) -> Sequence[int]:
-        """Time of each operator on so many lanes, in nanoseconds; 0 where it needs no kernel."""
+        """Nanoseconds of each operator on a number of lanes; 0 where it needs no kernel."""
         ...
 
 
 @runtime_checkable
 class DescribedModel(Protocol):
-    """What a cost model that does not measure may offer."""
+    """A cost model that describes the source of its prices; for those that do not measure."""
 
     @property
     def description(self) -> str:
-        """Where its prices come from; goes into the schedule and every report of it."""
+        """Source of the prices, for the schedule and every report of it."""
         ...

@@ -1,4 +1,4 @@
-"""What else does the same as a stage that is to be priced, and when that settles the matter."""
+"""Rivals of a stage that is priced: other ways to do the same, and when one settles the matter."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 __all__ = ["Rivals"]
 
 NO_GAIN = 1.05
-"""A stage that takes so many times as long as its groups one after another is not looked at again:
-no schedule has a use for it."""
+"""Ratio to its groups one after another from which on a stage is not timed again: no schedule has a
+use for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """Profile keys of what does the same as a stage, and how much faster one has to be."""
+    """Profile keys of other ways to do the same as a stage, and how much faster one has to be."""
 
     keys: tuple[tuple[str, ...], ...]
-    """Of each rival: the stages that it runs one after another."""
+    """Stages that each rival runs one after another."""
     ratio: float
-    """A stage that takes so many times as long as a rival is of no interest."""
+    """Ratio to a rival's time from which on the stage is of no interest."""
     shortest_ns: float = 0.0
-    """One that takes no longer than this is of interest all the same, and sampled well."""
+    """Nanoseconds up to which a stage is of interest in any case, and sampled well."""
 
     def limit_ns(self, known_ns: Callable[[str], float]) -> float:
-        """Nanoseconds above which nobody asks what the stage takes exactly.
+        """Nanoseconds above which the stage needs no exact price.
 
         Parameters
         ----------
         known_ns
-            What a stage takes, by key, as far as that is known; else infinity.
+            Nanoseconds of a stage by key as far as known; else infinity.
         """
         fastest_ns = min((sum(map(known_ns, keys)) for keys in self.keys), default=math.inf)
         return max(self.shortest_ns, self.ratio * fastest_ns)
 
     @classmethod
     def other_ways(cls, own: str, keys: Sequence[str]) -> Self:
-        """Rivals of a way of one question whose ways have these keys."""
+        """Rivals of a way with key ``own``: the other ways of its question."""
         return cls(tuple((key,) for key in keys if key != own), HOPELESS, LONG_SAMPLE_NS)
 
     @classmethod
     def own_groups(cls, graph: OperatorGraph, stage: Stage) -> Self:
-        """Rivals of a stage of several groups: these one after another, and its operators."""
+        """Rivals of a stage of several groups: its groups, and its operators, one after another."""
         if stage.is_merge or len(stage.groups) == 1:
             return cls((), NO_GAIN)
         singles = tuple((index,) for group in stage.groups for index in group)

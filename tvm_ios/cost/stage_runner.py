@@ -1,4 +1,4 @@
-"""The seam between a measuring cost model and what runs stages: the executor, or a fake."""
+"""The seam between a measuring cost model and the runner of stages: an executor, or a fake."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["StageRunner"]
 
 
 class StageRunner(Protocol):
-    """Runs single stages of a graph, with kernels and buffers already in place."""
+    """A runner of single stages of a graph, with kernels and buffers in place."""
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
         """Make a stage ready to run; the handle is opaque and freed when it is dropped."""
         ...
 
     def time_ns(self, handle: Any, number: int) -> int:
-        """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
+        """Nanoseconds of ``number`` back-to-back runs."""
         ...
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         ...
