@@ -1,8 +1,8 @@
-"""Times contestants against each other in one interleaved run, and says what beats the noise.
+"""Interleaved races between contestants, with verdicts that say what beats the noise.
 
-This settles whether a schedule wins over the sequential one, and makes every number of the
-benchmarks. Only ratios within a round count: what disturbs the machine for longer than a round
-disturbs all contestants alike.
+Races settle whether a schedule wins over the sequential one, and make every number of the
+benchmarks. Only ratios within a round count: a disturbance that is longer than a round slows all
+contestants alike.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 EARLY_LOOKS = (10, 15, 20)
-"""Rounds after which a race may end."""
+"""Numbers of rounds after which a race may end."""
 EARLY_CONFIDENCE = 0.995
-"""Confidence of the intervals then. Who looks several times is fooled more often than who looks
-once: three looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races between equals."""
+"""Confidence of the intervals at those rounds. Several looks are fooled more often than one: three
+looks at 99.5 % and one at 95 % are wrong in at most 6.5 % of races between equals."""
 LOST = 1.15
-"""Who took so many times as long as the fastest in each of the first rounds, as many as the least
-that an interval needs, is not timed any more."""
+"""Ratio to the fastest from which on a contestant is not timed any more, if it has it in each of
+the first rounds, as many as an interval needs at least."""
 FAR_OFF = 4
-"""Not even the first contestant is timed on where it took so many times as long in those rounds;
-where all others did the race is over."""
+"""Ratio to the fastest from which on even the first contestant is not timed any more; where all
+others have it, the race is over."""
 
 LONG_RUN_NS = 30_000_000
-"""A run this long needs no warm-up in a race that chooses. What the others left in the caches is
-replaced in the first per cent of it: first runs of Inception V3 (80 ms) took 0.992 to 1.001 times
-what second ones did, those of SqueezeNet (13 ms) 1.014 (``lab/results/tune_time/``). All who
-are near each other are timed alike, so it needs one beside a shorter one, unless it is far off."""
+"""Nanoseconds of a run that needs no warm-up in a race that chooses. It replaces in its first per
+cent what the others left in the caches: first runs of Inception V3 (80 ms) took 0.992 to 1.001
+times as long as second ones, those of SqueezeNet (13 ms) 1.014 (``lab/results/tune_time/``).
+Near contestants are timed alike, so a long one beside a shorter one needs it, unless it is far
+off."""
 
 
 class RaceTooLongError(CostError):
-    """A race that would take longer than there is time for."""
+    """A race that would take longer than the time left."""
 
     def __init__(self, needed_s: float, within_s: float) -> None:
         super().__init__(
@@ -82,25 +83,25 @@ class CompareOptions:
     """
 
     warmup: int = 1
-    """Runs before each sample that do not count: they bring back caches the others evicted. A race
-    that may end early makes none where every contestant's run takes 30 ms or more, nor for one that
-    does and takes four times as long as the fastest."""
+    """Runs before each sample that do not count: they refill caches the others evicted. A race that
+    may end early leaves them out where every contestant's run takes 30 ms or more, and for a
+    contestant whose run does and takes four times as long as the fastest."""
     number: int = 1
-    """Least runs in a sample."""
+    """Fewest runs in a sample."""
     rounds: int = 25
-    """Rounds that count; each takes one sample of every contestant."""
+    """Number of rounds that count, each with one sample of every contestant."""
     longest_s: float = 5.0
-    """Seconds after which a race that may end early takes no more rounds, once it has ten, or six
-    where a round alone takes that long. Races of builds may take four times as long, if the time
-    budget has that; races of benchmarks take all rounds."""
+    """Seconds after which a race that may end early takes no more rounds, once it has ten (or six
+    where a round alone takes that long). Races of builds may take four times as long, if the time
+    budget allows; races of benchmarks take all rounds."""
     min_repeat_ms: float = 5.0
-    """Least length of a sample; ``number`` grows until it is reached."""
+    """Shortest sample in milliseconds; ``number`` grows until it is reached."""
     confidence: float = 0.95
-    """Confidence of the interval that has to lie off 1 before anything wins or loses."""
+    """Confidence of the interval that has to exclude 1 before anything wins or loses."""
     mode: ModeOptions = field(default_factory=ModeOptions)
     reuse: bool = True
-    """Whether the race that ends a call of ``tune`` is taken from an earlier call where nothing has
-    changed that it depends on. False races anew, and keeps the new one."""
+    """True takes the race that ends a call of ``tune`` from an earlier call, if nothing it depends
+    on has changed. False races anew, and keeps the new race."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.reuse, bool):
@@ -131,15 +132,13 @@ def compare(
     Parameters
     ----------
     contestants
-        By name: a function that makes that many back-to-back runs and returns the elapsed
-        nanoseconds.
+        Functions by name that make a number of back-to-back runs and return the nanoseconds.
     until_decided
-        Whether to end before all rounds are taken, once it is known which one is the fastest, and
-        to leave out the warm-up of long runs.
-        Contestants that have lost beyond doubt are not timed any more, but for the first one,
-        unless it is far off: reports give times of the others as ratios over it.
+        True ends the race once the fastest contestant is known, leaves out the warm-up of long
+        runs, and stops timing contestants that have lost beyond doubt. The first one is timed on,
+        unless it is far off, since reports give times of the others as ratios over it.
     within_s
-        Seconds there are for it.
+        Seconds left for the race.
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -149,7 +148,7 @@ def compare(
     OptionError
         If there is no contestant.
     RaceTooLongError
-        If by the first contestant's run the least rounds take longer than ``within_s``.
+        If the fewest rounds take longer than ``within_s``, judged by the first contestant's run.
     CostError
         If a contestant or the ping-pong fails.
     """
@@ -185,13 +184,13 @@ def compare(
 
 
 def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
-    """Nanoseconds of a warm run; sets the runs of a sample."""
+    """Nanoseconds of a warm run; sets the number of runs in a sample."""
     cell.time_ns(1)
     return timed_sample(cell, options.min_repeat_ms * 1e6)
 
 
 def _is_warm(run_ns: float, shortest_ns: float) -> bool:
-    """Whether a contestant needs no warm-up beside one whose run is the shortest."""
+    """True if a contestant needs no warm-up beside one whose run is the shortest."""
     if shortest_ns >= LONG_RUN_NS:
         return True
     return run_ns >= max(LONG_RUN_NS, FAR_OFF * shortest_ns)
@@ -200,7 +199,7 @@ def _is_warm(run_ns: float, shortest_ns: float) -> bool:
 def _rivals(
     names: tuple[str, ...], confidence: float, rounds: Sequence[CompareRound]
 ) -> frozenset[int]:
-    """Places of the contestants that are to be timed further; none when the race is decided."""
+    """Places of the contestants to time further; none when the race is decided."""
     # As many have to be fast as at the end, not as many as the early confidence needs.
     used = used_rounds(rounds, confidence)
     so_far = Comparison(names=names, rounds=used, confidence=EARLY_CONFIDENCE, notes=())
@@ -290,7 +289,7 @@ def _take_round(
 
 
 def _order(count: int, round_number: int) -> list[int]:
-    """Order of a round: rotated and reversed by turns, so nobody always follows the same one."""
+    """Order of contestants in a round, rotated and reversed by turns: none has a fixed place."""
     shift = round_number // 2 % count
     order = [(place + shift) % count for place in range(count)]
     return order[::-1] if round_number % 2 else order
@@ -311,7 +310,7 @@ def _notes(rounds: Sequence[CompareRound], confidence: float, watch: ModeWatch) 
 
 
 def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:
-    """Wrap a contestant so that its failures name it."""
+    """Wrapped contestant, whose failures name it."""
 
     def checked(number: int) -> int:
         try:

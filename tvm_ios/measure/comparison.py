@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 LEAST_ROUNDS = 6
-"""Fewer give no interval of 95 % (see :func:`~tvm_ios.measure.robust.median_interval`)."""
+"""Fewest rounds for a 95 % interval (see :func:`~tvm_ios.measure.robust.median_interval`)."""
 INDIFFERENT = 0.01
-"""Nobody takes more rounds to tell contestants apart that differ by less."""
+"""Relative difference below which no more rounds are taken to tell contestants apart."""
 
 
 class Verdict(Enum):
@@ -40,33 +40,33 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRound:
-    """One sample of every contestant."""
+    """A sample of every contestant, taken in turn."""
 
     run_ns: tuple[float | None, ...]
-    """Nanoseconds of one run, in the order of :attr:`Comparison.names`; None for a contestant that
-    had lost beyond doubt in earlier rounds and was not timed any more."""
+    """Nanoseconds of one run, in the order of :attr:`Comparison.names`; None for contestants that
+    lost beyond doubt in earlier rounds and are not timed any more."""
     ping_pong_ns: float
-    """The slower core-to-core hand-off around the round; 0 where none was taken."""
+    """Nanoseconds of the slower hand-off of the two around the round; 0 where none was taken."""
     slow: bool
-    """Taken in the machine's slow mode."""
+    """True if taken in the machine's slow mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """How many times faster one contestant is than another."""
+    """Speedup of one contestant over another, with its interval and verdict."""
 
     contestant: str
     over: str
     ratio: float
-    """Median over the rounds of: time of ``over`` by time of ``contestant``."""
+    """Median over the rounds of the time of ``over`` by the time of ``contestant``."""
     low: float
     """Lower end of the confidence interval of the median."""
     high: float
     verdict: Verdict
-    """Wins or loses only if the whole interval lies on one side of 1."""
+    """Win or loss only if the whole interval lies on one side of 1."""
 
     def as_text(self) -> str:
-        """One line: both names, ratio, interval, verdict."""
+        """Line of text: both names, ratio, interval, verdict."""
         return (
             f"{self.contestant} {self.verdict.value} over {self.over}: {self.ratio:.3f} times as "
             f"fast ({self.low:.3f} to {self.high:.3f})"
@@ -75,11 +75,11 @@ class Speedup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything a comparison measured: dropped rounds too, so a reader can judge for himself."""
+    """Results of a comparison, dropped rounds included, so that a reader can judge."""
 
     names: tuple[str, ...]
     rounds: tuple[CompareRound, ...]
-    """In the order they were taken."""
+    """Rounds in the order they were taken."""
     confidence: float
     notes: tuple[str, ...]
 
@@ -95,15 +95,15 @@ class Comparison:
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        """Contestants that were timed to the end: all that did not lose beyond doubt before it."""
+        """Contestants that were timed to the end, as they did not lose beyond doubt before."""
         last = self.rounds[-1].run_ns
         return tuple(name for name, ns in zip(self.names, last, strict=True) if ns is not None)
 
     def fastest(self, among: Iterable[str] | None = None) -> str:
-        """The contestant that was timed longest, and of several the one with the least median.
+        """Fastest contestant: the least median among those that were timed in the most rounds.
 
-        Who was timed in fewer rounds had lost by then; his median is of other minutes, which may
-        have been better ones, so medians tell only those apart who were timed in the same rounds.
+        A contestant with fewer rounds had lost by then. Its median is of other minutes, perhaps
+        better ones; only medians of the same rounds can be compared.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Comparison:
         )
 
     def median_ns(self, name: str) -> float:
-        """Median time of one run of a contestant, in nanoseconds, over the rounds it was timed in.
+        """Median time of one run of a contestant in nanoseconds, over the rounds it was timed in.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Comparison:
         return median(self._times(name).values())
 
     def speedup(self, contestant: str, *, over: str) -> Speedup:
-        """Ratio of two contestants' times, and whether it beats the noise."""
+        """Speedup of a contestant over another, and whether it beats the noise."""
         return speedup_of(
             self.ratios(contestant, over=over),
             contestant=contestant,
@@ -135,7 +135,7 @@ class Comparison:
         )
 
     def ratios(self, contestant: str, *, over: str) -> list[float]:
-        """How many times faster one contestant was, in each round that both were timed in.
+        """Speedup of a contestant over another in each round that both were timed in.
 
         Raises
         ------
@@ -148,8 +148,8 @@ class Comparison:
     def is_decided(self) -> bool:
         """True if more rounds would hardly change which contestant is the fastest.
 
-        The fastest one so far beats every rival, or is as fast as that one within
-        :data:`INDIFFERENT`, each time with the whole interval of :attr:`confidence`.
+        The fastest one so far beats every rival, or ties with it within :data:`INDIFFERENT`, each
+        time with the whole interval of :attr:`confidence`.
         """
         best = self.fastest()
         found = [self.speedup(best, over=name) for name in self.rivals if name != best]
@@ -173,7 +173,7 @@ class Comparison:
         return found
 
     def as_text(self) -> str:
-        """A line for each contestant: median, and speedup over the first one."""
+        """Text with a line for each contestant: median, and speedup over the first one."""
         used = len(self.used_rounds)
         lines = [f"{used} rounds of {len(self.rounds)} taken, ratios are over {self.names[0]}"]
         for name in self.names:
@@ -186,7 +186,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _times(self, name: str) -> dict[int, float]:
-        """Nanoseconds of a contestant by round, of the rounds that count and have it."""
+        """Nanoseconds of a contestant by round number, of the rounds that count and have it."""
         if name not in self.names:
             raise OptionError(f"no contestant is named {name!r}; there are {', '.join(self.names)}")
         place = self.names.index(name)
@@ -195,14 +195,14 @@ class Comparison:
 
 
 def least_rounds(confidence: float) -> int:
-    """How many rounds a contestant has to be timed in for an interval of this confidence."""
+    """Fewest rounds of a contestant that give an interval of a confidence."""
     return max(LEAST_ROUNDS, least_values(confidence))
 
 
 def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[CompareRound, ...]:
     """Rounds that count: those outside the slow mode, or all if these are too few.
 
-    They are too few for somebody, too, who had lost in slow rounds and was not timed any more.
+    They are also too few if they lack rounds of a contestant that had lost in slow rounds.
     """
     fast = tuple(round_ for round_ in rounds if not round_.slow)
     by_contestant = zip(*(round_.run_ns for round_ in fast), strict=True)
@@ -214,7 +214,7 @@ def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[Comp
 def speedup_of(
     ratios: Sequence[float], *, contestant: str, over: str, confidence: float = 0.95
 ) -> Speedup:
-    """Median, interval and verdict of per-round ratios."""
+    """Speedup with interval and verdict, from ratios of each round."""
     low, high = median_interval(ratios, confidence)
     if low > 1:
         verdict = Verdict.WINS

@@ -1,10 +1,10 @@
-"""Notices when a virtual machine falls into its slow mode, in which prices are worthless.
+"""Detection of a virtual machine's slow mode, in which prices are worthless.
 
-Core-to-core hand-offs take 43 to 60 ns, then 360 to 400 ns for minutes, and the gain of running
-groups at the same time vanishes meanwhile. So every round of a measurement lies between two
-ping-pongs, and a round with a slow one at either end does not count. Waiting has a bound: after
-that, rounds are taken as they come and flagged. Measurements of one session share the bound, since
-a slow mode that outlasted one of them outlasts the next.
+Core-to-core hand-offs usually take 43 to 60 ns, then 360 to 400 ns for minutes; meanwhile running
+groups at the same time gains nothing. So every round of a measurement lies between two ping-pongs,
+and a round with a slow one at either end does not count. Waiting has a bound, after which rounds
+are taken as they come and flagged. Measurements of one session share the bound, since a slow mode
+that outlasted one of them outlasts the next.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ModeOptions:
     """
 
     slow_ratio: float = 4.0
-    """Slow above this many times the usual ping-pong of the fast mode in this session."""
+    """Ratio to the usual ping-pong of this session above which a ping-pong is slow."""
     slow_ns: float = 200.0
-    """Slow above this in any session; 0 switches it off, for machines with distant cores."""
+    """Nanoseconds above which a ping-pong is slow in any session; 0: no limit (distant cores)."""
     patience_s: float = 20.0
-    """Seconds a session may spend on waiting and on rounds that are dropped, in all of its
-    measurements together."""
+    """Seconds that all measurements of a session together may spend on waiting and on dropped
+    rounds."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slow_ratio) and self.slow_ratio > 1):
@@ -60,34 +60,34 @@ class Patience:
         self.spent_ns = 0
 
     def renew(self) -> None:
-        """Forget it: what comes next is worth a wait of its own."""
+        """Forget the time spent: the next measurement is worth a wait of its own."""
         self.spent_ns = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedRound(Generic[RoundT]):
-    """The value of one round, and whether the machine was slow before or after it."""
+    """Value of a round, and whether the machine was slow before or after it."""
 
     value: RoundT
     ping_pong_ns: float
-    """The slower of the two around the round; 0 where there is none."""
+    """Nanoseconds of the slower ping-pong around the round; 0 where there is none."""
     slow: bool
 
 
 class ModeWatch:
-    """Follows the mode of the machine through one measurement.
+    """Watch over the mode of the machine during one measurement.
 
     Parameters
     ----------
     ping_pong_ns
-        Takes one ping-pong; 0 means one lane, and nothing is ever slow.
+        Takes a ping-pong in nanoseconds; 0 means one lane, where nothing is ever slow.
     options
         Thresholds, and the patience of a session.
     patience
-        What the session has spent of it, shared with its other watches; this watch's alone where
+        Time the session has spent of it, shared with its other watches; this watch's own where
         omitted.
     clock_ns, sleep_s
-        The time and a pause; a fake runner brings its own.
+        Functions that return the time and pause; a fake runner brings its own.
     """
 
     def __init__(
@@ -107,21 +107,21 @@ class ModeWatch:
         self._seen_ns: list[float] = []
         self.last_ns = 0.0
         self.slow = False
-        """Whether the last look found the slow mode."""
+        """True if the last look found the slow mode."""
         self._looked_at_ns = 0
 
     @property
     def fast_ns(self) -> float:
-        """The usual ping-pong of the fast mode: the lower quartile of all in this session.
+        """Usual ping-pong of the fast mode in nanoseconds: the lower quartile of this session's.
 
-        Not the least of them: on a virtual machine one in thirty takes 24 ns where all others take
-        45 to 65, and against that the usual ones look slow. Infinite before the first look.
+        The least one will not do: on a virtual machine one in thirty takes 24 ns while all others
+        take 45 to 65, and against that the usual ones look slow. Infinite before the first look.
         """
         return self._seen_ns[(len(self._seen_ns) - 1) // 4] if self._seen_ns else math.inf
 
     @property
     def patience_left_s(self) -> float:
-        """Seconds that may still be spent."""
+        """Seconds that may still be spent on waiting."""
         return max(0, round(self._options.patience_s * 1e9) - self._patience.spent_ns) / 1e9
 
     @property
@@ -130,10 +130,10 @@ class ModeWatch:
         return self.patience_left_s > 0
 
     def look(self) -> bool:
-        """Take a ping-pong; return whether the machine is slow now.
+        """True if the machine is slow now, by a new ping-pong.
 
         Once patience has run out in the slow mode, a look is good for a second: on an overloaded
-        machine a ping-pong takes 100 ms, and nothing waits for its result any more.
+        machine a ping-pong takes 100 ms, and nothing waits for its result.
         """
         now_ns = self._clock_ns()
         if self.slow and not self.patient and now_ns - self._looked_at_ns < LOOK_LASTS_NS:

@@ -1,4 +1,4 @@
-"""Statistics that a few wild samples cannot spoil: medians, their spread, and their intervals."""
+"""Robust statistics, which few wild samples cannot spoil: medians, spread, intervals."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """Estimate the standard error of the median, as a fraction of it; infinite below 3 values.
+    """Standard error of the median as a fraction of it, estimated; infinite below 3 values.
 
-    It comes from the median absolute deviation, so one sample hit by another process does not
+    The estimate uses the median absolute deviation, so one sample hit by another process does not
     make a quiet stage look noisy.
     """
     middle = median(values) if values else 0.0
@@ -36,7 +36,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def least_values(confidence: float) -> int:
-    """How many values bound a median with this confidence.
+    """Fewest values that bound their median with a confidence.
 
     Raises
     ------
@@ -49,10 +49,10 @@ def least_values(confidence: float) -> int:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Interval that holds the true median with at least this confidence.
+    """Interval that holds the true median with at least a confidence.
 
-    Taken from order statistics and the binomial distribution (David and Nagaraja, Order
-    Statistics, section 7.1): nothing is assumed of the noise but independent rounds.
+    It comes from order statistics and the binomial distribution (David and Nagaraja, Order
+    Statistics, section 7.1): rounds only have to be independent.
 
     Raises
     ------

@@ -25,11 +25,11 @@ class RunTimes:
     """
 
     run_ms: tuple[float, ...]
-    """In the order in which they were taken; of back-to-back runs, their mean."""
+    """Milliseconds of a run by sample, in order; the mean where a sample has several runs."""
     number: int
-    """Back-to-back runs in a sample."""
+    """Number of back-to-back runs in a sample."""
     warmup: int
-    """Runs before the first sample, which do not count."""
+    """Number of runs before the first sample, which do not count."""
 
     def __post_init__(self) -> None:
         if not self.run_ms:
@@ -48,7 +48,7 @@ class RunTimes:
         }
 
     def as_text(self) -> str:
-        """Two lines: the times, and how they were taken."""
+        """Two lines of text: the times, and how they were taken."""
         told = self.summary()
         throughput = told.pop("throughput_per_s")
         times = ", ".join(f"{name.removesuffix('_ms')} {ms:.4f}" for name, ms in told.items())
@@ -60,7 +60,7 @@ class RunTimes:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The least value that so many percent of all values do not exceed (the nearest rank).
+    """Least value that at least so many per cent of all values do not exceed (nearest rank).
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Takes samples of many things in interleaved rounds, until each one's median is known.
+"""Sampling of several things in interleaved rounds, until each one's median is known.
 
-Interleaving spreads a disturbance over all that is compared. A round in the machine's slow mode
-is dropped while patience lasts. The medians that are still uncertain after ``repeat`` rounds go
-on alone, so quiet stages stay cheap. What takes longer than its limit, since something else does
-the same in less time, is sampled once if it is long, and three times if not.
+Interleaving spreads a disturbance over everything that is compared. A round in the machine's slow
+mode is dropped while patience lasts. Medians that are still uncertain after ``repeat`` rounds are
+sampled on alone, so quiet stages stay cheap. A stage that takes longer than its limit, where
+another way to do the same is faster, is sampled once if it is long, else three times.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tvm_ios.support.whole_number import require_whole_fields
 __all__ = ["HOPELESS", "Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
 
 TimedRuns = Callable[[int], int]
-"""Elapsed nanoseconds of that many back-to-back runs."""
+"""Function from a number of back-to-back runs to their nanoseconds."""
 
 GROWTH = 1.618
-"""Least growth of the runs in a sample that was too short; TVM's time evaluator uses the same."""
+"""Smallest growth of the runs in a sample that was too short; as in TVM's time evaluator."""
 LARGEST_LEAD = 4
 """Tolerances that the fastest sample may lie below the median; normal noise stays within two."""
 MOST_RUNS = 1000
-"""Enough for a microsecond; whatever takes less (a stage of views) needs no exact price."""
+"""Limit of runs in a sample, enough for a microsecond; shorter things need no exact price."""
 LONGEST_SAMPLE = 10
-"""Times the least length; a longer sample shrinks the runs of the next one."""
+"""Ratio to the shortest length above which a sample shrinks the runs of the next one."""
 HOPELESS = 8
-"""A long run that takes so many times as long as another way to do the same, both while it is
-warmed up and in its first sample, is not looked at again."""
+"""Ratio to another way to do the same from which on a long run is not timed again, if it has it in
+its warm-up and in its first sample."""
 LONG_SAMPLE_NS = 10_000_000
-"""A run of this length is warm-up enough. Of a shorter one samples are cheap, and the time slice
-that another process takes may be many times as long."""
+"""Nanoseconds of a run that is warm-up enough. Samples of shorter ones are cheap, and the time
+slice of another process may be many times as long."""
 LONGEST_SAMPLE_NS = 100_000_000
-"""A run of this length has in it what disturbs a machine now and then, as others of it have."""
+"""Nanoseconds of a run that contains the usual disturbances of a machine, as others do."""
 LONG_LOOKS = 3
-"""Samples of such a run that are enough if they agree; if not, as many as others have at least."""
+"""Samples of such a run that suffice if they agree; otherwise as many as others need."""
 SHORT_LOOKS = 3
-"""Samples without a long warm-up in which something is above its limit, to be looked at no more."""
+"""Samples above its limit, without a long warm-up, after which a thing is not timed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class MeasureOptions:
     """Options of a measurement: how a stage is timed.
 
     The defaults price a stage of 20 to 100 microseconds in 6 to 10 ms: five samples of 1 ms, whose
-    median stands two samples hit by another process, and more (up to 15) where five leave the
+    median stands two samples hit by another process. More follow, up to 15, where five leave the
     median uncertain by more than ``tolerance``.
 
     Raises
@@ -60,22 +60,22 @@ class MeasureOptions:
     """
 
     warmup: int = 2
-    """Runs before the first sample; they do not count. One that takes 10 ms is the last."""
+    """Runs before the first sample, which do not count; one that takes 10 ms is the last."""
     number: int = 1
-    """Least runs in a sample."""
+    """Fewest runs in a sample."""
     repeat: int = 5
-    """Least samples of a stage, one a round; of one that takes 100 ms, the most."""
+    """Fewest samples of a stage, one a round; the most for a stage of 100 ms or more."""
     min_repeat_ms: float = 1.0
-    """Least length of a sample; ``number`` grows until it is reached."""
+    """Shortest sample in milliseconds; ``number`` grows until it is reached."""
     max_repeat: int = 15
     """Most samples of a stage whose median stays uncertain."""
     tolerance: float = 0.02
     """Standard error of the median, as a fraction of it, that is good enough; the fastest sample
     may lie four times as far below."""
     batch_size: int = 32
-    """Stages measured together, and stored together: the most that a kill -9 can lose."""
+    """Number of stages measured and stored together: the most that a kill -9 can lose."""
     mode: ModeOptions = field(default_factory=ModeOptions)
-    """When the machine is in its slow mode, and how long to wait."""
+    """Thresholds of the machine's slow mode, and how long to wait."""
 
     def __post_init__(self) -> None:
         require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)
@@ -88,7 +88,7 @@ class MeasureOptions:
             raise OptionError(f"tolerance is {self.tolerance}; give a fraction above 0, as 0.02")
 
     def looks(self, run_ns: float) -> tuple[int, int]:
-        """The least samples that make a price of a run of so many nanoseconds, and the most."""
+        """Fewest samples that make a price of a run of this length, and the most."""
         if LONGEST_SAMPLE_NS <= run_ns < math.inf:
             return min(LONG_LOOKS, self.repeat), self.repeat
         return self.repeat, self.max_repeat
@@ -96,27 +96,27 @@ class MeasureOptions:
 
 @dataclass(slots=True)
 class Cell:
-    """A stage or contestant being measured, and its samples so far."""
+    """A stage or contestant that is measured, and its samples so far."""
 
     time_ns: TimedRuns
     number: int
-    """Runs in the next sample."""
+    """Number of runs in the next sample."""
     fast_ns: list[float] = field(default_factory=list)
-    """Nanoseconds of one run, from each sample outside the slow mode."""
+    """Nanoseconds of a run, one entry for each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
-    """Nanoseconds of one run, from slow rounds taken when patience had run out."""
+    """Nanoseconds of a run, one entry for each slow round taken when patience had run out."""
     limit_ns: Callable[[], float] = lambda: math.inf
-    """Above this nobody asks what it takes exactly, since something else does the same faster."""
+    """Nanoseconds above which no exact time is needed, since another way to do the same is
+    faster."""
     warming_ns: float = math.inf
-    """Nanoseconds of the last run of the warm-up, if that is long enough to be as good as a sample.
-    """
+    """Nanoseconds of the last warm-up run, if that is as good as a sample; else infinity."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.least_number = self.number
 
     def used_ns(self, repeat: int) -> list[float]:
-        """The samples that count: the fast ones alone, if they are enough."""
+        """Samples that count: the fast ones alone, if they are enough."""
         return self.fast_ns if len(self.fast_ns) >= repeat else self.fast_ns + self.slow_ns
 
     @property
@@ -126,7 +126,7 @@ class Cell:
 
     @property
     def hopeless(self) -> bool:
-        """True if it was above the limit each time: in a long warm-up and a sample, or in three."""
+        """True if always above the limit: in a long warm-up and a sample, or in three samples."""
         long = self.warming_ns < math.inf
         enough = len(self.fast_ns) + len(self.slow_ns) >= (1 if long else SHORT_LOOKS)
         return enough and self.limit_ns() < self.least_ns
@@ -152,17 +152,17 @@ class Cell:
 def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
     """True if the median of these times can be trusted.
 
-    Other processes only ever add time. So a median far above the fastest sample may have been
-    outvoted by disturbed ones, however well these agree; more samples will tell.
+    Other processes only ever add time. So a median far above the fastest sample may be of disturbed
+    samples, however well these agree; more samples will tell.
     """
     near = (1 - LARGEST_LEAD * tolerance) * median(run_ns) <= min(run_ns)
     return near and median_error(run_ns) <= tolerance
 
 
 def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:
-    """Measure the cells in interleaved rounds until all are settled; return the dropped rounds.
+    """Measure cells in interleaved rounds until all are settled; return the dropped rounds.
 
-    Samples are added to the cells as rounds end, so an interrupted call keeps what it has.
+    Each round adds its samples to the cells, so an interrupted call keeps what it has.
     """
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:
@@ -186,7 +186,7 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
 
 
 def _warm_up(cell: Cell, runs: int) -> float:
-    """Nanoseconds of one run of so many, or of the first one if that is long; 0 without any."""
+    """Nanoseconds of a warm-up run: the mean, or the first one if that is long; 0 without any."""
     if not runs:
         return 0.0
     run_ns: float = cell.time_ns(1)
@@ -198,9 +198,9 @@ def _warm_up(cell: Cell, runs: int) -> float:
 def timed_sample(cell: Cell, shortest_ns: float) -> float:
     """Nanoseconds of one run, from a sample no shorter than asked for.
 
-    A sample that came out too short is thrown away and its ``number`` grows. After one that
-    came out far too long it shrinks again: calibrated between two time slices of an overloaded
-    machine, the same runs may take a thousand times longer within them.
+    A sample that was too short is thrown away and its ``number`` grows. After one that was far too
+    long it shrinks: runs that were counted between two time slices of an overloaded machine may
+    take a thousand times longer within them.
     """
     while True:
         elapsed_ns = cell.time_ns(cell.number)

@@ -1,4 +1,4 @@
-"""How well a model agrees with measurements: speedups side by side, their errors, and the order."""
+"""Agreement of a model with measurements: speedups side by side, their errors, and their order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 __all__ = ["ALIKE", "Agreement", "error_of", "mean_error"]
 
 ALIKE = 0.97
-"""Two latencies whose ratio is closer to 1 than this have no order."""
+"""Ratio of two latencies above which they have no order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,40 +19,40 @@ class Agreement:
     subject: str
     """Network and device, for people."""
     observed_ms: Mapping[str, float]
-    """By schedule; the first one is what all are compared with."""
+    """Measured milliseconds by schedule; the first schedule is the base of all speedups."""
     model_ms: Mapping[str, float]
-    """The same schedules."""
+    """Milliseconds by the model, of the same schedules."""
 
     @property
     def observed(self) -> dict[str, float]:
-        """How many times as fast as the first schedule each of the others was."""
+        """Measured speedup of each other schedule over the first."""
         return _speedups(self.observed_ms)
 
     @property
     def predicted(self) -> dict[str, float]:
-        """How many times as fast as the first schedule each of the others is by the model."""
+        """Speedup of each other schedule over the first, by the model."""
         return _speedups({name: self.model_ms[name] for name in self.observed_ms})
 
     @property
     def errors(self) -> dict[str, float]:
-        """Predicted over observed speedup, less 1."""
+        """Predicted over measured speedup, less 1, by schedule."""
         observed = self.observed
         return {name: error_of(told, observed[name]) for name, told in self.predicted.items()}
 
     def order(self) -> tuple[int, int]:
-        """Pairs of schedules that the model orders as observed, and pairs with an order."""
+        """Number of schedule pairs the model orders as measured, and of those with an order."""
         told = self.observed_ms
         pairs = [(a, b) for a in told for b in told if told[a] < ALIKE * told[b]]
         return sum(self.model_ms[a] < self.model_ms[b] for a, b in pairs), len(pairs)
 
 
 def error_of(predicted: float, observed: float) -> float:
-    """How far a predicted ratio is off: over the observed one, less 1."""
+    """Relative error of a predicted ratio: predicted over observed, less 1."""
     return predicted / observed - 1
 
 
 def mean_error(errors: Iterable[float]) -> float:
-    """Geometric mean of how far ratios are off, either way; 0.05 is 5 %."""
+    """Geometric mean of relative errors in either direction; 0.05 is 5 %."""
     logs = [abs(math.log1p(error)) for error in errors]
     return math.expm1(sum(logs) / len(logs)) if logs else 0.0
 
