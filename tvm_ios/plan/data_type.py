@@ -1,4 +1,4 @@
-"""Data types as TVM names them: how wide they are, and which of NumPy's they are. No TVM here."""
+"""Data types as TVM names them: their width, and NumPy's types for them. No TVM here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dtype_bytes(dtype: str) -> int:
     Raises
     ------
     PlanError
-        If the name is not one of a number type.
+        If it is no name of a number type.
     """
     match = _DTYPE.fullmatch(dtype)
     if match is None or (match[1] != "bool" and not match[2]):
@@ -33,9 +33,9 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def named_as_arrays(dtype: str) -> str:
-    """A data type by the name that arrays of TVM and of NumPy have for it.
+    """Name of a data type in arrays of TVM and NumPy.
 
-    TVM's graph calls truth values ``uint1``; arrays of them, a byte each, are ``bool`` everywhere.
+    TVM's graph calls truth values ``uint1``; arrays of them, a byte each, are ``bool``.
     """
     return "bool" if dtype == "uint1" else dtype
 

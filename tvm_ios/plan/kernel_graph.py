@@ -1,6 +1,6 @@
 """The graph of kernels that lowering starts from: tensors, and the kernels between them. No TVM.
 
-A dialect makes it once from what its compiler wrote; nobody else reads that format.
+A dialect makes it from what its compiler wrote; nobody else reads that format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GraphOperator:
 
     name: str
     kernel: str | None
-    """Symbol of the kernel; None where the output is the input by another name or shape."""
+    """Symbol of the kernel; None for a reshape, whose output is its input."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     flatten: bool
@@ -43,7 +43,7 @@ class KernelGraph:
     outputs: tuple[int, ...]
 
     def alone(self, index: int) -> KernelGraph:
-        """A graph of one operator, each tensor that it reads being an input."""
+        """A graph of one operator, whose inputs are graph inputs."""
         operator = self.operators[index]
         sources = tuple(dict.fromkeys(operator.inputs))
         count = len(sources)
@@ -64,6 +64,6 @@ class KernelGraph:
     def without_outputs(self) -> KernelGraph:
         """A copy of the graph whose only output is its first input.
 
-        So what it computes may be a view of a larger tensor, as outputs of a network may not.
+        So its computation may be a view of a larger tensor, which outputs of a network may not be.
         """
         return replace(self, outputs=(self.inputs[0][1],))

@@ -1,8 +1,8 @@
 """Assignment of runs of launches to lanes, which on a GPU are streams. No TVM here.
 
-Lanes are filled in the order of the schedule, as list scheduling with communication does (HEFT,
-Topcuoglu et al., 2002): a run goes where it would be done first, and reading what another lane
-wrote takes time. An idle lane may still take a run of another one, but only after waiting a little.
+Lanes are filled in the order of the schedule by list scheduling with communication (HEFT, Topcuoglu
+et al., 2002): a run goes where it ends first, and reading what another lane wrote takes time. An
+idle lane may still take a run of another one, but only after waiting a little.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ __all__ = ["CORES", "STREAMS", "HandOver", "assign_lanes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """Time until a lane can go on with what another one wrote."""
+    """Time until a lane can go on with what another lane wrote."""
 
     signal_ns: int
-    """Until it learns that the other is done."""
+    """Nanoseconds until a lane learns that another one is done."""
     fetch_ns_per_kb: int
-    """To read what the other wrote."""
+    """Nanoseconds that a lane takes to read 1 KB that another lane wrote."""
 
 
 CORES = HandOver(signal_ns=300, fetch_ns_per_kb=200)
-"""A kernel reads what lies dirty in another core's cache at about 5 GB/s."""
+"""Hand-over between cores: dirty data in another core's cache are read at about 5 GB/s."""
 STREAMS = HandOver(signal_ns=200, fetch_ns_per_kb=0)
-"""Streams share one cache, and in a graph an edge between two of them is like one within a stream.
-What is left keeps chains together where nothing is gained by parting them."""
+"""Hand-over between streams: they share one cache, and in a graph an edge between two of them is
+like one within a stream. The rest keeps chains together where parting them gains nothing."""
 
 
 def assign_lanes(
@@ -43,9 +43,9 @@ def assign_lanes(
     Parameters
     ----------
     steps
-        The stage of each run, and its place among the runs of its group.
+        Stage of each run, and its place among the runs of its group.
     costs_ns
-        Time of each run on one lane, in nanoseconds.
+        Nanoseconds of each run on one lane.
     reads
         For each run the bytes it reads from each run before it: of an earlier stage, or at an
         earlier place of its group.

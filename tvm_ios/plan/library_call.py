@@ -1,6 +1,6 @@
-"""Calls of libraries that compute a launch in place of a kernel of TVM.
+"""Calls of operator libraries, which compute a launch in place of a kernel of TVM.
 
-Nouns only: a plan stores calls and does not know any library. What a library does with them is in
+Nouns only: a plan stores calls and knows no library. What a library does with them is in
 ``runtime/libraries/``.
 """
 
@@ -18,48 +18,48 @@ __all__ = ["CallDescriptor", "CallReader", "LibraryCall", "LibraryName", "no_cal
 
 @dataclass(frozen=True, slots=True)
 class LibraryName:
-    """The name of a library."""
+    """Name of an operator library, in files and for people."""
 
     key: str
-    """The name in files, such as ``cudnn``."""
+    """Key in files, such as ``cudnn``."""
     title: str
-    """The name for people, such as ``cuDNN``."""
+    """Name for people, such as ``cuDNN``."""
 
 
 class CallDescriptor(Protocol):
-    """Everything a library has to know of a call: a frozen value of its own."""
+    """Description of a call for its operator library: a frozen value."""
 
     def fits(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bool:
         """True if the call reads and writes these tensors, in the order of a launch."""
         ...
 
     def to_data(self) -> dict[str, Any]:
-        """The call for JSON; ``read_call`` of its library reads it back."""
+        """Data of the call for JSON; ``read_call`` of its library reads them back."""
         ...
 
     def as_text(self) -> str:
-        """The computation in a line, for messages."""
+        """Computation of the call in a line, for messages."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """The call of a library that computes a launch."""
+    """Call of an operator library that computes a launch."""
 
     library: LibraryName
     descriptor: CallDescriptor
 
     def to_data(self) -> dict[str, object]:
-        """The call for JSON."""
+        """Data of the call for JSON."""
         return {"library": self.library.key, "call": self.descriptor.to_data()}
 
 
 CallReader = Callable[[StoredValue], LibraryCall]
-"""Reads what :meth:`LibraryCall.to_data` gave; raises UnreadableValueError where it cannot."""
+"""Reader of :meth:`LibraryCall.to_data`'s data; raises UnreadableValueError for others."""
 
 
 def no_calls(data: StoredValue) -> LibraryCall:
-    """A reader of calls where no library is known: it refuses each."""
+    """Reader of calls that knows no operator library: it refuses each."""
     raise UnreadableValueError(
         f"{data.where} is a call of a library, and no libraries are known here; read the plan with "
         "read_call=tvm_ios.runtime.libraries.known.read_call"

@@ -1,4 +1,4 @@
-"""Lowers a graph of kernels to an execution plan: the step between build and run. No TVM."""
+"""Lowering of a graph of kernels to an execution plan: the step between build and run. No TVM."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ def lower_plan(
     reuse: bool = True,
     hand_over: HandOver = CORES,
 ) -> ExecutionPlan:
-    """Make the execution plan of a built module.
+    """The execution plan of a built module.
 
     Parameters
     ----------
-    graph
-        The operators and the tensors between them.
     placements
-        One for every operator, in their order.
+        Placements of the operators, in their order.
     lanes
-        Threads that will run the plan, the caller's included.
+        Number of threads that will run the plan, the caller's included.
     operator_names
-        Names for people, one for every operator; those of the graph where omitted.
+        Names of the operators for people; those of the graph where omitted.
     reuse
         False gives every buffer bytes of its own.
     hand_over
-        Time it takes from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
+        Cost of a hand-over from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
 
     Raises
     ------
@@ -101,7 +99,7 @@ def _groups(
     lanes: int,
     hand_over: HandOver,
 ) -> tuple[Group, ...]:
-    """The plan's groups: those of the schedule, cut so that nobody waits for more than data."""
+    """Groups of the plan: those of the schedule, cut so that none waits for more than its data."""
     keys, steps, runs = [], [], []
     given: list[int | None] = []
     for key, members, lane in zip(layout.keys, layout.members, layout.lanes, strict=True):
@@ -140,7 +138,7 @@ def _groups(
 def _data_between(
     runs: Sequence[Sequence[int]], run_of: Sequence[int], reads: Sequence[Mapping[int, int]]
 ) -> list[dict[int, int]]:
-    """For each run the bytes it reads of what each other run writes."""
+    """Bytes that each run reads of what each other run writes."""
     between: list[dict[int, int]] = [{} for _ in runs]
     for number, run in enumerate(runs):
         for launch in run:
@@ -152,7 +150,7 @@ def _data_between(
 
 
 def _reduced(waits: Sequence[Mapping[int, int]]) -> list[tuple[int, ...]]:
-    """The runs that each run waits for, transitively reduced."""
+    """Runs that each run waits for, transitively reduced."""
     ancestors: list[int] = []
     reduced = []
     for row in waits:
@@ -168,10 +166,10 @@ def _reduced(waits: Sequence[Mapping[int, int]]) -> list[tuple[int, ...]]:
 
 
 def _cut(launches: Sequence[int], reads: Sequence[Mapping[int, int]]) -> list[list[int]]:
-    """Runs of launches: cut before whoever waits for more, and after whoever others wait for.
+    """Runs of launches: cut before a launch that waits for more, and after one others wait for.
 
-    A run begins when all its dependencies are complete and is complete when all of it is, so a
-    launch joins one only if that delays neither it nor any reader.
+    A run begins when all its dependencies are complete, and is complete when all its launches are.
+    So a launch joins a run only if that delays neither it nor any reader.
     """
     readers: dict[int, set[int]] = {launch: set() for launch in launches}
     for reader, row in enumerate(reads):

@@ -1,8 +1,8 @@
 """The memory plan: packs buffers into one arena without adding any order between launches.
 
 A buffer takes the bytes of another one only if every access to the other comes before every write
-of it in any order the data allows. Then no launch waits for memory, and a buffer is seldom written
-on another core than it was last used on. No TVM here.
+of it, in any order the data allow. Then no launch waits for memory, and a buffer is seldom written
+on another core than the one that last used its bytes. No TVM here.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ __all__ = ["Lifetime", "pack_buffers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """Launches that touch one buffer; sets of launches are bit masks."""
+    """Launches that touch a buffer, as bit masks."""
 
     size_bytes: int
     first_write: int
-    """The first launch that writes it."""
+    """First launch that writes the buffer."""
     accesses: int
-    """Launches that write or read it."""
+    """Launches that write or read the buffer."""
     before: int
-    """Launches that are complete before any of its bytes is written."""
+    """Launches that are complete before any byte of the buffer is written."""
 
     def ends_before(self, other: Lifetime) -> bool:
-        """True if every access here comes before every write of the other."""
+        """True if every access to this buffer comes before every write of the other."""
         return not self.accesses & ~other.before
 
 
 def pack_buffers(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Place buffers, the largest first, each in the smallest gap that fits.
+    """Place buffers, the largest first, each in the smallest gap that fits; O(buffers²).
 
     Returns
     -------
     offsets, arena_bytes
-        Byte offset of each buffer, aligned, and the size of the arena. Quadratic in the number of
-        buffers.
+        Byte offset of each buffer, aligned, and the size of the arena.
     """
     sizes = [_align(lifetime.size_bytes) for lifetime in lifetimes]
     offsets = [0] * len(lifetimes)
@@ -64,7 +63,7 @@ def _align(size: int) -> int:
 
 
 def _smallest_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Start of the smallest gap between taken ranges (sorted) that holds `size`, else the end."""
+    """Start of the smallest gap between sorted ranges that holds `size`, else the last end."""
     best: tuple[int, int] | None = None
     cursor = 0
     for begin, end in taken:

@@ -1,10 +1,11 @@
-"""Effects of a merge stage on the operators around it: which need a kernel now, which do not.
+"""Effects of a merge stage on operators around it: which need a kernel now, and which no more.
 
 At batch one a concatenation is usually free, since its inputs are written straight into its buffer.
-The slices of a merged convolution lie in the buffer of that convolution, so a concatenation of
-them and others needs its kernel. One that the merged convolution is needs none at any batch size.
+The slices of a merged convolution lie in that convolution's buffer, so a concatenation of them and
+others needs its kernel. A concatenation that the merged convolution computes needs none at any
+batch size.
 
-Nothing is guessed: the graph with the merge in it goes through the same decisions as a plan's
+Nothing is guessed: the graph with the merge goes through the same decisions as a plan
 (:mod:`tvm_ios.plan.views`). No TVM here, and nothing is compiled.
 """
 
@@ -25,36 +26,34 @@ __all__ = ["MergeEffects", "View", "merge_effects"]
 
 View = SliceView | ConcatView | None
 SLICE = "slice"
-"""Stands for the kernel of a slice."""
+"""Name that stands for the kernel of a slice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeEffects:
-    """Operators of the unmerged graph, ascending; members of the merge are in ``copied`` only."""
+    """Operators of the unmerged graph that gain or lose a kernel, ascending."""
 
     added: tuple[int, ...] = ()
     """Operators that were views and need their kernels now."""
     removed: tuple[int, ...] = ()
     """Operators that had kernels and need none now."""
     copied: tuple[int, ...] = ()
-    """Members whose slice needs a kernel."""
+    """Members of the merge whose slice needs a kernel."""
 
 
 def merge_effects(
     graph: KernelGraph, views: Sequence[View], outputs: MergeOutputs, *, contiguous: bool
 ) -> MergeEffects:
-    """Compare the plans of a network with and without one merge stage.
+    """Effects of one merge stage: the difference between a network's plans with and without it.
 
     Parameters
     ----------
     graph
-        The network with nothing merged.
+        The network without merges.
     views
-        The opportunity at each operator.
-    outputs
-        The outputs of the merge stage.
+        The view that each operator could be; None for others.
     contiguous
-        Whether a slice of the merged convolution is one piece of memory.
+        True if a slice of the merged convolution is one piece of memory.
     """
     merged = _merged_graph(graph, views, outputs, contiguous=contiguous)
     before = resolve_views(graph, views).dropped
@@ -70,13 +69,13 @@ def merge_effects(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergedGraph:
-    """The graph with one merge in it."""
+    """A graph with one merge in it."""
 
     graph: KernelGraph
     views: tuple[View, ...]
     origins: tuple[int | None, ...]
-    """Operator of the unmerged graph that each operator stands for; of a slice, its member. None
-    for the merged convolution."""
+    """Operator of the unmerged graph for each operator; for a slice, its member; None for the
+    merged convolution."""
 
 
 def _merged_graph(

@@ -1,4 +1,4 @@
-"""Placements of operators: where each runs and what it aliases, beyond the graph of kernels.
+"""Placements of operators: the stage and group of each, and the memory that it aliases.
 
 A dialect room makes one :class:`Placement` for every operator of the graph, in its order; both are
 lowered to an execution plan. No TVM here.
@@ -15,17 +15,17 @@ __all__ = ["ConcatView", "Placement", "SliceView"]
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """The output is a contiguous piece of the only tensor input, so it needs no kernel."""
+    """View of an operator whose output is a contiguous piece of its only tensor input."""
 
     byte_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConcatView:
-    """The output is the inputs laid one after another, so producers may write straight into it."""
+    """View of an operator whose output is its inputs one after another, written in place."""
 
     byte_offsets: tuple[int, ...]
-    """Where each input begins, in input order."""
+    """Byte offset at which each input begins, in input order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,12 @@ class Placement:
     group: int
     """Position of the group in its stage."""
     lane: int | None = None
-    """Lane the operator calls home; None leaves the choice to lowering, all or none of them."""
+    """Home lane of the operator; None for all operators leaves the choice to lowering."""
     cost_ns: int = 0
-    """Time alone on one lane, in nanoseconds; 0 where nobody measured."""
+    """Nanoseconds alone on one lane; 0 where nobody measured."""
     split: bool = True
-    """Whether idle lanes may help with the kernel's parallel regions."""
+    """True lets idle lanes help with the kernel's parallel regions."""
     view: SliceView | ConcatView | None = None
-    """An opportunity, true of the data layout; the memory plan takes it where it can."""
+    """View that the data layout allows; the memory plan takes it where it can."""
     call: LibraryCall | None = None
-    """The call of a library that is to compute it."""
+    """Call of an operator library that is to compute the operator."""

@@ -1,4 +1,4 @@
-"""The execution plan: what lowering hands to an executor, as immutable data. No TVM here.
+"""The execution plan: the immutable data that lowering gives an executor. No TVM here.
 
 A plan holds launches (operators that still need a kernel), groups of launches that one lane runs in
 order, the groups each group waits for, and where every tensor lies. Groups are sorted by stage, and
@@ -34,18 +34,18 @@ __all__ = [
 
 PLAN_VERSION = 3
 ALIGNMENT_BYTES = 64
-"""Generated kernels assume that every tensor begins on such a boundary."""
+"""Alignment of every tensor in bytes, which generated kernels assume."""
 
 
 class BufferKind(Enum):
-    """Who owns the bytes of a buffer."""
+    """Owner of the bytes of a buffer."""
 
     ARENA = "arena"
     """Planned memory, shared over time."""
     INPUT = "input"
-    """A network input or parameter: written by nobody in the plan."""
+    """Network input or parameter, which no launch writes."""
     OUTPUT = "output"
-    """Holds a network output: its own memory, valid until the next run."""
+    """Network output in memory of its own, valid until the next run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Buffer:
     kind: BufferKind
     size_bytes: int
     arena_offset: int | None = None
-    """Where it begins in the arena; None outside the arena."""
+    """Byte at which the buffer begins in the arena; None outside the arena."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def type(self) -> TensorType:
-        """Shape and data type, wherever it lies."""
+        """Shape and data type of the tensor."""
         return TensorType(self.shape, self.dtype)
 
     @property
@@ -80,7 +80,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A call of a kernel, or of a library in its place."""
+    """A call of a kernel, or of an operator library in its place."""
 
     operator: str
     operator_index: int
@@ -92,13 +92,13 @@ class Launch:
     outputs: tuple[int, ...]
     """Tensors written, in argument order after the inputs."""
     split: bool = True
-    """Whether idle lanes help with its parallel regions."""
+    """True lets idle lanes help with its parallel regions."""
     call: LibraryCall | None = None
-    """The call of a library that computes it in place of the kernel."""
+    """Call of an operator library that computes it in place of the kernel."""
 
     @property
     def computed_by(self) -> str:
-        """The computing side, for messages: ``kernel`` and its symbol, or ``by`` and a library."""
+        """Computing side in words: ``kernel`` and its symbol, or ``by`` and an operator library."""
         return f"kernel {self.kernel}" if self.call is None else f"by {self.call.library.title}"
 
 
@@ -108,16 +108,16 @@ class Group:
 
     stage: int
     position: int
-    """Position in its stage."""
+    """Position of the group in its stage."""
     launches: tuple[int, ...]
     dependencies: tuple[int, ...]
     """Groups that must be complete first, ascending, transitively reduced."""
     lane: int = 0
-    """The stream it belongs to: this lane takes it first, any other may when it is idle."""
+    """Home lane (or stream): it takes the group first, any other lane may when idle."""
 
 
 def launches_before(groups: Sequence[Group]) -> list[int]:
-    """For every launch the launches that are complete before it starts, as a bit mask.
+    """Bit mask for each launch: the launches that are complete before it starts.
 
     Each group waits only for groups before it, and the launches ascend from 0, as in every plan.
     """
@@ -144,7 +144,7 @@ class PlanInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """Everything an executor has to know; :func:`tvm_ios.plan.verify.verify_plan` checks it."""
+    """Launches, groups, tensors and buffers; checked by :func:`tvm_ios.plan.verify.verify_plan`."""
 
     lanes: int
     buffers: tuple[Buffer, ...]
@@ -154,16 +154,16 @@ class ExecutionPlan:
     inputs: tuple[PlanInput, ...]
     """Inputs and parameters in the order of the graph JSON's ``arg_nodes``."""
     outputs: tuple[int, ...]
-    """Tensors, in the order of the graph JSON's ``heads``."""
+    """Output tensors, in the order of the graph JSON's ``heads``."""
     arena_bytes: int
 
     @property
     def num_stages(self) -> int:
-        """Stages that still hold a launch."""
+        """Number of stages that still hold a launch."""
         return len({group.stage for group in self.groups})
 
     def to_json(self) -> str:
-        """Versioned JSON; :meth:`from_json` reads it back."""
+        """Versioned JSON of the plan; :meth:`from_json` reads it back."""
         return json.dumps(
             {
                 "version": PLAN_VERSION,
@@ -199,7 +199,7 @@ class ExecutionPlan:
     def from_json(cls, text: str, *, read_call: CallReader = no_calls) -> ExecutionPlan:
         """Read what :meth:`to_json` wrote; it is not verified yet.
 
-        Without ``read_call`` a plan that has calls of libraries is refused.
+        Without ``read_call`` a plan that has calls of operator libraries is refused.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class ExecutionPlan:
             ) from error
 
     def as_text(self) -> str:
-        """The plan, a line a launch under its stage and group, with where its outputs lie."""
+        """Text with a line for each launch, by stage and group, with the places of its outputs."""
         lines = [
             f"plan: {len(self.launches)} launches in {len(self.groups)} groups and "
             f"{self.num_stages} stages on {self.lanes} lanes, arena {self.arena_bytes} bytes"

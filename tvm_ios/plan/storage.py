@@ -1,4 +1,4 @@
-"""Storage of a plan: which launches write and read which bytes, and for how long. No TVM."""
+"""Storage of a plan: the bytes that each launch writes and reads, and their lifetimes. No TVM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Access", "Layout", "Storage", "lay_out_groups", "one_after_another"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Access:
-    """A launch that touches a buffer, and where it runs."""
+    """A launch that touches a buffer, with its stage and group."""
 
     stage: int
     group: int
@@ -35,22 +35,22 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Groups that still hold a launch, in (stage, position) order, and the launches in them."""
+    """Groups that still hold a launch, in (stage, position) order, and their launches."""
 
     keys: tuple[tuple[int, int], ...]
     """Stage and position of each group."""
     members: tuple[tuple[int, ...], ...]
     """Operators of each group."""
     lanes: tuple[int | None, ...]
-    """Lane that each group calls home; None where lowering is to choose."""
+    """Home lane of each group; None where lowering is to choose."""
     order: tuple[int, ...]
     """Operator of each launch."""
     access: dict[int, Access]
-    """The launch of each operator, and where it runs."""
+    """Launch, stage and group of each operator."""
 
 
 def lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) -> Layout:
-    """The groups of placements, without operators that are never launched."""
+    """Layout of the groups of placements, without operators that are never launched."""
     by_key: dict[tuple[int, int], list[int]] = {}
     for index, placement in enumerate(placements):
         if index not in dropped:
@@ -70,7 +70,7 @@ def lay_out_groups(placements: Sequence[Placement], dropped: frozenset[int]) -> 
 
 
 class Storage:
-    """Buffers, and which launches write and read which bytes of them."""
+    """Buffers, and the bytes of them that each launch writes and reads."""
 
     def __init__(self, graph: KernelGraph, aliasing: Aliasing, layout: Layout) -> None:
         self._graph = graph
@@ -128,7 +128,7 @@ class Storage:
                 )
 
     def bytes_touched(self) -> list[int]:
-        """For each launch the bytes it reads or writes."""
+        """Bytes that each launch reads or writes."""
         touched = [0] * len(self._layout.order)
         for table in (self._reads, self._writes):
             for accesses in table.values():
@@ -137,7 +137,7 @@ class Storage:
         return touched
 
     def bytes_read(self) -> list[dict[int, int]]:
-        """For each launch the bytes it reads of what each other launch writes."""
+        """Bytes that each launch reads of what each other launch writes."""
         read: list[dict[int, int]] = [{} for _ in self._layout.order]
         for owner, reads in self._reads.items():
             for begin, end, reader in reads:
@@ -149,7 +149,7 @@ class Storage:
         return read
 
     def lifetimes(self, before: Sequence[int]) -> list[Lifetime]:
-        """A lifetime for every buffer of the arena; ``before`` is what precedes each launch."""
+        """Lifetime of every buffer of the arena; ``before`` has the launches before each launch."""
         lifetimes = []
         for owner in self.arena_owners:
             writers = {access.launch for _, _, access in self._writes[owner]}
@@ -166,7 +166,7 @@ class Storage:
         return lifetimes
 
     def buffers(self, offsets: dict[int, int]) -> tuple[Buffer, ...]:
-        """The plan's buffers; offsets are those of arena owners, in bytes."""
+        """Buffers of the plan; offsets are those of arena owners, in bytes."""
         return tuple(
             Buffer(
                 kind=self._kinds[owner],
@@ -177,7 +177,7 @@ class Storage:
         )
 
     def tensors(self) -> tuple[tuple[Tensor, ...], dict[int, dict[int, int]]]:
-        """The plan's tensors, and for each operator the plan tensor of each graph tensor."""
+        """Tensors of the plan, and for each operator the plan tensor of each graph tensor."""
         number = {owner: index for index, owner in enumerate(sorted(self._kinds))}
         tensors = [
             Tensor(buffer=number[owner], byte_offset=offset, shape=tensor.shape, dtype=tensor.dtype)
@@ -202,7 +202,7 @@ class Storage:
 
 
 def one_after_another(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Offsets without any reuse, and the size of the arena."""
+    """Byte offsets without any reuse, and the size of the arena."""
     offsets, cursor = [], 0
     for lifetime in lifetimes:
         offsets.append(cursor)

@@ -1,7 +1,7 @@
-"""Puts a plan on streams: what is issued where, and the events that order streams. No TVM here.
+"""Order of a plan on streams: the calls issued to each, and the events between them. No TVM here.
 
-A stream runs what it is given in the order given, so an event is recorded and waited for only where
-a dependency crosses streams and no earlier wait implies it: the waits of vector clocks.
+A stream runs its calls in the order given. So an event is recorded and awaited only where a
+dependency crosses streams and no earlier wait implies it (vector clocks).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tvm_ios.plan.plan import ExecutionPlan, Group
 __all__ = ["CALLER", "Step", "StepKind", "StreamProgram", "order_on_streams", "with_timing"]
 
 CALLER = 0
-"""The stream of whoever runs the plan; the plan's own streams count from 1."""
+"""Stream of whoever runs the plan; the plan's own streams count from 1."""
 _FORK = -1
-"""Stands for the event that everything waits for, where groups are numbered."""
+"""Number among groups for the event that everything waits for."""
 
 
 class StepKind(IntEnum):
@@ -36,24 +36,24 @@ class Step:
     kind: StepKind
     stream: int
     index: int
-    """A launch of the plan, or an event of the program."""
+    """Index of a launch of the plan, or of an event of the program."""
     group: int | None
-    """The group it is for; None for the fork and the join."""
+    """Group that the call is for; None for the fork and the join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgram:
-    """A plan as calls, in the order they are issued."""
+    """A plan as calls to streams, in the order they are issued."""
 
     num_streams: int
-    """Streams of its own; the caller's comes on top."""
+    """Number of streams of its own; the caller's comes on top."""
     num_events: int
     num_timed_events: int = 0
-    """Events that also take the time, numbered after the others."""
+    """Number of events that also take the time, numbered after the others."""
     steps: tuple[Step, ...]
 
     def as_text(self, plan: ExecutionPlan) -> str:
-        """A line a stream: operators, ``!n`` where event n is recorded, ``?n`` where awaited."""
+        """Text, a line for each stream: operators; ``!n`` records event n, ``?n`` awaits it."""
         marks = {StepKind.RECORD: "!", StepKind.WAIT: "?"}
         rows: list[list[str]] = [[] for _ in range(self.num_streams + 1)]
         for step in self.steps:
@@ -65,11 +65,11 @@ class StreamProgram:
 
 
 def order_on_streams(plan: ExecutionPlan) -> StreamProgram:
-    """Fork from the caller's stream, put every group on the stream of its lane, and join.
+    """Program that forks from the caller's stream, runs each group on its lane's stream, and joins.
 
-    Lanes without a group get no stream. No wait can be left out: without it, what is awaited could
-    still run. Groups that may overlap are issued launch by launch in turns, so that no stream waits
-    while another is filled. O(streams x (groups + dependencies)) and a sort.
+    Lanes without a group get no stream. No wait can be left out: without it, the awaited launch
+    could still run. Groups that may overlap are issued launch by launch in turns, so that no stream
+    waits while another is filled. O(streams x (groups + dependencies)) and a sort.
     """
     if not plan.groups:
         return StreamProgram(num_streams=0, num_events=0, steps=())
@@ -110,10 +110,10 @@ def with_timing(program: StreamProgram) -> StreamProgram:
 def _needed_waits(
     groups: Sequence[Group], homes: Sequence[int], *, num_streams: int
 ) -> tuple[list[list[int]], list[int]]:
-    """The groups, or the fork, whose events each group awaits, and those that the join awaits.
+    """Groups (or the fork) whose events each group awaits, and those that the join awaits.
 
-    A clock holds for each stream how many of its groups are known to be complete. Groups are
-    looked at latest first: one that is known through a later one needs no wait of its own.
+    A clock counts the groups of each stream that are known to be complete. Groups are visited
+    latest first: one that is known through a later one needs no wait of its own.
     """
     clocks = [[0] * (num_streams + 1) for _ in range(num_streams + 1)]
     clocks[CALLER][CALLER] = 1  # the fork

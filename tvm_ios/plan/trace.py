@@ -1,4 +1,4 @@
-"""Records of a traced run: who ran what, when, on which lane. Never the source of a latency."""
+"""Records of a traced run: operator, lane and times of each launch; never a source of latencies."""
 
 from __future__ import annotations
 

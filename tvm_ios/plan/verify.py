@@ -1,4 +1,4 @@
-"""Checks an execution plan from its partial order alone. No TVM here."""
+"""Verifier of execution plans, which uses only their partial order. No TVM here."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def verify_plan(plan: ExecutionPlan) -> None:
     2. Tensors lie inside their buffers, arena buffers inside the arena, all on aligned bytes;
        inputs and outputs do not lie in the arena.
     3. Within a buffer every byte has at most one writer, and none in an input buffer.
-    4. Whatever a launch reads, or is an output, has been written, and by launches before it.
+    4. All bytes that a launch reads, or that are an output, were written by launches before it.
     5. Buffers that share bytes of the arena are never alive together: every access to one comes
        before every write of the other.
-    6. What a library computes has tensors of the shapes and types that its call describes.
+    6. A call of an operator library has tensors of the shapes and types that it describes.
 
     Takes time in launches x launches / 64 words for the closure, and in buffers x pieces of the
     arena for the last rule.

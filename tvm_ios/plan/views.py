@@ -1,9 +1,9 @@
-"""Decides which tensors share a buffer because one is a view of the other. No TVM here.
+"""Decision which tensors share a buffer because one is a view of the other. No TVM here.
 
 A reshape always aliases. A slice or a concatenation does where it is legal: the piece begins on an
 aligned byte, nobody outside the plan owns the memory, and a tensor lies in at most one larger one.
-Where the pieces of a concatenation lie one after another already, as slices of a merged convolution
-do, it is a view of what they are slices of.
+A concatenation of pieces that already lie one after another, such as slices of a merged
+convolution, is a view of the tensor they are slices of.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Aliasing:
     location: tuple[tuple[int, int], ...]
     """Buffer (the tensor that owns it) and byte offset of every tensor."""
     dropped: frozenset[int]
-    """Operators without a launch."""
+    """Operators that need no launch."""
 
 
 def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | None]) -> Aliasing:
-    """Take every view that is legal, in operator order, of one opportunity for each operator."""
+    """Aliasing with every legal view taken, in operator order, of one opportunity an operator."""
     resolver = _Resolver(graph)
     dropped = set()
     for index, (operator, view) in enumerate(zip(graph.operators, views, strict=True)):
@@ -48,7 +48,7 @@ def resolve_views(graph: KernelGraph, views: Sequence[SliceView | ConcatView | N
 
 
 class _Resolver:
-    """Locations under construction: every tensor starts as the owner of a buffer of its own."""
+    """Locations under construction: at first every tensor owns a buffer of its own."""
 
     def __init__(self, graph: KernelGraph) -> None:
         self.location = [(tensor, 0) for tensor in range(len(graph.tensors))]
@@ -137,7 +137,7 @@ class _Resolver:
 
 
 def _pinned_tensors(graph: KernelGraph) -> set[int]:
-    """Outputs, and what a chain of reshapes turns into an output."""
+    """Outputs of a network, and tensors that a chain of reshapes turns into one."""
     pinned = set(graph.outputs)
     for operator in reversed(graph.operators):
         if operator.kernel is None and operator.outputs[0] in pinned:
