@@ -1,7 +1,7 @@
-"""Forms of a model in which it may be built and scheduled: as it is, or changed for its device.
+"""Forms of a model in which it may be built and scheduled: unchanged, or changed for its device.
 
-A change computes what the model computes and leaves its inputs and outputs as they are. Whether it
-makes the model faster is settled by :mod:`tvm_ios.profile.build_choice`.
+A changed form computes the same and keeps inputs and outputs. Whether it is faster is settled by
+:mod:`tvm_ios.profile.build_choice`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
 FORMS = 3
-"""Counted up when a change begins to make something else: choices from before were among others."""
+"""Version of the changes: counted up when one makes something else, which outdates old choices."""
 
 _LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], tuple[tvm.IRModule, str] | None]
-"""Lays a candidate out."""
+"""Function that lays a candidate out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +44,21 @@ class BuildCandidate:
 
     mod: tvm.IRModule
     params: Mapping[str, Any] | None
-    """Parameters of ``mod``; bound, and so None, where it was changed."""
+    """Parameters of ``mod``; None where they are bound, as in changed forms."""
     changes: tuple[str, ...] = ()
-    """What was changed of the model, for people."""
+    """Lines for people on what was changed of the model."""
     made_by: str = ""
-    """Name of the last of these changes."""
+    """Name of the last change."""
     origin: BuildCandidate | None = None
-    """What that was made of; None where this is the model as it is."""
+    """Form before the last change; None where this is the model unchanged."""
 
     @cached_property
     def checked(self) -> CheckedModule:
-        """The module, checked once for all that is done to it."""
+        """The module, checked once for all its uses."""
         return CheckedModule(check_module(self.mod))
 
     def before(self, change: str) -> BuildCandidate | None:
-        """The form that a change, by name, was made of; None where it is not part of this one."""
+        """Form before a change, by the change's name; None where this form does not have it."""
         form = self
         while form.origin is not None and form.made_by != change:
             form = form.origin
@@ -67,23 +67,23 @@ class BuildCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChange:
-    """A change of models that some are faster with."""
+    """A change of a model that makes some models faster."""
 
     name: str
-    """Name of what comes out, in reports and in the profile database."""
+    """Name of the changed form, in reports and in the profile database."""
     without: str
-    """Name of what goes in."""
+    """Name of the form before the change."""
     phase: str
-    """Name of what comes out, in the phases of a call."""
+    """Name of the changed form in the phases of a call."""
     raced_with_records: bool = False
-    """Whether kernels that were tuned may make the difference: those of one layout never fit the
-    other. Where False, kernels are tuned for what wins without."""
+    """True races the forms with tuned kernels, whose records fit one layout only. False tunes
+    kernels for the form that wins without records."""
     undoes: str = ""
-    """Name of a change that is given up for it, with all that were made after it."""
+    """Name of a change that is undone first, with all changes after it."""
     replaces: bool = False
-    """Whether there is nothing to do where that was not made."""
+    """True leaves models alone that lack the change in ``undoes``."""
     rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
-    """What comes out, parameters bound, with a line on what was done; None where nothing is."""
+    """Changed module, parameters bound, with a line on the change; None where nothing changes."""
 
     def of(self, candidate: BuildCandidate, target: tvm.target.Target) -> BuildCandidate | None:
         """The candidate, changed; None where there is nothing to change."""
@@ -107,14 +107,14 @@ class ModelChange:
 def changes_for(
     traits: DeviceTraits, *, pad_channels: bool = True, libraries: Iterable[OperatorLibrary] = ()
 ) -> tuple[ModelChange, ...]:
-    """Changes that may help on a device, in the order in which they are made.
+    """Changes that may help on a device, in the order in which they are tried.
 
     Parameters
     ----------
     pad_channels
-        False leaves channels and rows as they are.
+        False leaves channels and rows unchanged.
     libraries
-        Those that may compute operators: each has a layout that it likes.
+        Operator libraries that may compute operators; each has a preferred layout.
     """
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []
@@ -139,7 +139,7 @@ def changes_for(
 def all_candidates(
     candidate: BuildCandidate, changes: Sequence[ModelChange], target: tvm.target.Target
 ) -> Iterator[BuildCandidate]:
-    """The candidate, and what comes out of any of the changes that TVM can make, in order."""
+    """The candidate, then the result of each change that TVM can make, in order."""
     yield candidate
     for position, change in enumerate(changes, start=1):
         changed = None
@@ -162,7 +162,7 @@ def _layout_change(layout: str, rewrite: _LaidOut) -> ModelChange:
 def _laid_out_whole(
     layout: str, candidate: BuildCandidate, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, str] | None:
-    """As for TVM's kernels, but for transposed convolutions, which libraries take in one piece."""
+    """Layout for a library: as for TVM's kernels, but transposed convolutions stay in one piece."""
     found = _laid_out(layout, candidate, target)
     typed = candidate.checked.typed
     if found is None and (is_prepared(typed) or not has_transposed(typed)):
@@ -202,7 +202,7 @@ def _convolved(
 
 
 def _convolved_change(layout: str) -> ModelChange:
-    """In place of transposed convolutions that are in one piece in the layout of a library."""
+    """Change to plain convolutions for models whose transposed ones a library takes whole."""
     return replace(
         CONVOLVED,
         name=f"{CONVOLVED.name} in {layout}",
@@ -249,7 +249,7 @@ def _with_rows(
 
 
 def _apart_change(layout: str) -> ModelChange:
-    """Image by image, of models in a layout of a library: in blocks it was slower, or level."""
+    """Change to one image at a time, for models in a library's layout; blocks gained nothing."""
     return ModelChange(
         name="image by image",
         without="all images at once",

@@ -1,8 +1,8 @@
-"""Which of several builds of one model is scheduled.
+"""Choice among several builds of one model, by races of whole networks.
 
 A kernel that wins alone may lose in its network, and so may another layout or padded channels. So
-whole networks are timed, and the first build stays unless another one is faster beyond the noise,
-or faster within it and by the prices of its operators, too.
+whole networks are timed. The first build stays unless another one is faster beyond the noise, or
+faster within it and also by the prices of its operators.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from tvm_ios.search.baselines import sequential_schedule
 __all__ = ["build_for_schedule", "choose_build", "in_order", "with_libraries"]
 
 LONGER = 4
-"""A race of builds of a network that takes long may last so many times as long as another race: it
-is run once, all that follows works on what it keeps, and ten rounds may not tell a gain of 5 %. Of
-what is left of a time budget it takes no more than such a part for that."""
+"""Factor by which a race of builds of a long network may last longer than another race: it is run
+once, all that follows works on its winner, and ten rounds may not show a gain of 5 %. Of the rest
+of a time budget it takes at most 1/LONGER."""
 
 
 AGREED = 1.02
-"""Times as fast that a build has to be by a race that is not decided and by prices, to be kept."""
+"""Speedup that an undecided race and the prices both have to show for a build to be kept."""
 
 
 def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
-    """A question to known choices, whose answer depends on the libraries that may compute."""
+    """Question to known choices, for answers that depend on the libraries that may compute."""
     return " with ".join((question, *(library.identity() for library in libraries)))
 
 
 def in_order(built: BuiltModel, session: MeasuringSession, call: MeasuringCall) -> InterOpSchedule:
-    """Sequential order, each operator by the library that was found to be faster, if any is."""
+    """Sequential order, with each operator by the operator library that was found to be faster."""
     schedule = sequential_schedule(built.graph)
     if not built.libraries:
         return schedule
@@ -80,7 +80,7 @@ def build_for_schedule(
     target: Any,
     schedule: InterOpSchedule | None,
 ) -> BuiltModel:
-    """Build a model in the form that a schedule was found for; as it is where there is none."""
+    """Build of a model in the form that a schedule was found for; unchanged without a schedule."""
     chosen_target = resolve_target(target if target is not None else host_target())
     require_known_target(chosen_target)
     plain = prepare(mod, params, chosen_target)
@@ -111,27 +111,26 @@ def choose_build(
     prices_count: bool = False,
     within_s: float = math.inf,
 ) -> BuildChoice:
-    """The fastest of the builds that beat the first one, else the first one.
+    """Fastest of the builds that beat the first one, or the first one.
 
-    To beat it is to be faster beyond the noise. A network that takes long has few rounds, and the
-    noise of a busy machine hides a few per cent in them; so where nothing is, and prices count, a
-    build that is faster within the noise beats the first one if its operators cost less, too.
-    Operators have prices where libraries may compute.
+    A build beats it if it is faster beyond the noise. A long network has few rounds, in which the
+    noise of a busy machine hides a few per cent. So if no build is, and prices count, one that is
+    faster within the noise also beats it if its operators cost less. Operators have prices where
+    operator libraries may compute.
 
-    Each runs in sequential order with all lanes that help; where operators are short on the average
-    also with one, since small networks are faster so, and the better of the two is what counts. On
-    a GPU there is one stream. Where libraries may compute operators of a build they do, each
-    operator as its prices say.
+    Each runs in sequential order with all lanes that help. Small networks are faster on one lane,
+    so if operators are short on the average, that is timed as well, and the better time counts. On
+    a GPU there is one stream. Operator libraries compute the operators for which prices favour
+    them.
 
     Parameters
     ----------
-    builds
+    Builds of one network by name.
         By name, all of one network.
-    prices_count
-        Whether what operators cost by themselves tells of networks: not of tuned kernels, which
-        were chosen for that.
+    True lets prices of single operators count. They say nothing of tuned kernels, which were chosen
+    by such prices.
     within_s
-        Seconds there are for the race.
+        Seconds left for the race.
     """
     base, *others = builds
     if not others:
@@ -179,20 +178,20 @@ def choose_build(
 
 
 def _is_long(graph: OperatorGraph) -> bool:
-    """Whether the operators of a network take so long on the average that help pays."""
+    """True if the operators of a network are long on the average, so that help pays."""
     return sum(each.flops for each in graph.operators) > LONG_FLOPS * len(graph)
 
 
 def _speedup_by_prices(order: InterOpSchedule, base: InterOpSchedule) -> float:
-    """How much less the operators of one build cost on one lane; 1 where they have no prices."""
+    """Speedup of a build over another by operator prices on one lane; 1 without prices."""
     costs_ns = sum(base.operator_ns), sum(order.operator_ns)
     return costs_ns[0] / costs_ns[1] if all(costs_ns) else 1.0
 
 
 def _fastest(runs: Sequence[str], comparison: Comparison) -> str:
-    """The fastest run of one build, by rounds that it and the first one were both timed in.
+    """Fastest run of one build, by rounds in which it and the first one were both timed.
 
-    Not who was timed longest: the first contestant of a race always is, however slow.
+    Not the one timed longest: that is always the first contestant, however slow.
     """
     return max(runs, key=lambda run: median(comparison.ratios(run, over=runs[0])))
 

@@ -1,6 +1,6 @@
-"""The fastest form of a model, found by building it, changing it, and racing both.
+"""Search of the fastest form of a model: builds it, changes it, and races both forms.
 
-Goes before tuning of kernels and the search: both work on the build that is kept.
+Comes before kernel tuning and the search of schedules, which work on the winner.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 __all__ = ["ChosenBuild", "build_fastest"]
 
 SHARE_OF_BUILDING = 4
-"""A second build, a race and the search after it take so many times as long as the first build."""
+"""Seconds of a second build, its race and the search after it, per second of the first build."""
 Records = Callable[[], AbstractContextManager[None]]
-"""What puts tuning records in force."""
+"""Function that returns a context in which tuning records are in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenBuild:
-    """A model in the form that was chosen, and its build."""
+    """A model in its chosen form, with the build of it."""
 
     candidate: BuildCandidate
     built: BuiltModel
@@ -54,22 +54,21 @@ def build_fastest(
     libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
 ) -> ChosenBuild:
-    """Build a model; where a change of it may help, also with that, and keep the faster one.
+    """Build of a model, in its changed form where a race shows that to be faster.
 
     Parameters
     ----------
-    call
-        Its clock is told of the phases ``build``, and ``build`` and ``check`` of each change that
-        is tried, for which its budget has to allow as much again as building took, and more. A
-        build that lost before, as its database knows, is not made again.
+    The call, whose clock gets the phases ``build``, and ``build`` and ``check`` of each change. Its
+    budget has to allow each change as much time as building took, and more. A build that lost
+    before, as its database knows, is not made again.
     changes
-        What is tried, such as :func:`~tvm_ios.profile.build_candidates.changes_for` says: each one
-        on what was kept before it. One that TVM cannot make is left out, with a note.
+        Changes to try, such as those of :func:`~tvm_ios.profile.build_candidates.changes_for`, each
+        on the form kept before it. A change that TVM cannot make is left out, with a note.
     libraries
-        May compute operators of every build; they do so in races, too, where it is faster.
+        Operator libraries for every build; they compute in races, too, where that is faster.
     records
-        Records that later builds will have. Changes of layout are raced under them, since they may
-        be for one layout only; the build that is returned has none of them.
+        Records of later builds. Changes of layout are raced with them, since records may be for one
+        layout only; the returned build has none of them.
     """
     resolved = resolve_target(target if target is not None else host_target())
     builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
@@ -91,13 +90,13 @@ def build_fastest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Best:
-    """What is kept so far."""
+    """The form that is kept so far."""
 
     candidate: BuildCandidate
     subject: str
-    """What a question about it names in the database."""
+    """Name of the form in questions to the database."""
     built: BuiltModel | None = None
-    """Its build without further records; None until somebody needs it."""
+    """Build without further records; None until it is needed."""
     notes: tuple[str, ...] = ()
 
     def with_notes(self, *notes: str) -> _Best:
@@ -106,7 +105,7 @@ class _Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Builder:
-    """How candidates are built and raced within one call."""
+    """Builder and racer of candidates within one call."""
 
     call: MeasuringCall
     target: tvm.target.Target
@@ -114,19 +113,19 @@ class _Builder:
     libraries: tuple[OperatorLibrary, ...]
 
     def expect(self, best: _Best) -> None:
-        """Start what compiles kernels where the model is new: it is up when that is prepared."""
+        """Start workers that compile kernels if the model is new, so that they are up in time."""
         question = with_libraries(_built(best), self.libraries)
         if best.subject and not self.call.choices(self.target).is_noted(question):
             start_shared_workers(heavy_operators(best.candidate.checked.typed))
 
     def remember(self, model: _Best) -> None:
-        """Note that a model is not new any more: the cache has its kernels."""
+        """Note that the cache has the kernels of a model."""
         if model.subject:
             question = with_libraries(_built(model), self.libraries)
             self.call.choices(self.target).note(question)
 
     def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
-        """The faster one of the best so far and what a change makes of it."""
+        """Faster one of the best form so far and its change."""
         question = f"{change.name} of {best.subject}"
         known = None if records else self._known(question)
         if known is not None and known.kept != change.name:
@@ -163,7 +162,7 @@ class _Builder:
         question: str,
         choice: BuildChoice | None,
     ) -> _Best:
-        """The faster one, as was known or is raced under the records in force."""
+        """Faster form, by an earlier choice or a race with the records in force."""
         changed_built = None
         if choice is None:
             built = best.built or self.build("build", best.candidate)
@@ -191,7 +190,7 @@ class _Builder:
         return replace(best, candidate=changed, built=changed_built, subject=question)
 
     def _known(self, question: str) -> BuildChoice | None:
-        """The choice that was made under the records in force."""
+        """Earlier choice with the records in force; None without one."""
         question = with_libraries(question, self.libraries)
         return self.call.choices(self.target).known(question)
 
@@ -201,5 +200,5 @@ def _built(model: _Best) -> str:
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:
-    """A note instead of an error: the model is fine without the change."""
+    """Note in place of an error: the model is fine without the change."""
     return f"{change.without}, since {change.name} cannot be had: {error}"

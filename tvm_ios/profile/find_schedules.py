@@ -1,7 +1,7 @@
-"""Searches with measured prices: what ``tune``, the comparisons and the pass share.
+"""Searches of schedules with measured prices, which ``tune``, comparisons and the pass share.
 
-Operators are priced first, then whole networks decide which of them idle lanes help with, then the
-search asks for the prices of stages.
+Operators are priced first. Then whole networks decide which of them idle lanes help with. Then the
+search asks for prices of stages.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tvm_ios.support.time_budget import TimeBudget
 __all__ = ["FoundSchedules", "find_schedules", "resumable", "search_schedule"]
 
 LEAST_GAIN_PERCENT = 1
-"""A schedule that promises less over sequential order is not worth a race: what looks best among
-thousands of prices owes that much to their noise."""
+"""Per cent of gain over sequential order, by prices, below which a schedule gets no race: the best
+of thousands of noisy prices promises that much by noise."""
 MOST_OWN = 2
-"""TVM's kernels race as a network unless they cost more than so many times as much alone: what a
-network does to caches is no more than that, and TVM's code for NHWC takes 40 times as long."""
+"""Ratio of TVM's kernels to the chosen ones, by prices, above which they get no race as a network:
+caches cost a network no more than that, and TVM's code for NHWC takes 40 times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,23 +42,23 @@ class FoundSchedules:
     """Schedules of one build, found with measured prices."""
 
     schedules: Mapping[str, InterOpSchedule]
-    """Schedules by contestant: sequential and greedy order, one of each search, then lists."""
+    """Schedules by contestant: sequential order, greedy order, one of each search, then lists."""
     searches: Mapping[str, SearchResult]
-    """Results of the searches, by name."""
+    """Results of the searches by name."""
     sequential_ns: int
-    """Sum of the prices of all operators, idle lanes helping: about what a run takes."""
+    """Sum of the prices of all operators with idle lanes' help: about the time of a run."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader ought to know of the searches."""
+        """Notes of all searches, each once."""
         return tuple(
             dict.fromkeys(note for found in self.searches.values() for note in found.notes)
         )
 
     def without_repetitions(self) -> dict[str, InterOpSchedule]:
-        """By contestant; one with the stages of sequential order need not race against it.
+        """Schedules by contestant, without those that only repeat sequential order.
 
-        Unless it has home lanes, or other libraries compute.
+        A schedule with home lanes, or with other operator libraries, is no repetition.
         """
         first, *others = self.schedules
         in_order = self.schedules[first]
@@ -87,18 +87,16 @@ def find_schedules(
     Parameters
     ----------
     prices
-        Prices of the build's stages.
-    limits
-        A search for each entry, by contestant.
+        Options of each search, by contestant.
     clock
-        Told how far the searches are.
+        Gets the progress of the searches.
     budget
-        Of the whole call. Time for a race is set aside; a search that has had an equal part of the
-        rest takes the best schedule so far.
+        Time of the whole call. Some is set aside for a race; a search that used up an equal part of
+        the rest takes its best schedule so far.
     lists
-        A list for each entry, by contestant: made from the schedule of the search named there.
+        For each list, the search whose schedule it is made from; both by contestant.
     compare
-        Options of the race for which time is set aside.
+        Options of the race that time is set aside for.
     """
     results: dict[str, SearchResult] = {}
     budget = budget or TimeBudget()
@@ -145,7 +143,7 @@ def find_schedules(
 
 @contextmanager
 def resumable(prices: KernelPrices) -> Iterator[None]:
-    """Save prices on the way out; after Ctrl-C a note on the exception says how to go on."""
+    """Context that saves prices at its end; after Ctrl-C the exception says how to go on."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -166,14 +164,14 @@ def search_schedule(
     *,
     budget: TimeBudget,
 ) -> SearchResult:
-    """Search with measured prices, telling the clock how far it is.
+    """Search with measured prices, with progress for the clock.
 
     Parameters
     ----------
     clock
-        Told after every batch of prices.
+        Gets the progress after every batch of prices.
     budget
-        When it is spent, the best schedule found so far is taken.
+        Time of the search; when it is spent, the best schedule so far is taken.
     """
 
     def report(step: SearchProgress) -> None:
@@ -200,7 +198,7 @@ def search_schedule(
 def _worth_a_race(
     found: SearchResult, in_order: InterOpSchedule, sequential_ns: int
 ) -> SearchResult:
-    """The result, or sequential order where that is hardly longer; a note says so."""
+    """Search result, or sequential order with a note where the schedule is hardly shorter."""
     promising = found.latency_ns * 100 <= sequential_ns * (100 - LEAST_GAIN_PERCENT)
     if promising or found.schedule.stages == in_order.stages:
         return found

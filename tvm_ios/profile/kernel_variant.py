@@ -1,8 +1,7 @@
-"""Kernel variants: the ways an operator may be computed, and the names their prices are kept under.
+"""Kernel variants: the ways to compute an operator, and the names their prices are stored under.
 
-Who chooses a way hands the variant on, and whoever runs it reads the variant. Its name is derived
-from it and never read back: it only tells prices apart, so that none outlives the code it was
-taken of.
+Whoever chooses a way hands the variant on, and whoever runs it reads the variant. Its name is
+derived and never read back: it only tells prices apart, so that none outlives its code.
 """
 
 from __future__ import annotations
@@ -29,51 +28,51 @@ __all__ = [
 
 
 class Bytes(Enum):
-    """Where the result of an operator comes to lie while it is priced."""
+    """Place of an operator's result while it is priced."""
 
     OWN = ""
-    """Bytes in a tensor of its own, or in what it is a view of: as the whole network has it."""
+    """A tensor of its own, or a view of another one: as in the whole network."""
     APART = "@apart"
-    """Bytes in a tensor of its own, by its kernel, though the network has it as a view."""
+    """A tensor of its own, written by its kernel, though a view in the network."""
     COPIED = "@copied"
-    """Member of a merge: its slice of the merged result is copied by a kernel."""
+    """A copy, made by a kernel, of its slice of the merged result; for members of a merge."""
     PIECE = "@piece"
-    """Member of a merge: its slice is a piece of the merged result, where it is."""
+    """A piece of the merged result, in place; for members of a merge."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryKernel:
-    """A call of a library that computes an operator."""
+    """Call of an operator library that computes an operator."""
 
     library: str
-    """The name of the library in files, such as ``cudnn``."""
+    """Key of the operator library in files, such as ``cudnn``."""
     name: str
-    """Name of the call, with all that changes its price."""
+    """Name of the call, with everything that changes its price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelVariant:
-    """One way to compute an operator, alone or as the member of a merge."""
+    """A way to compute an operator, alone or as the member of a merge."""
 
     workload: str
-    """The workload that is computed."""
+    """Workload of the operator."""
     code: str = ""
-    """What TVM's kernel is made of; empty where nobody asked, ``view`` where none is needed."""
+    """Digest of TVM's kernel; empty where nobody asked, ``view`` where none is needed."""
     library: LibraryKernel | None = None
-    """Who computes it in place of TVM's kernel; of the members of a merge, the merged kernel."""
+    """Operator library in place of TVM's kernel; for members of a merge, of the merged kernel."""
     split: bool = True
-    """Whether idle lanes may help."""
+    """True lets idle lanes help."""
     bytes: Bytes = Bytes.OWN
-    """Where its result comes to lie."""
+    """Place of the result."""
 
     @property
     def copied(self) -> bool:
-        """Whether it is the member of a merge whose slice is copied."""
+        """True for the member of a merge whose slice is copied."""
         return self.bytes is Bytes.COPIED
 
     @property
     def name(self) -> str:
-        """What its price is kept under; different for variants that differ."""
+        """Name that the price is stored under; different variants have different names."""
         maker = self.code if self.library is None else f"{self.library.library}-{self.library.name}"
         apart = self.bytes.value if self.bytes is Bytes.APART else ""
         slice_ = "" if apart else self.bytes.value
@@ -83,13 +82,13 @@ class KernelVariant:
 
 @dataclass(frozen=True, slots=True)
 class VariantGraph(OperatorGraph):
-    """An operator graph with the variant of each operator, whose names are its workloads."""
+    """Operator graph with a variant for each operator, whose workload is the variant's name."""
 
     variants: tuple[KernelVariant, ...]
 
 
 def with_variants(graph: OperatorGraph, variants: Sequence[KernelVariant]) -> VariantGraph:
-    """The graph, each operator computed as its variant says."""
+    """Graph with a variant for each operator."""
     operators = tuple(
         replace(operator, workload=variant.name)
         for operator, variant in zip(graph.operators, variants, strict=True)
@@ -98,22 +97,22 @@ def with_variants(graph: OperatorGraph, variants: Sequence[KernelVariant]) -> Va
 
 
 def variants_of(graph: OperatorGraph) -> tuple[KernelVariant, ...]:
-    """The variants of a graph; of one that has none, what nobody has chosen anything of."""
+    """Variants of a graph; plain ones of its workloads where it has none."""
     if isinstance(graph, VariantGraph):
         return graph.variants
     return tuple(KernelVariant(workload=operator.workload) for operator in graph.operators)
 
 
 def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], bool]) -> VariantGraph:
-    """The graph of a built model, with the code of each kernel.
+    """Graph of a built model, with the code of each kernel.
 
-    Tuning records and pass options give one workload different kernels, and the graph around a
-    concatenation decides whether it needs a kernel at all: no price may outlive that.
+    Tuning records and pass options give one workload different kernels, and whether a concatenation
+    needs a kernel depends on its graph. No price may outlive that.
 
     Parameters
     ----------
     needs_no_kernel
-        Whether an operator became a view.
+        True for an operator that became a view.
     """
     codes = built.kernels.staged.kernel_codes
     return with_variants(
@@ -129,7 +128,7 @@ def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], boo
 
 
 def without_help(graph: OperatorGraph, operators: Collection[int]) -> VariantGraph:
-    """The graph with these operators on one lane each."""
+    """Graph with some operators on one lane each."""
     chosen = frozenset(operators)
     return with_variants(
         graph,
@@ -141,16 +140,16 @@ def without_help(graph: OperatorGraph, operators: Collection[int]) -> VariantGra
 
 
 def by_library(graph: VariantGraph, library: str, names: Mapping[int, str]) -> VariantGraph:
-    """The graph with calls of a library in place of the kernels of some operators.
+    """Graph with calls of an operator library in place of the kernels of some operators.
 
     Parameters
     ----------
     graph
-        The graph with other kernels.
+        Graph with other kernels.
     library
-        The name of the library in files.
+        Key of the library in files.
     names
-        What the calls are called, by operator.
+        Names of the calls, by operator.
     """
     return with_variants(
         graph,
@@ -164,7 +163,7 @@ def by_library(graph: VariantGraph, library: str, names: Mapping[int, str]) -> V
 
 
 def with_slices(graph: VariantGraph, copied: Collection[int]) -> VariantGraph:
-    """The graph for the price of a merge stage, which depends on the slices that need kernels."""
+    """Graph for the price of a merge stage, in which some members' slices need kernels."""
     return with_variants(
         graph,
         [

@@ -1,7 +1,7 @@
-"""The race that ends a call: run once for everything it depends on, then known like a price.
+"""The race that ends a call: run once for equal conditions, then known like a price.
 
-Where an earlier call ran it, only the schedule that was kept is compiled. Its plan has to be the
-one that raced, which a change of the lowering shows.
+If an earlier call ran it, only the kept schedule is compiled. Its plan has to be the one that
+raced, which shows changes of the lowering.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_ios.report.tune_report import Contestant
 __all__ = ["RaceEnd", "Racer", "known_end", "race_identity", "raced_end"]
 
 RACE_PROTOCOL = 3
-"""Goes up when races are run or ended in another way, which no option tells."""
+"""Version of how races are run and ended, beside their options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,30 +35,29 @@ class Racer:
     records: str
     """Digest of the tuning records it is compiled under, for kernels of merged stages."""
     compiled: Callable[[], CompiledModel]
-    """Compiles it when it is first asked for; asked again, gives the same model."""
+    """Returns the compiled contestant; the same model each time."""
     prices_ns: tuple[int | None, ...] = ()
-    """Prices of its stages that are known; empty where other kernels run than were priced."""
+    """Known prices of its stages in nanoseconds; empty where other kernels run than were priced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceEnd:
-    """The outcome of the race that ends a call."""
+    """Outcome of the race that ends a call."""
 
     comparison: Comparison
     kept: Contestant
     reason: str
-    """A sentence for people: why this one is kept."""
+    """Sentence for people: why this contestant is kept."""
     model: CompiledModel
-    """The one that is kept."""
+    """Compiled model of the kept contestant."""
 
 
 def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -> str | None:
-    """A digest of all that a race depends on besides device and lanes.
+    """Digest of everything that a race depends on besides device and lanes; None if unknown.
 
-    That is the graph of each contestant with the code of every kernel and the libraries that may
-    compute operators, its schedule, and how races are run. Kernels of merged stages follow from
-    these, as they do for prices; the values of parameters do not count. None where it is not known
-    exactly which code runs.
+    Each contestant's graph with the code of every kernel and the libraries that may compute, its
+    schedule, and how races are run. Kernels of merged stages follow from these, as they do for
+    prices; values of parameters do not count. None where some kernel's code is not known.
     """
     contestants = []
     for who, racer in racers.items():
@@ -79,7 +78,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
 def known_end(
     racers: Mapping[Contestant, Racer], identity: str | None, races: KnownRaces
 ) -> RaceEnd | None:
-    """The outcome that an earlier call found; None where there has to be a race."""
+    """Outcome of an equal race of an earlier call; None where a race has to be run."""
     if identity is None:
         return None
     known = races.known(identity, tuple(who.value for who in racers))
@@ -99,17 +98,16 @@ def raced_end(
     session: MeasuringSession,
     keep: Callable[[KnownRace], None],
 ) -> RaceEnd:
-    """The outcome of a race, which is over when it is decided.
+    """Outcome of a race, which ends when it is decided.
 
-    The last word is worth a wait for the machine's fast mode of its own, whatever the search has
-    waited.
+    It may wait anew for the machine's fast mode, however long the search has waited.
 
     Parameters
     ----------
     models, options, session
         As for :func:`~tvm_ios.profile.race.race`.
     keep
-        Told of the race, for later calls.
+        Gets the race, for later calls.
     """
     session.patience.renew()
     comparison = race(

@@ -1,7 +1,7 @@
-"""Calls of libraries next to TVM's kernels, for prices: which there are, and what they are called.
+"""Calls of operator libraries beside TVM's kernels, for prices: which exist, and their names.
 
-Between what Relay says of an operator and the stages that run it: it has libraries find out how
-each call is fastest, and names calls for the profile database.
+Comes between an operator in Relay and the stages that run it: has libraries find out how each call
+is fastest, and names calls for the profile database.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class LibraryWay:
     """A built library with calls of one operator library in place of kernels, where it has any."""
 
     library: int
-    """The number by which operators run so."""
+    """Number of the built library whose operators run so."""
     names: Mapping[int, str]
-    """Operators that have such a call, and what it is called."""
+    """Names of the calls, by operator that has one."""
 
 
 class LibraryKernels:
-    """What libraries can compute of built libraries, on one device.
+    """Calls of operator libraries that can replace kernels of built libraries, on one device.
 
     Parameters
     ----------
     stages
-        What runs stages of the built libraries.
+        Runner of the stages of built libraries.
     opened
-        The libraries on the same device; they have to outlive the stages.
+        Operator libraries on the same device; they have to outlive the stages.
     libraries
-        Which of them to try, with their options.
+        Operator libraries to try, with their options.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LibraryKernels:
         self._libraries = tuple(libraries)
 
     def titles(self) -> dict[str, str]:
-        """Name, version and options of each library, for people, by its name in files."""
+        """Name, version and options of each operator library for people, by its key in files."""
         return {
             library.name.key: " ".join(
                 filter(None, (self._opened.open(library).as_text(), library.options_text))
@@ -62,19 +62,14 @@ class LibraryKernels:
         }
 
     def add(self, library: int, calls: Sequence[Any]) -> dict[str, LibraryWay]:
-        """Make calls for the operators of a built library, where there are such calls.
+        """Built library with calls in place of kernels, one for each operator library that has any.
 
         Parameters
         ----------
         library
             Number of the built library.
         calls
-            Its kernel calls in Relay, in node order.
-
-        Returns
-        -------
-        ways
-            By the name of the operator library in files.
+            Kernel calls of the built library in Relay, in node order.
         """
         if not self._libraries:
             return {}

@@ -1,4 +1,4 @@
-"""Lists made of measured prices, and which of a few is kept."""
+"""Lists made with measured prices, and the choice of one of a few."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LIST_SEEDS = range(4)
 def fastest_list(
     prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
 ) -> InterOpSchedule:
-    """The fastest of a few lists made from a schedule, which differ in their seeds only.
+    """Fastest of a few lists made from a schedule, which differ in their seeds only.
 
-    They are about as long as simulated, but on lanes some are 4 % faster than others. Where merges
-    would have to be compiled for each, and on a GPU, the shortest is believed. Which seed it was is
-    kept like a price, as ``settle_ways`` keeps its choice.
+    They are simulated to be equally long, but on lanes some are 4 % faster than others. The
+    shortest one is believed on a GPU, and where merges would have to be compiled for each. The seed
+    is stored like a price, as ``settle_ways`` stores its choice.
     """
     digest = digest_of(prices.annotate(start).to_json())
     question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
@@ -54,7 +54,7 @@ def fastest_list(
 def list_from(
     prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
 ) -> InterOpSchedule:
-    """A list made from a schedule, with prices of single operators and of its merges.
+    """List made from a schedule, with prices of single operators and of its merges.
 
     The operators must have been priced, as ``settle_ways`` does.
     """

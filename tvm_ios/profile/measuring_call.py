@@ -1,4 +1,4 @@
-"""The call that something is measured for: where, on how many lanes, and how long it may take."""
+"""The call that something is measured for: device, lanes, database, and time."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = ["MeasuringCall"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringCall:
-    """What all steps of one call have in common that build, tune, search and race."""
+    """Facts and tools that all steps of one call share: building, tuning, search, races."""
 
     lanes: int
-    """Lanes that run the network; on a GPU, streams."""
+    """Number of lanes that run the network; on a GPU, of streams."""
     device: MeasuringDevice
     database: ProfileDatabase
-    """Where prices, and what was chosen by them, are kept."""
+    """Database of prices and of choices made by them."""
     clock: PhaseClock = field(default_factory=PhaseClock)
-    """Told of every phase."""
+    """Clock that gets every phase."""
     budget: TimeBudget = field(default_factory=TimeBudget)
-    """Of the whole call."""
+    """Time budget of the whole call."""
     compare: CompareOptions = field(default_factory=CompareOptions)
-    """How whole networks are timed against each other."""
+    """Options of races between whole networks."""
     measure: MeasureOptions = field(default_factory=MeasureOptions)
-    """How stages are priced."""
+    """Options of the measurements that price stages."""
     patience: Patience = field(default_factory=Patience)
-    """What its measurements have spent on a slow machine."""
+    """Time that the call's measurements have spent on a slow machine."""
 
     @classmethod
     def here(
@@ -54,7 +54,7 @@ class MeasuringCall:
         progress: ProgressListener | None = None,
         compare: CompareOptions | None = None,
     ) -> Self:
-        """A call on this machine's processor, which begins now; arguments are those of ``tune``."""
+        """Call on this machine's processor, which begins now; arguments are those of ``tune``."""
         device = LocalCpu()
         return cls(
             lanes=device.require_lanes(lanes),
@@ -66,27 +66,27 @@ class MeasuringCall:
         )
 
     def to_prepare(self, task: str = "") -> StageNeed:
-        """What a step needs that prepares or compiles."""
+        """Needs of a step that prepares or compiles."""
         return StageNeed.to_prepare(self.clock.gate.most_cores, task)
 
     @property
     def to_profile(self) -> StageNeed:
-        """What a step needs that measures."""
+        """Needs of a step that measures."""
         return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
     def open(self) -> MeasuringSession:
-        """A session on the device, or on the one alike that the present stage was granted.
+        """Session on the device, or on an equal one that the present stage was granted.
 
-        It waits no longer for a fast machine than the call's other sessions have left.
+        It waits for a fast machine no longer than the call's other sessions have left.
         """
         session = self.device.at(self.clock.address).open()
         session.patience = self.patience
         return session
 
     def context(self, target: tvm.target.Target) -> ProfileContext:
-        """What prices depend on besides the stages, under the records in force."""
+        """Conditions of prices besides the stages, with the records in force."""
         return profile_context(target, self.lanes, self.device)
 
     def choices(self, target: tvm.target.Target) -> KnownChoices:
-        """Choices between builds that were made under the records in force, as prices are kept."""
+        """Choices between builds that were made with the records in force."""
         return KnownChoices(self.database, self.context(target))

@@ -1,7 +1,7 @@
-"""Prices of merge stages, with what they do to the kernels around them.
+"""Prices of merge stages, with their effects on the kernels around them.
 
-A merge stage costs what its kernels cost, and each kernel that others need because of it, less each
-kernel they need no more: concatenations (:mod:`tvm_ios.profile.merge_surroundings` says which).
+A merge stage costs its kernels, plus kernels that others need because of it, less kernels that
+others need no more: concatenations (see :mod:`tvm_ios.profile.merge_surroundings`).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ __all__ = ["KernelChoice", "MergePrices"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelChoice:
-    """One graph with each of the kernels that may compute it."""
+    """A graph with each of the kernels that may compute it."""
 
     own: VariantGraph
-    """The graph with TVM's own kernels."""
+    """Graph with TVM's own kernels."""
     libraries: Mapping[str, VariantGraph]
-    """The graph with the kernels of each library, by its name in files."""
+    """Graph with the calls of each operator library, by the library's key in files."""
     chosen: VariantGraph
-    """The fastest one of each operator."""
+    """Graph with the fastest kernel of each operator."""
 
 
 class MergePrices:
-    """Prices merge stages of one built module.
+    """Prices of the merge stages of one built module.
 
     Parameters
     ----------
     measured
-        Prices stages by themselves.
+        Cost model that prices stages by themselves.
     able
-        Operators that each library can compute, by its name in files.
+        Operators that each operator library can compute, by its key in files.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class MergePrices:
         self._surroundings = MergeSurroundings(built.kernels.staged)
 
     def price(self, kernels: KernelChoice, stages: Sequence[Stage]) -> dict[Stage, int]:
-        """What each stage adds to the network, in nanoseconds, at least 1."""
+        """Nanoseconds that each stage adds to the network, at least 1."""
         batches: dict[tuple[int, ...], list[Stage]] = {}
         for stage in stages:
             batches.setdefault(self._effects(stage).copied, []).append(stage)
@@ -67,7 +67,7 @@ class MergePrices:
         }
 
     def fastest_library(self, kernels: KernelChoice, stage: Stage) -> str | None:
-        """The library that computes a merge stage faster than TVM's kernel and all others do.
+        """Operator library that computes a merge stage faster than TVM's kernel and all others.
 
         None where TVM's kernel is as fast, and for a stage that is no merge.
         """
@@ -83,7 +83,7 @@ class MergePrices:
         return best
 
     def floor_ns(self, kernels: KernelChoice, stage: Stage, price_ns: int) -> int:
-        """What no stage that contains this one costs less than; may be below 0.
+        """Floor in nanoseconds: no stage that contains this one costs less; may be below 0.
 
         A merge stage with more members may be a concatenation, or need no copies any more.
         """
@@ -104,11 +104,11 @@ class MergePrices:
         return dict(zip(stages, prices_ns, strict=True))
 
     def _can_compute(self, library: str, stage: Stage) -> bool:
-        """Whether a library computes a merge: what computes each member computes all."""
+        """True if a library can compute a merge: it can if it computes each member."""
         return stage.is_merge and self._able[library] >= set(stage.operators)
 
     def _around_ns(self, kernels: KernelChoice, stage: Stage) -> int:
-        """What a merge stage adds to the prices of other operators."""
+        """Nanoseconds that a merge stage adds to the prices of other operators."""
         effects = self._effects(stage)
         added_ns = 0
         if effects.added:  # rarely, and naming every operator anew takes long
@@ -116,11 +116,11 @@ class MergePrices:
         return added_ns - self._kernels_ns(kernels.chosen, effects.removed)
 
     def _kernels_ns(self, graph: VariantGraph, operators: Iterable[int]) -> int:
-        """The price of operators, each run by itself; views cost nothing."""
+        """Price of operators in nanoseconds, each run by itself; views cost nothing."""
         return sum(self._measured.price(graph, [Stage(((index,),)) for index in operators]))
 
     def _apart(self, graph: VariantGraph, operators: Collection[int]) -> VariantGraph:
-        """The graph with the kernels of these operators in the place of views."""
+        """Graph with kernels for some operators in place of views."""
         codes = self._built.kernels.staged.kernel_codes
         return with_variants(
             graph,

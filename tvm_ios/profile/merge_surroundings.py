@@ -1,6 +1,6 @@
-"""What a merge stage does to the prices of the operators around it: which are paid, which saved.
+"""Operators around a merge stage whose prices are added or saved because of it.
 
-Between effects on the plan (:mod:`tvm_ios.plan.merge_effects`) and prices: it says what has to
+Comes between effects on the plan (:mod:`tvm_ios.plan.merge_effects`) and prices: says what has to
 be measured under which name, and measures nothing.
 """
 
@@ -16,12 +16,12 @@ __all__ = ["MergeSurroundings"]
 
 
 class MergeSurroundings:
-    """The network that merge stages are put into.
+    """Network that merge stages are put into.
 
     Parameters
     ----------
     staged
-        The network with nothing merged.
+        The network without merges.
     """
 
     def __init__(self, staged: StagedBuild) -> None:
@@ -31,7 +31,7 @@ class MergeSurroundings:
         self._known: dict[tuple[int, ...], MergeEffects] = {}
 
     def effects(self, members: Sequence[int]) -> MergeEffects:
-        """What merging does to the plan; members in the order of their channels."""
+        """Effects of a merge on the plan; members in the order of their channels."""
         key = tuple(members)
         if key not in self._known:
             self._known[key] = merge_effects(
@@ -43,7 +43,7 @@ class MergeSurroundings:
         return self._known[key]
 
     def could_be_whole(self, member: int) -> tuple[int, ...]:
-        """Concatenations that a merge stage with this member in it, or a part of one, may be."""
+        """Concatenations that a merge stage with this member, or a part of one, may be."""
         own = self._operand(member)
         if own is None:
             return ()

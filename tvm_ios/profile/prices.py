@@ -1,7 +1,7 @@
-"""Prices stages of a prepared Relay module on real lanes: the bridge from IR to measured cost.
+"""Prices of stages of a prepared Relay module on real lanes: from IR to measured cost.
 
-The module is built once; every stage of one search is then timed with those kernels, on the lanes
-the final executor uses. Operators are priced first, with each way to run that they have.
+The module is built once. Every stage of a search is timed with its kernels, on the lanes of the
+final executor. Operators are priced first, in each way to run they have.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
 
 
 class KernelPrices:
-    """Prices stages of one built module; a CostModel for its graph and no other.
+    """Prices of stages of one built module; a CostModel for its graph and no other.
 
     Parameters
     ----------
     database
-        Where prices are kept; None keeps them in memory only.
+        Store of prices; None keeps them in memory only.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class KernelPrices:
         self.graph = runner.built.graph
         self.database_path = None if database is None else database.path
         self.unsplit: tuple[int, ...] = ()
-        """Operators found to run faster on one lane; set by :meth:`price_operators`."""
+        """Operators that run faster on one lane; set by :meth:`price_operators`."""
         self.operator_ns: tuple[int, ...] = ()
-        """What each operator costs alone on one lane; set by :meth:`price_operators`."""
+        """Nanoseconds of each operator alone on one lane; set by :meth:`price_operators`."""
         self.fastest_library: dict[int, str] = {}
-        """Operators found to run fastest by a library, by that library's name in files."""
+        """Key of the operator library that is fastest, for operators where one is."""
         self._whole = with_kernel_identity(runner.built, runner.needs_no_kernel)
         able = runner.library_names
         self._kernels = KernelChoice(
@@ -86,10 +86,10 @@ class KernelPrices:
         libraries = (library.identity() for library in runner.built.libraries)
         calls = [each.fingerprint() for each in self._kernels.libraries.values()]
         self.identity = " with ".join((self._whole.fingerprint(), *libraries, *calls))
-        """Of the graph, the code of its kernels, and the libraries that may compute in their
-        place, with their calls."""
+        """Text that names the graph, the code of its kernels, and the operator libraries that may
+        compute in their place, with their calls."""
         self.choices = KnownChoices(database, context)
-        """What was chosen before under the same conditions as these prices."""
+        """Choices that were made before under the conditions of these prices."""
         self._measured = MeasuredCostModel(
             runner,
             context,
@@ -100,20 +100,20 @@ class KernelPrices:
         )
         self._merges = MergePrices(runner.built, self._measured, able)
         self.ways = WayPrices(runner, self._whole, self._measured)
-        """What single operators take by each way, once they are priced."""
+        """Prices of single operators by each way to compute them."""
 
     @property
     def counters(self) -> MeasureCounters:
-        """What pricing has cost so far."""
+        """Counts and seconds of all pricing so far."""
         return self._measured.counters
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the prices ought to know; empty when all went well."""
+        """Lines that a reader of the prices ought to know; empty when all went well."""
         return (*self._measured.notes, *self._library_notes(), *self.runner.notes)
 
     def price_operators(self) -> None:
-        """Price every operator by itself by each way, and let the fastest one stay."""
+        """Price every operator by itself in each way, and choose the fastest."""
         self.ways.measure()
         fastest = [self.ways.fastest_by(index) for index in range(len(self._whole))]
         self.use(
@@ -122,16 +122,16 @@ class KernelPrices:
         )
 
     def use(self, libraries: Mapping[int, str], unsplit: Iterable[int]) -> None:
-        """Let libraries compute these operators, and idle lanes leave those alone.
+        """Have operator libraries compute some operators, and keep some on one lane.
 
-        Operators must have been priced; later prices assume this.
+        Operators must have been priced; later prices are under this choice.
 
         Parameters
         ----------
         libraries
-            Names of libraries in files, by operator.
+            Keys of operator libraries, by operator.
         unsplit
-            Operators that run on one lane.
+            Operators that stay on one lane.
         """
         self.fastest_library = dict(libraries)
         self.runner.operator_ns = self.operator_ns = tuple(
@@ -140,7 +140,7 @@ class KernelPrices:
         self.keep_whole(unsplit)
 
     def keep_whole(self, operators: Iterable[int]) -> None:
-        """Let idle lanes leave these operators alone; later prices assume that."""
+        """Keep some operators on one lane; later prices are under this choice."""
         self.unsplit = tuple(sorted(operators))
         able = self.runner.library_names
         self._kernels = KernelChoice(
@@ -154,25 +154,25 @@ class KernelPrices:
 
     @property
     def own_ratio(self) -> float:
-        """Time of all operators by TVM's kernels, by that of who is fastest; after pricing."""
+        """Time of all operators with TVM's kernels, over that in their fastest ways."""
         places = range(len(self.graph))
         own_ns = sum(self.ways.way(index, None).price_ns for index in places)
         return own_ns / sum(self.ways.way(i, self.ways.fastest_by(i)).price_ns for i in places)
 
     @property
     def short(self) -> tuple[int, ...]:
-        """Operators so short that help may cost more than it brings; all before pricing."""
+        """Operators so short that help may cost more than it gains; all of them before pricing."""
         costs_ns = self.operator_ns or (0,) * len(self._whole)
         return tuple(index for index, cost_ns in enumerate(costs_ns) if is_short(cost_ns))
 
     def save(self) -> None:
-        """Try once more to store prices that could not be written."""
+        """Try again to store prices that could not be written."""
         self._measured.save()
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
-        """The schedule with what was found of single operators.
+        """Schedule with times, lanes and libraries of single operators, as prices chose them.
 
-        A list has chosen itself which of them are split.
+        A list has its own choice of operators on one lane.
         """
         return replace(
             schedule,
@@ -182,10 +182,10 @@ class KernelPrices:
         )
 
     def known_ns(self, schedule: InterOpSchedule) -> tuple[int | None, ...]:
-        """Prices of a schedule's stages, in nanoseconds; None where nobody asked for one yet.
+        """Prices of a schedule's stages in nanoseconds; None where nobody asked for one yet.
 
-        Merges have been priced by whoever put them into the schedule. Rows of a list are its
-        operators one by one, each with idle lanes or without, as the list has it.
+        Merges were priced before they came into the schedule. Rows of a list are its operators one
+        by one, each with or without help, as in the list.
         """
         if schedule.home_lanes:
             return self._rows_ns(schedule)
@@ -194,9 +194,9 @@ class KernelPrices:
         return tuple(known_ns.get(stage) for stage in schedule.stages)
 
     def operator_times(self, schedule: InterOpSchedule) -> OperatorTimes:
-        """What single operators, and the merges of a schedule, take: known since they were priced.
+        """Times of single operators and of a schedule's merges, as priced.
 
-        What needs no kernel takes nothing here; as a price of its own it has a nanosecond.
+        An operator without a kernel takes 0 here; as a price of its own it has a nanosecond.
         """
         merges = [stage for stage in schedule.stages if stage.is_merge]
         singles = [Stage(((index,),)) for index in range(len(self.graph))]
@@ -212,17 +212,17 @@ class KernelPrices:
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Latency that each stage adds to a network, in nanoseconds.
 
-        That of a concurrent stage is measured by itself. Once operators are priced, several groups
-        cost more by the device's ``concurrency_overhead_percent`` of the work of their long
-        operators, which idle lanes would help with. One group of several operators, and on one lane
-        all groups, cost what these cost one by one where idle lanes help, for so they run; again
-        and again by themselves they would find more in the caches than in a network. That of a
-        merge stage has what it does to the operators around it in it, and is at least 1.
+        A concurrent stage is measured by itself. Once operators are priced, several groups cost
+        more by ``concurrency_overhead_percent`` of their long operators' work, which idle lanes
+        would help with. Where idle lanes help, one group of several operators, and all groups on
+        one lane, cost the sum of their operators, since they run so; timed again and again by
+        themselves they would find more in the caches than in a network. The price of a merge stage,
+        at least 1, includes its effects on operators around it.
 
         Raises
         ------
         CostError
-            If the graph is another one than was built, or a stage cannot be run.
+            If the graph is not the one that was built, or a stage cannot be run.
         """
         if graph is not self.graph and graph.fingerprint() != self.graph.fingerprint():
             raise CostError(
@@ -245,11 +245,11 @@ class KernelPrices:
         return [prices[stage] for stage in stages]
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
-        """What each stage costs at least, in nanoseconds, once operators are priced: its work.
+        """Lower bound of each stage's price in nanoseconds: its work, once operators are priced.
 
-        A lane is a core, so lanes together do no more at a time than each does alone, whether they
-        run groups of their own or parts of one operator. Nothing is known where idle lanes do not
-        help, for streams share what one kernel leaves over; nor of merges, which change the work.
+        A lane is a core, so lanes together do no more at a time than each does alone, with groups
+        of their own or parts of one operator. The bound is 0 where idle lanes do not help, since
+        streams share what a kernel leaves over, and for merges, which change the work.
         """
         del graph
         if not self.runner.idle_lanes_help or not self.operator_ns:
@@ -269,7 +269,7 @@ class KernelPrices:
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
-        """Bounds that no stage containing one of these costs less than, in nanoseconds.
+        """Floors of stages in nanoseconds: no stage that contains one of them costs less.
 
         A merge stage with more members may be a concatenation, or need no copies any more, and cost
         less for that.
@@ -281,14 +281,14 @@ class KernelPrices:
         ]
 
     def _measured_as(self, stage: Stage) -> Sequence[Stage]:
-        """The stages whose times together are that of a stage without merges."""
+        """Stages whose times add up to the time of a stage without merges."""
         overlaps = len(stage.groups) > 1 and self.runner.lanes > 1
         if overlaps or not self.runner.idle_lanes_help:
             return [stage]
         return [Stage(((index,),)) for index in stage.operators]
 
     def _rows_ns(self, schedule: InterOpSchedule) -> tuple[int, ...]:
-        """Times of the rows of a list, whose operators were priced."""
+        """Times of the rows of a list in nanoseconds; their operators were priced."""
         times = self.operator_times(schedule)
         unsplit = set(schedule.unsplit)
         each_ns = [
@@ -301,14 +301,14 @@ class KernelPrices:
         )
 
     def _is_known(self, stage: Stage) -> bool:
-        """Whether nothing has to be measured for a price; who put a merge somewhere priced it."""
+        """True if a price needs no measurement; a merge was priced before it was put somewhere."""
         chosen = self._kernels.chosen
         return stage.is_merge or all(
             self._measured.record(chosen, part) is not None for part in self._measured_as(stage)
         )
 
     def _long_ns(self) -> Sequence[int]:
-        """Time of each long operator that idle lanes help with, on one lane; 0 for all others."""
+        """Nanoseconds on one lane of each long operator that idle lanes help with; else 0."""
         unsplit = set(self.unsplit)
         costs_ns = self.operator_ns or (0,) * len(self.graph)
         return [
@@ -317,7 +317,7 @@ class KernelPrices:
         ]
 
     def _in_network_ns(self, stage: Stage, alone_ns: int, long_ns: Sequence[int]) -> int:
-        """What a stage without merges costs in a network, with the work of its long operators."""
+        """Price in a network of a stage without merges, with an overhead for its long operators."""
         if len(stage.groups) == 1:
             return alone_ns
         work_ns = sum(long_ns[index] for index in stage.operators)
@@ -329,7 +329,7 @@ class KernelPrices:
         return bool(self.runner.library_names and self.operator_ns)
 
     def _with_libraries(self) -> VariantGraph:
-        """The graph with the calls of libraries that were found to be the fastest."""
+        """Graph with those calls of operator libraries that are the fastest."""
         chosen = self._whole
         for library, names in self.runner.library_names.items():
             faster = {i: n for i, n in names.items() if self.fastest_library.get(i) == library}
@@ -337,7 +337,7 @@ class KernelPrices:
         return chosen
 
     def _libraries_of(self, schedule: InterOpSchedule) -> tuple[LibraryOperators, ...]:
-        """What each library is to compute: single operators, and merges as wholes."""
+        """Operators for each operator library: single operators, and merges as wholes."""
         owner: dict[int, str | None] = {}
         for stage in schedule.stages:
             merged = self._merges.fastest_library(self._kernels, stage)
@@ -349,7 +349,7 @@ class KernelPrices:
         )
 
     def _library_notes(self) -> tuple[str, ...]:
-        """How many operators are faster by each library; nothing before they were priced."""
+        """Number of operators that are faster by each library, as text; empty before pricing."""
         if not self._chose_libraries:
             return ()
         titles = self.runner.libraries.titles()
@@ -376,7 +376,7 @@ def measured_cost_model(
     prepared
         A module prepared for a CPU, or for a GPU of this machine.
     lanes
-        Lanes to price for, as for :func:`tvm_ios.tune`.
+        Number of lanes to price for, as for :func:`tvm_ios.tune`.
     database
         A profile database or its file; the default file where omitted.
     """
@@ -400,12 +400,12 @@ def measured_cost_model(
 def profile_context(
     target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
-    """The context of all prices of one search: what they depend on besides the stages.
+    """Conditions of all prices of one search, besides the stages.
 
     Parameters
     ----------
     target, lanes
-        What kernels are compiled for, and how many lanes run them.
+        Target of the kernels, and number of lanes that run them.
     """
     versions = (*compilers(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
     return ProfileContext(
@@ -418,7 +418,7 @@ def profile_context(
 
 
 def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
-    """A profile database that can be read: the one given, the file given, or the default file."""
+    """Readable profile database: the one given, the file given, or the default file."""
     if not isinstance(database, ProfileDatabase | str | Path | None):
         raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
     opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)

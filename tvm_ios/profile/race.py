@@ -1,7 +1,7 @@
-"""Races of whole networks: who is kept is decided here, by nothing but the clock.
+"""Races of whole networks, which alone decide what is kept.
 
-Prices of single stages leave out what one stage does to the caches of the next, so no schedule is
-believed before it has been timed against sequential order.
+Prices of single stages leave out the effect of one stage on the caches of the next, so no schedule
+counts as faster before it has been timed against sequential order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
-"""Of variants of one schedule before the last race: short, as there may be several."""
+"""Options of races between variants of a schedule before the last race: short ones."""
 
 
 def compiled_for(
@@ -47,12 +47,12 @@ def compiled_for(
     lanes: int,
     database: ProfileDatabase | None = None,
 ) -> CompiledModel:
-    """A schedule, compiled, with all that libraries find out of their calls on a device.
+    """Compiled schedule, with all that operator libraries find out of their calls on a device.
 
     Parameters
     ----------
     database
-        Where they keep it, if no one of the session has said so before.
+        Where they store it, unless the session has a database already.
     """
     model = lower_schedule(built, schedule, lanes=lanes)
     return replace(model, plan=session.libraries(database).complete(model.plan))
@@ -72,15 +72,15 @@ def race(
     Parameters
     ----------
     models
-        By name, all of the same network.
+        Compiled models of the same network, by name.
     others
-        More contestants by name, their inputs set; timed before the models in a round.
+        More contestants by name, with inputs set; timed before the models in a round.
     until_decided
-        Whether it may end once it is known which one is the fastest.
+        True may end the race once the fastest one is known.
     within_s
-        Seconds there are for it.
+        Seconds left for the race.
     session
-        On the device the models run on.
+        Session on the device that the models run on.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}
@@ -99,7 +99,7 @@ def race(
 def executors_of(
     models: Mapping[str, CompiledModel], session: MeasuringSession
 ) -> Iterator[dict[str, TimedExecutor]]:
-    """Models of one network ready to run on the device of a session, on the same inputs."""
+    """Context with models of one network ready to run on a session's device, with equal inputs."""
     with ExitStack() as stack:
         executors: dict[str, TimedExecutor] = {}
         for name, model in models.items():
@@ -114,13 +114,13 @@ def executors_of(
 
 
 def round_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
-    """About how many seconds a round takes of a race that chooses, warm-up included."""
+    """Estimated seconds of a round in a race that chooses, warm-up included."""
     warmup = 0 if run_ns >= LONG_RUN_NS else options.warmup
     return contestants * (_sample_s(run_ns, options) + warmup * run_ns / 1e9)
 
 
 def looks_s(run_ns: float, options: CompareOptions, *, contestants: int) -> float:
-    """About how many seconds a race takes before its rounds: a run and a sample of each."""
+    """Estimated seconds of a race before its rounds: a run and a sample of each."""
     return contestants * (_sample_s(run_ns, options) + run_ns / 1e9)
 
 
@@ -129,12 +129,12 @@ def _sample_s(run_ns: float, options: CompareOptions) -> float:
 
 
 def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> float:
-    """About how many seconds a race that chooses takes, where nothing ends it before its time.
+    """Estimated seconds of a race that chooses, if nothing ends it early.
 
     Parameters
     ----------
     run_ns
-        What a run of a contestant takes.
+        Nanoseconds of a contestant's run.
     """
     each_s = round_s(run_ns, options, contestants=contestants)
     is_long = each_s >= options.longest_s
@@ -144,12 +144,12 @@ def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> f
 
 
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
-    """Who is kept, and why: the fastest of those that beat sequential order beyond the noise.
+    """Contestant to keep: the fastest of those that beat sequential order beyond the noise.
 
     Parameters
     ----------
     names
-        What the contestants are called in it; sequential order must be there.
+        Names of the contestants in the comparison, sequential order among them.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Runs any stage of a built model, to price it: which kernels a stage has, and where they lie.
+"""Runner of any stage of a built model, to price it: finds each stage's kernels.
 
-Between IR and stage runners, which know libraries and numbers only. The module is built once. A
-merge stage needs a kernel the module does not have: it is built when it is first asked for.
+Comes between IR and stage runners, which know only libraries and numbers. The module is built once.
+A merge stage needs a kernel that the module lacks; it is built on first use.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ __all__ = ["RelayStageRunner"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Merged:
-    """The compiled kernels of a merge stage."""
+    """Compiled kernels of a merge stage."""
 
     library: int
     ways: Mapping[str, LibraryWay]
-    """The same, the convolution by a library where it can, by the library's name in files."""
+    """Merged kernels whose convolution an operator library computes, by the library's key."""
     num_operators: int
 
 
 class RelayStageRunner:
-    """Runs any stage of one built module natively; a StageRunner for the measured cost model.
+    """Native runner of any stage of a built module; a StageRunner for the measured cost model.
 
     A context manager: leaving it stops the lanes.
 
     Parameters
     ----------
     lanes
-        Lanes the stages run on.
+        Number of lanes the stages run on.
     session
-        On the device they run on.
+        Session on their device.
     database
-        Where libraries keep what they find out, for models that may use them.
+        Facts that operator libraries found out before, for models that may use them.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class RelayStageRunner:
         self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
         self._base_library = self._add(built.kernels)
         self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
-        """Calls of libraries in place of kernels: those that are to be tried."""
+        """Calls of operator libraries to try in place of kernels."""
         self._ways = self.libraries.add(self._base_library, built.extraction.calls)
         self._rates = session.device.traits.rates
         self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
-        """What each operator costs alone on one lane, a guess until it was priced; decides which
-        lane gets which group, and how many copies are timed."""
+        """Nanoseconds of each operator alone on one lane, a guess until it is priced; decides the
+        lane of each group, and how many copies are timed."""
 
     def __enter__(self) -> Self:
         return self
@@ -86,27 +86,27 @@ class RelayStageRunner:
 
     @property
     def library_names(self) -> dict[str, Mapping[int, str]]:
-        """Operators that each library can compute, and what such a kernel is called."""
+        """Operators that each library can compute, with the names of their calls, by key."""
         return {library: way.names for library, way in self._ways.items()}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the prices ought to know, once the runner is closed."""
+        """Lines that a reader of the prices ought to know, once the runner is closed."""
         return self._notes
 
     @property
     def idle_lanes_help(self) -> bool:
-        """Whether a long operator is faster where other lanes are idle."""
+        """True if a long operator is faster where other lanes are idle."""
         return self.session.device.traits.idle_lanes_help
 
     @property
     def concurrency_overhead_percent(self) -> int:
-        """What concurrent groups of long operators cost more in a network than by themselves."""
+        """Per cent that concurrent groups of long operators cost more in a network than alone."""
         traits = self.session.device.traits
         return traits.concurrency_overhead_percent if self.lanes > 1 else 0
 
     def close(self) -> None:
-        """Stop the lanes; a second call does nothing."""
+        """Stop the lanes; may be called twice."""
         if not self._notes:
             self._notes = (*self.session.notes(), *self._native.notes())
         self._native.close()
@@ -132,19 +132,19 @@ class RelayStageRunner:
         return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
 
     def time_ns(self, handle: Any, number: int) -> int:
-        """Total elapsed time of ``number`` back-to-back runs, in nanoseconds."""
+        """Nanoseconds of ``number`` back-to-back runs."""
         return self._native.time_ns(handle, number)
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off between two lanes, in nanoseconds; 0 with one lane."""
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._native.ping_pong_ns()
 
     def needs_no_kernel(self, operator: int) -> bool:
-        """Whether an operator became a view, which depends on the whole graph."""
+        """True if an operator became a view, which depends on the whole graph."""
         return self._native.needs_no_kernel(self._base_library, operator)
 
     def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
-        """The library of an operator, and its number there."""
+        """Number of the library of an operator, and the operator's number there."""
         if variant.library is not None:
             return self._ways[variant.library.library].library, index
         if variant.bytes is not Bytes.APART:
@@ -156,7 +156,7 @@ class RelayStageRunner:
         return self._apart[index], 0
 
     def _merged_library(self, variants: Sequence[KernelVariant], stage: Stage) -> _Merged:
-        """The kernels of a merged stage, the same for all kernels that its members have alone."""
+        """Kernels of a merge stage, the same for all kernels that its members have alone."""
         members = [group[0] for group in stage.groups]
         plain = self.built.graph.operators
         key = tuple((plain[index].workload, variants[index].copied) for index in members)

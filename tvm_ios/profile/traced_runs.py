@@ -1,6 +1,6 @@
-"""Traced runs of the model that is kept: what its stages take in the network, lane by lane.
+"""Traced runs of the kept model: times of its stages in the network, lane by lane.
 
-A price is made of stages run by themselves, again and again; here one runs after another.
+A price is of a stage repeated by itself; here one stage runs after another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["RUNS_FOR_TRACES", "traced_runs"]
 TRACES = 7
 WARM_UP = 3
 RUNS_FOR_TRACES = WARM_UP + 2 * TRACES
-"""Each trace is of the second of two runs: the first one finds lanes asleep."""
+"""Runs of all traces: each trace is of the second of two, since the first finds lanes asleep."""
 
 
 def traced_runs(model: CompiledModel, session: MeasuringSession) -> TracedRuns:

@@ -1,4 +1,4 @@
-"""Who computes each operator, on how many lanes: whole networks decide, once prices are known."""
+"""Choice of each operator's maker and lanes: by whole networks, once prices are known."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["settle_ways"]
 
 CLEARLY_FASTER = 1.02
 LONG_OPERATOR_NS = 10_000_000
-"""Operators that take this long on the average meet the same caches wherever they stand, and whole
-networks of them take seconds a run: prices decide alone."""
+"""Average nanoseconds of an operator from which on prices decide alone: such operators meet the
+same caches anywhere, and whole networks of them take seconds a run."""
 BUSY = "while the machine was in its slow mode"
 
 _LOG = logging.getLogger(__name__)
 
 
 def settle_ways(prices: KernelPrices) -> None:
-    """Price the operators, then let whole networks decide how each is computed, if they are short.
+    """Price the operators; if they are short, let whole networks decide how each is computed.
 
     Each operator's times in the network choose its kernel or call, and whether idle lanes help.
-    Then sequential order is timed with that, with what prices say, with all operators split, and
-    with none of the short ones. The first is kept unless another is clearly faster. What was chosen
-    on a quiet machine is kept, and with it the keys of all prices that follow.
+    Then sequential order is timed in that way, in the way of the prices, with all operators split,
+    and with no short ones split. The first is kept unless another one is clearly faster. A choice
+    on a quiet machine is stored, and with it the keys of all prices that follow.
     """
     prices.price_operators()
     if prices.runner.lanes == 1 or not prices.runner.idle_lanes_help:
@@ -75,7 +75,7 @@ def settle_ways(prices: KernelPrices) -> None:
 
 
 def _fastest(ways: Mapping[str, OperatorWays], prices: KernelPrices) -> tuple[str, bool]:
-    """The first way unless another is clearly faster, and whether the machine was busy."""
+    """First way, or another one if clearly faster; and True if the machine was busy."""
     models = {name: with_ways(prices, way) for name, way in ways.items()}
     comparison = race(
         models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
@@ -97,7 +97,7 @@ def _use(prices: KernelPrices, ways: OperatorWays) -> None:
 
 
 def _known(prices: KernelPrices, question: str) -> OperatorWays | None:
-    """What was chosen before; None where nothing was, or it does not fit these kernels."""
+    """Choice of an earlier call; None without one, or where it does not fit these kernels."""
     choice = prices.choices.known(question)
     if choice is None or not set(choice.operators) <= set(range(len(prices.graph))):
         return None

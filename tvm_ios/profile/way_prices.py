@@ -1,6 +1,6 @@
-"""What single operators take by each way to compute them: own kernels or a library, whole or split.
+"""Prices of single operators by each way: own kernel or operator library, with or without help.
 
-All ways of an operator are priced next to each other, since the fastest one is chosen.
+Since the fastest way is chosen, all ways of an operator are priced next to each other.
 """
 
 from __future__ import annotations
@@ -18,50 +18,48 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 __all__ = ["LONG_FLOPS", "LONG_NS", "SLOWEST_HOP_NS", "PricedWay", "WayPrices", "is_short"]
 
 _Ways = Mapping[str | None, tuple[VariantGraph, Collection[int]]]
-"""By own kernels (None) and by each library: the graph with them, and the operators they can run.
-"""
+"""Graph with own kernels (None) and with each library's, and the operators that each can run."""
 FETCHES_AT_ONCE = 10
-"""Cache lines a core waits for together when it reads what another core wrote."""
+"""Cache lines that a core waits for together when it reads what another core wrote."""
 LINE_BYTES = 64
 SLOWEST_HOP_NS = 200.0
-"""A core-to-core hand-off above this is the machine's slow mode."""
+"""Nanoseconds of a core-to-core hand-off above which the machine is in its slow mode."""
 MOST_BYTES_MOVED = 65536
-"""The cost of moving more is hidden: prefetchers follow, and the arithmetic takes longer."""
+"""Bytes beyond which moving costs nothing more: prefetchers follow, and arithmetic is longer."""
 LONG_FLOPS = 20_000_000
-"""No core does so many within :data:`LONG_NS`."""
+"""Floating-point operations that no core does within :data:`LONG_NS`."""
 LONG_NS = 50_000
-"""What takes longer on one lane is always split: half of it is many times what moving its data to
-another core costs. Prices that say otherwise are of a moment in which others had that core."""
+"""Nanoseconds on one lane from which on an operator is always split: half of it is many times the
+cost of moving its data. Prices that say otherwise are of a moment when others had that core."""
 
 
 def is_short(alone_ns: int) -> bool:
-    """Whether help may cost an operator of that price on one lane more than it brings."""
+    """True if help may cost an operator of this price on one lane more than it gains."""
     return alone_ns < LONG_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedWay:
-    """What an operator takes by one of its kernels, in nanoseconds."""
+    """Price of an operator by one of its kernels."""
 
     price_ns: int
-    """As it would run: on one lane, or with help."""
+    """Nanoseconds as it would run: on one lane, or with help."""
     alone_ns: int
-    """On one lane; at most so much of a way that is far slower than another one with help."""
+    """Nanoseconds on one lane; an upper bound for a way that is far slower than another with
+    help."""
     whole: bool
-    """Whether help gains too little."""
+    """True if help gains too little."""
 
 
 class WayPrices:
-    """Prices of the operators of one built module, by each way.
+    """Prices of the operators of one built module, in each way.
 
     Parameters
     ----------
     runner
-        What runs them, and knows which of them libraries can compute.
+        Runner of the operators, which knows those that operator libraries can compute.
     whole
-        The graph with own kernels.
-    measured
-        What prices stages.
+        Graph with own kernels.
     """
 
     def __init__(
@@ -71,15 +69,15 @@ class WayPrices:
         self._whole = whole
         self._measured = measured
         self._ways: dict[str | None, dict[int, PricedWay]] = {}
-        """By own kernels (None) and by each library."""
+        """Prices with own kernels (None) and with each library, by operator."""
 
     def measure(self) -> None:
-        """Price every operator by each way, with and without the help of idle lanes.
+        """Price every operator in each way, with and without the help of idle lanes.
 
-        Short operators that gain too little from help are left whole: help has to gain more than it
-        costs to move half of what the operator reads and writes between the caches of two cores,
-        which the price of one operator run again and again does not show. On a GPU nothing helps.
-        A way that takes long with help, and far longer than another one, is not run without.
+        Short operators that gain too little from help are kept on one lane. Help has to gain more
+        than it costs to move half of the operator's data between the caches of two cores, a cost
+        that prices of a repeated operator do not show. On a GPU nothing helps. A way that takes
+        long with help, and far longer than another one, is not run without help.
         """
         able = self._runner.library_names
         graphs: _Ways = {
@@ -95,31 +93,27 @@ class WayPrices:
         }
 
     def way(self, index: int, library: str | None) -> PricedWay:
-        """What an operator takes by a library that computes it, or by its own kernel (None)."""
+        """Price of an operator by a library that computes it, or by its own kernel (None)."""
         return self._ways[library][index]
 
     def fastest_by(self, index: int) -> str | None:
-        """The library that computes an operator fastest; None for own kernels."""
+        """Key of the operator library that computes an operator fastest; None for own kernels."""
         able = [by for by, ways in self._ways.items() if index in ways]
         return min(able, key=lambda by: self._ways[by][index].price_ns)
 
     def is_promising(self, index: int, library: str | None) -> bool:
-        """Whether a library, or an own kernel, computes an operator, and nothing is far faster."""
+        """True if a library (None: own kernel) can compute an operator and is not far slower."""
         asked = self._ways[library].get(index)
         fastest = self.way(index, self.fastest_by(index))
         return asked is not None and asked.price_ns <= HOPELESS * fastest.price_ns
 
     def _measure_in_turns(self, ways: _Ways) -> Mapping[str | None, Collection[int]]:
-        """Measure all ways to run an operator at one time; with help and without are two questions.
+        """Operators of each way that have a price without help, too, where lanes help.
 
-        On many lanes a kernel without help takes many times as long, and is no worse for that. Both
-        are asked at one time where help may not pay.
-
-        Returns
-        -------
-        Mapping[str | None, Collection[int]]
-            Operators that a way can run, and that have a price without help, too, where lanes help:
-            all but those that take long, and far longer than by another way.
+        All ways are measured at one time, as two questions: with help and without. On many lanes a
+        kernel without help takes many times as long, and is no worse for that. Both questions are
+        asked at one time where help may not pay. Left out are operators that take long, and far
+        longer than in another way.
         """
         if not self._runner.idle_lanes_help:
             self._price_ways([ways], range(len(self._whole)))
@@ -146,7 +140,7 @@ class WayPrices:
     def _price_ways(
         self, questions: Sequence[_Ways], operators: Iterable[int]
     ) -> dict[tuple[str | None, int], int]:
-        """Nanoseconds of operators by each way that can run them, as the last question has it."""
+        """Nanoseconds of operators in each way that can run them, from the last question."""
         asked = [
             [(by, graph, index) for by, (graph, able) in ways.items() if index in able]
             for index in operators
@@ -161,7 +155,7 @@ class WayPrices:
     def _priced(
         self, graph: VariantGraph, operators: Sequence[int], hopeful: Sequence[int]
     ) -> dict[int, PricedWay]:
-        """Operators by the kernels of a graph: with help where there is any, some without, too."""
+        """Prices of operators with a graph's kernels: with help if any, some without, too."""
         stages = [Stage(((index,),)) for index in operators]
         helped_ns = self._measured.price(graph, stages)
         if not self._runner.idle_lanes_help:

@@ -1,9 +1,9 @@
-"""The fastest way of each operator where it stands: whole networks in sequential order, traced.
+"""Fastest way of each operator in its place: whole networks in sequential order, traced.
 
-Between prices of single operators and races of whole networks. An operator that is priced by itself
-finds its data and weights in caches, and one busy second decides for all that have its workload. In
-the network, whose runs are far apart, each operator meets the caches that it will meet, and enough
-rounds to have one that nobody disturbed.
+Comes between prices of single operators and races of whole networks. An operator priced by itself
+finds its data and weights in caches, and one busy second decides for all of its workload. In the
+network each operator meets its real caches, and with runs far apart and enough rounds, one of them
+is undisturbed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ __all__ = ["OperatorWays", "ways_by_price", "ways_in_network", "with_ways"]
 LEAST_ROUNDS = 5
 MOST_ROUNDS = 12
 LONGEST_NS = 3_000_000_000
-"""No more rounds after so long, once there are enough."""
+"""Nanoseconds after which no more rounds begin, once there are enough."""
 WARM_NS = 10_000_000
-"""A round runs a network for so long before the run that counts, and once at least; a network whose
-runs are long does without."""
+"""Nanoseconds that a network runs before the run of a round that counts, at least once; networks
+with long runs go without."""
 MOST_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorWays:
-    """Who computes each operator, and which of them idle lanes help with."""
+    """Maker of each operator, and operators that idle lanes do not help with."""
 
     libraries: Mapping[int, str]
-    """Operators that libraries compute, by the library's name in files."""
+    """Key of the operator library that computes each operator, where one does."""
     unsplit: tuple[int, ...]
-    """Operators that run on one lane."""
+    """Operators that stay on one lane."""
 
     def rows(self, names: Sequence[str]) -> tuple[LibraryOperators, ...]:
-        """The operators of each library of these names, as a schedule has them."""
+        """Operators of each of these libraries, as a schedule has them."""
         return tuple(
             LibraryOperators(
                 name, tuple(sorted(i for i, by in self.libraries.items() if by == name))
@@ -53,12 +53,12 @@ class OperatorWays:
 
 
 def ways_by_price(prices: KernelPrices) -> OperatorWays:
-    """What the prices of single operators say."""
+    """Way of each operator by the prices of single operators."""
     return OperatorWays(dict(prices.fastest_library), prices.unsplit)
 
 
 def with_ways(prices: KernelPrices, ways: OperatorWays) -> CompiledModel:
-    """The network in sequential order, its operators computed so."""
+    """Network in sequential order, with its operators computed in these ways."""
     names = tuple(prices.runner.library_names)
     schedule = replace(
         sequential_schedule(prices.graph),
@@ -74,18 +74,18 @@ def with_ways(prices: KernelPrices, ways: OperatorWays) -> CompiledModel:
 def ways_in_network(
     prices: KernelPrices, *, clock_ns: Callable[[], int] = time.perf_counter_ns
 ) -> OperatorWays:
-    """The fastest way of each operator in sequential order; by price where nobody tells times.
+    """Fastest way of each operator in sequential order; by price where a device tells no times.
 
-    A network for each way is run by turns, all its operators computed that way where they can be
-    and no price says that another way is far faster. The least of an operator's times counts:
-    others on the machine only add to it. Only short operators may be left on one lane.
+    A network for each way is run by turns, with all operators computed that way that can be and are
+    not priced far slower. The least of an operator's times counts, since others on the machine only
+    add to it. Only short operators may stay on one lane.
 
     Parameters
     ----------
     prices
-        Of a build whose operators were priced.
+        Prices of a build whose operators were priced.
     clock_ns
-        When rounds have taken long enough.
+        Tells when rounds have taken long enough.
     """
     ways: dict[str, OperatorWays] = {}
     for library in (None, *prices.runner.library_names):
@@ -104,7 +104,7 @@ def ways_in_network(
 
 
 def _mostly_by(library: str | None, prices: KernelPrices) -> dict[int, str]:
-    """Libraries of operators: this one (None: own kernels), or the fastest where it is far off."""
+    """Libraries of operators: this one (None: own kernels), or the fastest if it is far off."""
     fastest = prices.fastest_library
     return {
         index: by
@@ -119,7 +119,7 @@ def _least_ns(
     runs: int,
     clock_ns: Callable[[], int],
 ) -> dict[int, dict[str, int]]:
-    """The least time of each operator that has a launch, by way, in nanoseconds."""
+    """Least nanoseconds of each operator that has a launch, by way."""
     numbers = {operator.name: index for index, operator in enumerate(graph.operators)}
     least: dict[int, dict[str, int]] = {}
     end_ns = clock_ns() + LONGEST_NS
@@ -137,7 +137,7 @@ def _least_ns(
 def _fastest(
     ways: Mapping[str, OperatorWays], least_ns: Mapping[int, Mapping[str, int]]
 ) -> OperatorWays:
-    """Each operator as in the network where it was fastest, in the first of them if several."""
+    """Way of each operator in the network where it was fastest; among equals the first."""
     libraries: dict[int, str] = {}
     unsplit = []
     for index, taken in least_ns.items():
