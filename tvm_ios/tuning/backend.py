@@ -1,4 +1,4 @@
-"""Protocol that every way of tuning kernels offers."""
+"""Protocol of back ends that tune kernels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tvm_ios.tuning.outcome import TuningOutcome
 __all__ = ["Application", "TuningBackend"]
 
 Application = Callable[[], AbstractContextManager[Any]]
-"""Gives a context in which records are in force."""
+"""Function that returns a context in which records are in force."""
 
 
 class TuningBackend(Protocol):
-    """Tunes the kernels of a model, and applies what was found."""
+    """A tuner of a model's kernels, which also applies its records."""
 
     @property
     def name(self) -> str:
-        """The name that users give."""
+        """Name that users give."""
 
     def tune(
         self,
@@ -42,7 +42,7 @@ class TuningBackend(Protocol):
         mod, params, target
             The user's model, as for :func:`tvm_ios.tune`.
         records
-            The log: what it holds is not measured again, what is measured is appended.
+            The log: its candidates are not measured again, new ones are appended.
 
         Raises
         ------
@@ -55,23 +55,23 @@ class TuningBackend(Protocol):
     def applied(
         self, records: Sequence[Path], target: tvm.target.Target | None = None
     ) -> AbstractContextManager[None]:
-        """A context to prepare and compile a model in, so that it gets the best kernels.
+        """Context to prepare and compile a model in, so that it gets the best kernels.
 
         Parameters
         ----------
         records
-            Logs, without rejected lines.
+            Logs without rejected lines.
         target
-            Where a kernel has records of this target, others do not count; all do where omitted.
+            Target whose records of a kernel exclude others; all count where omitted.
         """
 
     def variants(
         self, records: Sequence[Path], target: tvm.target.Target
     ) -> Mapping[str, Application]:
-        """Ways to apply the records of logs, of which the network's own time chooses one.
+        """Ways to apply records of logs, of which the network's own time chooses one.
 
         Returns
         -------
         variants
-            By name: what gives a context to prepare and compile under, as often as it is called.
+            Functions by name that return a context to prepare and compile in, each time called.
         """

@@ -11,9 +11,9 @@ __all__ = ["DeviceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
-    """A device of TVM's RPC tracker, whose server is a stock ``python -m tvm.exec.rpc_server``.
+    """Device of TVM's RPC tracker, whose server is a stock ``python -m tvm.exec.rpc_server``.
 
-    Kernels are tuned, stages priced and schedules raced there; what comes out is for that device.
+    Kernels are tuned, stages priced and schedules raced there; the result is for that device.
 
     Raises
     ------
@@ -24,10 +24,10 @@ class DeviceOptions:
     rpc_tracker: str | None = None
     """The tracker's ``HOST:PORT``; None measures on this machine."""
     rpc_key: str | None = None
-    """The key that its devices are registered under."""
+    """Key that the tracker's devices are registered under."""
     cross_compiler: str | None = None
-    """Command of a C compiler for the device, where that of this machine does not fit: what prices
-    stages there is made by it."""
+    """Command of a C compiler for the device, where this machine's does not fit; it compiles the
+    code that prices stages there."""
 
     def __post_init__(self) -> None:
         for name in ("rpc_tracker", "rpc_key", "cross_compiler"):
@@ -44,9 +44,9 @@ class DeviceOptions:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a device of a tracker is asked for."""
+        """True if a device of a tracker is asked for."""
         return self.rpc_tracker is not None
 
     def cores_for(self, threads: int | None, *, gpu: bool) -> int:
-        """Cores of this machine that a candidate on so many threads keeps busy; None: on one."""
+        """Cores of this machine that a candidate keeps busy; ``threads`` None is one thread."""
         return 1 if gpu or self.is_remote else threads or 1

@@ -1,9 +1,9 @@
-"""Sees to it that no process of a tuning run outlives it.
+"""Guard that ends all processes of a tuning run with it.
 
 TVM's builders and runners start processes that start processes, trackers and servers among them,
-and after a kill -9 of the tuner they go on for good. All of them inherit a mark in their
-environment. It is looked for when the run ends, however that happens: by this process, or by a
-small guard process once this one is gone.
+which go on for good after a kill -9 of the tuner. All of them inherit a mark in their environment.
+At the end of a run the marked ones are killed: by this process, or by a small guard process once
+this one is gone.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ watch({parent}, {mark!r}, {variable!r})
 
 @contextlib.contextmanager
 def guarded_workers(*, threads: int = 1) -> Iterator[None]:
-    """Processes started inside are gone afterwards, also after kill -9 of this process.
+    """Context whose processes are gone afterwards, also after kill -9 of this process.
 
     Parameters
     ----------
-    threads
+    Number of threads that they run kernels on.
         Threads that they run kernels on.
     """
     mark = uuid.uuid4().hex
@@ -54,11 +54,11 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
 def start_guard(
     mark: str, variable: str = MARK, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """A process that ends what carries a mark once this process is gone.
+    """Process that ends all marked processes once this process is gone.
 
     Parameters
     ----------
-    environment
+    Environment variables of the guard; those of this process where omitted.
         Its own environment variables; those of this process where omitted.
     """
     return subprocess.Popen(
@@ -72,14 +72,14 @@ def start_guard(
 
 
 def watch(parent: int, mark: str, variable: str = MARK) -> None:
-    """Wait until this process has another parent, then end what carries the mark."""
+    """Wait until this process has another parent, then end all marked processes."""
     while os.getppid() == parent:
         time.sleep(POLL_S)
     end_processes(mark, variable)
 
 
 def end_processes(mark: str, variable: str = MARK) -> None:
-    """Kill all that carries a mark, until nothing is left that does."""
+    """Kill all marked processes, until none is left."""
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline:
         found = marked_processes(mark, variable)
@@ -93,7 +93,7 @@ def end_processes(mark: str, variable: str = MARK) -> None:
 
 
 def marked_processes(mark: str, variable: str = MARK) -> list[int]:
-    """Live processes that were started with a mark in their environment, this one excepted."""
+    """Live processes that were started with a mark in their environment, except this one."""
     wanted = f"{variable}={mark}".encode()
     found = []
     for folder in Path("/proc").iterdir():
@@ -108,7 +108,7 @@ def marked_processes(mark: str, variable: str = MARK) -> list[int]:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables that processes started inside inherit."""
+    """Context whose environment variables are inherited by processes started in it."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -126,7 +126,7 @@ def _is_zombie(folder: Path) -> bool:
 
 
 def _reap(children: list[int]) -> None:
-    """Take the exit status of those that are children of ours and that nobody waits for."""
+    """Take the exit status of children of ours that nobody waits for."""
     for child in children:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)

@@ -1,7 +1,7 @@
-"""What is known of a model's tasks before anything is measured.
+"""Records known for a model's tasks before anything is measured.
 
-A job that has a time to meet asks first: where every task has a record in some log, one build and
-one evaluation decide whether there is anything to tune at all.
+A job with a deadline asks first: where every task has a record in some log, one build and one
+evaluation decide whether tuning is needed at all.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from tvm_ios.tuning.records.target_records import is_target
 __all__ = ["KnownTask", "KnownTasks", "known_tasks"]
 
 NAMED = 3
-"""Tasks without a record that the one line names."""
+"""Number of tasks without a record that the one line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTask:
-    """A task of a model, and what the logs hold of it for one target."""
+    """A task of a model, with the records in logs for one target."""
 
     name: str
     """Operators and shapes, for people."""
     workload: str
-    """What its records carry."""
+    """Key of the task's records."""
     records: tuple[KnownWorkload, ...]
-    """Empty where nothing is known."""
+    """Known workloads with this key; empty where nothing is known."""
 
     @property
     def is_known(self) -> bool:
-        """Whether a candidate ran."""
+        """True if a candidate ran."""
         return any(row.candidates for row in self.records)
 
     def candidates_in(self, log: Path) -> int:
-        """Candidates in a log, failed ones too, as its tuner counts them."""
+        """Number of candidates in a log, failed ones included, as its tuner counts them."""
         return sum(row.candidates.get(log, 0) + row.failed.get(log, 0) for row in self.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTasks:
-    """All tasks of a model in one of its forms, each with what is known of it."""
+    """Tasks of a model in one of its forms, each with its known records."""
 
     tuner: RecordFormat
-    """The tuner whose tasks they are."""
+    """Tuner whose tasks they are."""
     tasks: tuple[KnownTask, ...]
-    """The most work first."""
+    """Tasks in order, the most work first."""
 
     @property
     def missing(self) -> tuple[KnownTask, ...]:
@@ -64,7 +64,7 @@ class KnownTasks:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every task has a record, and there is at least one."""
+        """True if every task has a record, and there is at least one task."""
         return bool(self.tasks) and not self.missing
 
     @property
@@ -74,7 +74,7 @@ class KnownTasks:
         return tuple(dict.fromkeys(found))
 
     def as_text(self) -> str:
-        """One line: how many tasks are known, in how many logs, and the first few that are not."""
+        """Line of text: how many tasks are known, in how many logs, and the first unknown ones."""
         known = len(self.tasks) - len(self.missing)
         line = f"records known for {known} of {len(self.tasks)} tasks of {self.tuner.value}"
         line += f" (logs: {len(self.logs)})" if self.logs else ""
@@ -94,7 +94,7 @@ def known_tasks(
     *,
     changes: Sequence[ModelChange] = (),
 ) -> KnownTasks:
-    """Look up each task of a model in an index of logs.
+    """Known records of each task of a model, from an index of logs.
 
     Nothing is compiled or measured; TVM lowers the model, which takes seconds.
 
@@ -103,14 +103,14 @@ def known_tasks(
     mod, params
         A Relay module, and its parameters by name.
     target
-        The target that records have to be for: candidates of another one are not taken for known.
+        Target that records have to be for; those of other targets do not count.
     tuner
-        Whose tasks are meant: each tuner divides a model in its own way.
+        Tuner whose tasks are meant: each tuner divides a model in its own way.
     index
-        Such as ``RecordIndex.of(logs_in())``, all logs of the cache folder.
+        Index of logs, such as ``RecordIndex.of(logs_in())`` for the cache folder.
     changes
-        Changes that a build of the model may come with, since kernels are tuned for the form that
-        is built. The form that most is known of is the answer, the first one of equals.
+        Changes that a build of the model may have, since kernels are tuned for the built form. The
+        answer is for the form of which most is known, the first of equals.
     """
     best = None
     as_it_is = BuildCandidate(mod=mod, params=params)

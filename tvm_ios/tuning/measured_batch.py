@@ -1,9 +1,9 @@
-"""A batch of candidates on a device that may be lost meanwhile, or that a candidate brings down.
+"""Measurement of a batch of candidates on a device that may be lost meanwhile.
 
-Whatever was measured counts. A device that no longer answers is given back, and what is left of its
-batch goes to another one without leaving a record of failure. The candidate that ran when the
-device went is under suspicion: at its second time it is recorded as failed, so none brings down one
-device after the other. Where there is no other device, it is recorded at once, with all before it.
+All measurements count. A device that no longer answers is given back, and the rest of its batch
+goes to another one without a record of failure. The candidate that ran when the device died is
+suspect: at its second time it is recorded as failed, so it cannot bring down device after device.
+Without another device it is recorded at once, with all results before it.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from tvm_ios.tuning.remote import require_tracker
 __all__ = ["BatchDevice", "ask_device", "device_answers", "measure_batch"]
 
 MOST_DEATHS = 2
-"""Workers or devices that a candidate may bring down before it is recorded as failed."""
+"""Number of workers or devices that a candidate may bring down before it counts as failed."""
 LOAD_S = 120
-"""Limit of a process that loads TVM."""
+"""Seconds that a process may take to load TVM."""
 ANSWER_S = 10
-"""A device that gives no session within so many seconds does not answer."""
+"""Seconds after which a device that gives no session does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDevice:
-    """How a tuner measures candidates on whatever device it is granted."""
+    """Functions with which a tuner measures candidates on the device it is granted."""
 
     run: Callable[[GrantedStage, Sequence[int]], Iterable[Any]]
-    """Measures candidates, given by their places in the batch, in order; where it measures one
-    each time it is asked for the next, nothing is tried on a device that is gone."""
+    """Measures candidates, given by their places in the batch, in order. It had better be lazy and
+    measure one for each result asked for: then none is tried on a device that is gone."""
     died: Callable[[Any], bool]
-    """Whether a result is one of a candidate whose worker, or device, went away or hung."""
+    """True for a result of a candidate whose worker or device died or hung."""
     lost: Callable[[GrantedStage], bool]
-    """Whether the device is gone; asked when a candidate died. TuningError: it is, and no other one
-    will do."""
+    """True if the device is gone; asked when a candidate died. Raises TuningError if it is gone and
+    no other one will do."""
     keep: Callable[[Sequence[int], Sequence[Any]], None]
-    """Writes results, given with their places in the batch, into the log, and tells of them."""
+    """Writes results, given with their places in the batch, into the log, and reports them."""
 
 
 def measure_batch(
@@ -56,17 +56,17 @@ def measure_batch(
     device: BatchDevice,
     known: Mapping[int, Any] | None = None,
 ) -> list[Any]:
-    """The results of all candidates of a batch, kept before the device is free again.
+    """Results of all candidates of a batch, in the log before the device is free again.
 
     Parameters
     ----------
     known
-        Results that need no device, such as those of candidates that do not compile, by place.
+        Results by place that need no device, such as those of candidates that do not compile.
 
     Raises
     ------
     TuningError
-        If the only device is gone; what was measured is kept.
+        If the only device is gone; results so far are in the log.
     """
     results = dict(known or {})
     deaths: Counter[int] = Counter()
@@ -110,7 +110,7 @@ def _keep(device: BatchDevice, results: Mapping[int, Any]) -> None:
 
 
 def device_answers(address: DeviceAddress) -> bool:
-    """Whether the tracker has the device, and it gives a session soon."""
+    """True if the tracker has the device, and it gives a session soon."""
     try:
         ask_device(address, _open_session, limit_s=ANSWER_S)
     except DeviceLostError:
@@ -121,9 +121,9 @@ def device_answers(address: DeviceAddress) -> bool:
 def ask_device(
     address: DeviceAddress, question: Callable[[str, int, str], Any], *, limit_s: float
 ) -> Any:
-    """What a device answers to one question.
+    """Answer of a device to one question.
 
-    Asked by a process of its own: TVM waits without end for a device that others have, and for a
+    A process of its own asks: TVM waits without end for a device that others have, and for a
     machine that has lost power.
 
     Parameters
@@ -154,7 +154,7 @@ def ask_device(
 
 
 def _load() -> None:
-    """Nothing: the process has loaded this file, and TVM with it."""
+    """Do nothing: the process has loaded this file by then, and TVM with it."""
 
 
 def _open_session(host: str, port: int, key: str) -> None:

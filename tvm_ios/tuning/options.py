@@ -1,4 +1,4 @@
-"""How kernels are tuned: budgets and measuring."""
+"""Options of kernel tuning: budgets and measuring."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvm_ios.support.whole_number import require_whole_fields
 __all__ = ["TUNERS", "TuningOptions"]
 
 TUNERS = ("layout", "grid", "random", "xgb")
-"""``layout`` tries all schedules that keep the data layout the untuned network has; the others are
-AutoTVM's tuners over the whole space."""
+"""Names of AutoTVM's tuners: ``layout`` tries all schedules that keep the untuned network's data
+layout; the others search the whole space."""
 CPU_TIMEOUT_S, GPU_TIMEOUT_S = 20.0, 5.0
 LONGEST_S = 1e9
-"""No limit of one candidate is longer: TVM keeps them in 32 bits."""
+"""Longest time limit of one candidate in seconds: TVM keeps limits in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,30 +29,30 @@ class TuningOptions:
     """
 
     trials: int | None = None
-    """Candidates to measure: for each task with AutoTVM, in all with auto_scheduler. What a log
-    already holds counts. None: AutoTVM tries every candidate of the ``layout`` tuner and 1000 a
+    """Number of candidates to measure: for each task with AutoTVM, in all with auto_scheduler;
+    those in a log count. None: AutoTVM tries every candidate of the ``layout`` tuner and 1000 a
     task of others; auto_scheduler 64 a task."""
     early_stopping: int | None = None
-    """Stop a task (auto_scheduler: everything) after so many candidates without a better one."""
+    """Candidates without a better one after which a task (auto_scheduler: everything) stops."""
     task_early_stopping: int | None = None
-    """With auto_scheduler: stop a task after so many candidates without a better one."""
+    """Candidates without a better one after which auto_scheduler stops a task."""
     time_budget_s: float | None = None
-    """Stop tuning after so many seconds; what was measured is used."""
+    """Seconds after which tuning stops; all measurements so far are used."""
     timeout_s: float | None = None
-    """Seconds one candidate may run; 20 on a CPU and 5 on a GPU where omitted."""
+    """Seconds that one candidate may run; 20 on a CPU and 5 on a GPU where omitted."""
     build_timeout_s: float = 20.0
-    """Seconds one candidate may compile."""
+    """Seconds that one candidate may compile."""
     number: int = 1
     """Runs averaged in one measurement; more where they take less than ``min_repeat_ms``."""
     repeat: int = 3
     """Measurements of a candidate; the best counts, since noise only adds."""
     min_repeat_ms: int = 10
-    """A measurement takes at least so long."""
+    """Milliseconds that a measurement takes at least."""
     tuner: str | None = None
-    """One of :data:`TUNERS`; auto_scheduler has its own. ``layout`` on a CPU and ``xgb`` on a GPU,
-    whose templates keep one layout, where omitted."""
+    """Name out of :data:`TUNERS`; auto_scheduler has its own. Where omitted, ``layout`` on a CPU,
+    and ``xgb`` on a GPU, whose templates keep one layout."""
     threads: int | None = None
-    """Threads a kernel is measured on; where omitted, one, as in a concurrent stage."""
+    """Number of threads a kernel is measured on; where omitted, one, as in a concurrent stage."""
 
     def __post_init__(self) -> None:
         require_whole_fields(
@@ -75,7 +75,7 @@ class TuningOptions:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
 
     def used_by(self, backend: str | None) -> TuningOptions:
-        """Those that a back end reads, and the rest at their defaults; None reads nothing."""
+        """Options that a back end reads, with the rest at their defaults; None reads nothing."""
         if backend is None:
             return TuningOptions()
         if backend == "autotvm":
@@ -83,9 +83,9 @@ class TuningOptions:
         return replace(self, tuner=None) if backend == "auto_scheduler" else self
 
     def tuner_for(self, *, gpu: bool) -> str:
-        """The tuner of AutoTVM."""
+        """Name of the tuner of AutoTVM."""
         return self.tuner or ("xgb" if gpu else "layout")
 
     def run_timeout_s(self, *, gpu: bool) -> float:
-        """How long one candidate may run."""
+        """Seconds that one candidate may run."""
         return self.timeout_s or (GPU_TIMEOUT_S if gpu else CPU_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Outcome of tuning: one row a task, as Ansor's task table has it."""
+"""Outcome of tuning: a row for each task, as in Ansor's task table."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ __all__ = ["TaskOutcome", "TuningOutcome", "notes_of_run", "progress_of_job", "s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """One kernel that was tuned, or could have been."""
+    """A kernel that was tuned, or could have been."""
 
     name: str
     """Name of the kernel, for people."""
     workload: str
-    """The key its records carry."""
+    """Key of the kernel's records."""
     weight: int = 1
-    """How often the network runs it."""
+    """Number of times that the network runs the kernel."""
     trials: int = 0
-    """Candidates measured now."""
+    """Number of candidates measured now."""
     known: int = 0
-    """Candidates found in the log."""
+    """Number of candidates found in the log."""
     failed: int = 0
-    """Candidates, now or in the log, that did not compile or run."""
+    """Number of candidates, now or in the log, that did not compile or run."""
     latency_ns: int | None = None
-    """Latency of the best candidate; None where none ran."""
+    """Nanoseconds of the best candidate; None where none ran."""
     gflops: float | None = None
     """GFLOPS of the best candidate."""
 
     def with_batch(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
-        """The row with candidates that were measured now; as :meth:`with_candidates`."""
+        """Row with candidates that were measured now; as :meth:`with_candidates`."""
         counted = replace(self, trials=self.trials + len(costs_s))
         return counted.with_candidates(costs_s, flop)
 
     def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
-        """The row with more candidates, whose trials are counted elsewhere.
+        """Row with more candidates, whose trials are counted elsewhere.
 
         Parameters
         ----------
         costs_s
-            Seconds of each; infinite where it failed.
+            Seconds of each candidate; infinite where it failed.
         flop
             Floating-point operations of one run.
         """
@@ -60,26 +60,26 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOutcome:
-    """What tuning did for all tasks of one network."""
+    """Outcome of tuning all tasks of one network."""
 
     backend: str
     tasks: tuple[TaskOutcome, ...]
     seconds: float
     notes: tuple[str, ...] = ()
-    """What a user should know: tasks without a record, rejected lines, an early end."""
+    """Lines for the user: tasks without a record, rejected lines, an early end."""
 
     @property
     def trials(self) -> int:
-        """Candidates measured now."""
+        """Number of candidates measured now."""
         return sum(task.trials for task in self.tasks)
 
     @property
     def total_ns(self) -> int:
-        """The best kernels, one after another, as often as the network runs them."""
+        """Sum in nanoseconds over kernel calls of the network, each by its best kernel."""
         return sum(task.weight * (task.latency_ns or 0) for task in self.tasks)
 
     def as_text(self) -> str:
-        """The table: task, how often it runs, latency, GFLOPS, trials."""
+        """Table as text: task, how often it runs, latency, GFLOPS, trials."""
         rows = tuple(
             (
                 task.name,
@@ -112,9 +112,9 @@ def notes_of_run(
     Parameters
     ----------
     done, total
-        Candidates that were measured, and that were to be.
+        Numbers of candidates that were measured, and that were to be measured.
     late_s
-        The time budget, where it is spent.
+        The time budget in seconds, where it is spent.
     """
     without = [row.name for row in rows if row.latency_ns is None]
     if without:
@@ -132,7 +132,7 @@ def notes_of_run(
 def step_of_run(
     rows: Collection[TaskOutcome], detail: str, *, done: int, total: int, elapsed_s: float
 ) -> Progress:
-    """A step of tuning as its listener is told of it; other arguments as :func:`notes_of_run`."""
+    """Step of tuning for a listener; other arguments as :func:`notes_of_run`."""
     return Progress(
         phase="tune",
         detail=detail,
@@ -145,12 +145,12 @@ def step_of_run(
 
 
 def progress_of_job(rows: Collection[TaskOutcome], total: int) -> JobProgress:
-    """How far the tuning of a job's kernels is; what was in the log before counts.
+    """Progress of tuning a job's kernels; candidates that were in the log count.
 
     Parameters
     ----------
     total
-        Candidates that this call means to measure.
+        Number of candidates that this call means to measure.
     """
     known = sum(row.known for row in rows)
     return JobProgress(
@@ -162,6 +162,6 @@ def progress_of_job(rows: Collection[TaskOutcome], total: int) -> JobProgress:
 
 
 def _best_ms(rows: Collection[TaskOutcome]) -> float | None:
-    """The best kernels, one after another; None while one has none, as a part is no latency."""
+    """Milliseconds of all kernel calls by the best kernels; None while a kernel has none."""
     best_ns = [row.weight * row.latency_ns for row in rows if row.latency_ns is not None]
     return sum(best_ns) / 1e6 if len(best_ns) == len(rows) else None

@@ -1,7 +1,7 @@
-"""TVM's RPC tracker: its address, and whether it has a device, before anything waits for one.
+"""TVM's RPC tracker: its address, and whether it has a device, asked before anything waits.
 
 TVM itself retries a refused connection for a minute, and waits without end for a key that no server
-has registered. Asked first, the tracker answers within seconds, and so does this file.
+has registered. Asked for its list, the tracker answers within seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TIMEOUT_S = ANSWER_S
-"""Limit of one answer of a tracker that is asked whether it has a device."""
+"""Seconds to wait for a tracker's answer to whether it has a device."""
 
 
 def parse_tracker(text: str) -> tuple[str, int]:
@@ -40,7 +40,7 @@ def parse_tracker(text: str) -> tuple[str, int]:
     Raises
     ------
     OptionError
-        If it is anything else.
+        If the text is anything else.
 
     Examples
     --------
@@ -63,19 +63,19 @@ def parse_tracker(text: str) -> tuple[str, int]:
 
 
 def require_tracker(text: str, key: str) -> int:
-    """How many devices a tracker has under a key, busy ones included.
+    """Number of devices that a tracker has under a key, busy ones included.
 
     Parameters
     ----------
     text
-        The tracker's address, as for :func:`parse_tracker`.
+        Address of the tracker, as for :func:`parse_tracker`.
     key
-        What the devices were registered under.
+        Key that the devices were registered under.
 
     Raises
     ------
     TuningError
-        If nobody listens there, it is no tracker, or no device has that key. The message has the
+        If nobody listens there, or no tracker, or no device has that key. The message has the
         commands that start a tracker and a server.
     """
     host, port = parse_tracker(text)
@@ -101,7 +101,7 @@ def require_tracker(text: str, key: str) -> int:
 
 
 def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) -> RemoteDevice:
-    """A device to price stages on, and what it says of itself.
+    """Device to price stages on, with the facts it reports.
 
     The arguments are those of :func:`require_tracker` and :class:`DeviceOptions`.
     """
@@ -131,9 +131,9 @@ def require_device(options: DeviceOptions) -> None:
 def requested_device(
     options: DeviceOptions, *, here: MeasuringDevice, gate: StageGate
 ) -> MeasuringDevice:
-    """The tracker's device that options name, or ``here``, this machine's, where they name none.
+    """The tracker's device that options name, or ``here`` where they name none.
 
-    It is asked what it is in a stage of its own, where the gate grants it.
+    The device is asked for its facts in a stage of its own, when the gate allows.
     """
     if options.rpc_tracker is None:
         return here
@@ -142,12 +142,12 @@ def requested_device(
 
 
 def granted_device(options: DeviceOptions, address: str) -> RemoteDevice:
-    """The tracker's device that options name, or the one that a stage was granted in its place.
+    """The tracker's device that options name, or the one that a stage was granted instead.
 
     Parameters
     ----------
     address
-        As :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
+        Address as in :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Tunes a model's kernels and decides, on the whole network, whether they are used.
+"""Tuning of a model's kernels, and the decision by whole networks whether they are used.
 
-A kernel that wins alone may lose in its network, so the tuned build is timed against the untuned
-one, both in sequential order on our lanes, interleaved. It is used only where it wins.
+A kernel that wins alone may lose in its network. So the tuned build is timed against the untuned
+one, both in sequential order on our lanes, interleaved, and used only where it wins.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NONE_FITS = "no records are for kernels of this network"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRequest:
-    """What kind of tuning a caller wants.
+    """Kind of tuning that a caller wants.
 
     Raises
     ------
@@ -74,15 +74,15 @@ class TuningRequest:
     """
 
     backend: str | None = None
-    """One of :data:`BACKENDS`; None tunes nothing and uses the records there are."""
+    """Name out of :data:`BACKENDS`; None tunes nothing and uses existing records."""
     records: tuple[Path, ...] = ()
-    """Logs that are applied; the first one is appended to. :func:`default_records_path` where
-    there is none."""
+    """Logs that are applied; the first one is appended to. Without any,
+    :func:`default_records_path`."""
     options: TuningOptions = field(default_factory=TuningOptions)
     device: DeviceOptions = field(default_factory=DeviceOptions)
-    """Where candidates are measured."""
+    """Device that candidates are measured on, if not this machine."""
     pad_merged_kernels: bool = True
-    """Whether merges of different kernel sizes are tuned, as the search may choose them."""
+    """True also tunes merges of different kernel sizes, as the search may choose them."""
 
     def __post_init__(self) -> None:
         if self.backend is not None and self.backend not in BACKENDS:
@@ -107,7 +107,7 @@ class TuningRequest:
         device: DeviceOptions,
         pad_merged_kernels: bool,
     ) -> TuningRequest | None:
-        """The request that arguments of ``tune`` make; None where no tuning is asked for."""
+        """Request from arguments of ``tune``; None where no tuning is asked for."""
         used = options.used_by(backend)
         names = (each.name for each in fields(options))
         idle = [name for name in names if getattr(options, name) != getattr(used, name)]
@@ -136,9 +136,9 @@ class TuningRequest:
 
     @contextmanager
     def ansor_records(self, target: tvm.target.Target) -> Iterator[None]:
-        """What logs hold for auto_scheduler before anything is tuned is in force inside.
+        """Context with auto_scheduler's records in the logs in force, before anything is tuned.
 
-        Only these may be records of NHWC kernels: AutoTVM has no template for them on a CPU.
+        Only they can be for NHWC kernels: AutoTVM has no template for those on a CPU.
         """
         logs = [log for log in self.logs if log.exists()]
         with _variants(logs, target).get(ANSOR, nullcontext)():
@@ -147,23 +147,23 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedKernels:
-    """The kernels that tuning left us with."""
+    """Kernels that remain after tuning, with records and notes."""
 
     built: BuiltModel
-    """The model to schedule: tuned, or untuned where that is not slower."""
+    """Model to schedule: tuned, or untuned where that is not slower."""
     layout: str | None
     """Name of the way the records were applied; None where the untuned build is used."""
     outcome: TuningOutcome | None
-    """What the tuner did; None where nothing was to be tuned."""
+    """Outcome of the tuner; None where nothing was to be tuned."""
     notes: tuple[str, ...]
     records: RecordsInForce
-    """Kernels of :attr:`built` with their records; of a tuned build that lost, what they had."""
+    """Kernels of :attr:`built` with their records; of a tuned build that lost, the ones it had."""
     curve: tuple[CurvePoint, ...]
-    """The way there, by what the log holds; empty where nothing was to be tuned."""
+    """Curve of tuning by the log; empty where nothing was to be tuned."""
 
 
 def default_records_path(backend: str) -> Path:
-    """``autotvm.log`` or ``auto_scheduler.log`` in the cache folder of tvm-ios."""
+    """Path of ``autotvm.log`` or ``auto_scheduler.log`` in the cache folder of tvm-ios."""
     return cache_directory() / f"{backend}.log"
 
 
@@ -175,15 +175,16 @@ def tuned_kernels(
     request: TuningRequest,
     call: MeasuringCall,
 ) -> Iterator[TunedKernels]:
-    """Tune, build, and keep what is faster; the records stay in force inside.
+    """Context with the faster of the tuned and untuned kernels, and their records in force.
 
     Parameters
     ----------
     untuned
-        The model, built without these records; its libraries may compute operators of all builds.
+        Model built without these records; its operator libraries may compute in all builds.
     call
-        Its clock is told of the phases ``tune`` and ``build tuned``, and tuners get a share of what
-        is left of its budget. Builds that lost before, as its database knows, are not made again.
+        The call, whose clock gets the phases ``tune`` and ``build tuned``. Tuners get a share of
+        what is left of its budget. Builds that lost before, as its database knows, are not made
+        again.
     """
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)
@@ -272,7 +273,7 @@ def tuned_kernels(
 def _judged(
     untuned: BuiltModel, tuned: BuiltModel | None, logs: Sequence[Path], call: MeasuringCall
 ) -> JudgedRecords:
-    """What auto_scheduler's records are worth, one kernel of TVM's against the other."""
+    """Worth of auto_scheduler's records: each kernel against TVM's own."""
     if tuned is None:
         return JudgedRecords(workloads=frozenset(), slower=frozenset())
     with call.open() as session:
@@ -288,13 +289,13 @@ def _judged(
 def _curve_of(
     outcome: TuningOutcome, logs: Sequence[Path], target: tvm.target.Target
 ) -> tuple[CurvePoint, ...]:
-    """The curve of all candidates that the logs hold of the outcome's tasks, for this target."""
+    """Curve of all candidates in the logs for the outcome's tasks and this target."""
     weights = {task.workload: task.weight for task in outcome.tasks}
     return tuning_curve(records_for(read_records(*logs).records, target), weights)
 
 
 def _mended_logs(request: TuningRequest) -> tuple[list[Path], list[str]]:
-    """The logs of a request, rid of lines that cannot be read, and what was done to them."""
+    """Logs of a request without unreadable lines, and notes on what was moved."""
     logs = list(request.logs)
     moved = {log: mend_records(log) for log in logs}
     notes = [
@@ -314,7 +315,7 @@ def _digest_of(logs: Sequence[Path]) -> str:
 
 
 def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
-    """The options, with no more time than the whole call has to spare."""
+    """Options with no more time than the whole call has to spare."""
     if math.isinf(budget.left_s):
         return options
     spare_s = max(1.0, TUNERS_SHARE * budget.left_s)
@@ -337,7 +338,7 @@ def _backend(
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
-    """The widest merges of convolutions that read one tensor: each needs a kernel of its own."""
+    """Widest merges of convolutions that read one tensor; each needs a kernel of its own."""
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):

@@ -1,7 +1,7 @@
-"""A device that is watched while a candidate runs on it.
+"""Watch over a device while a candidate runs on it.
 
-TVM's clients wait for a device that its tracker has no more until the limit of the candidate, which
-takes a minute with usual limits. The tracker itself knows at once that a server has gone.
+TVM's clients wait for a device that its tracker has no more until the time limit of the candidate,
+usually a minute. The tracker itself knows at once that a server has gone.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tvm_ios.tuning.remote import require_tracker
 __all__ = ["watched_device"]
 
 LOOK_S = 1.0
-"""Time between two looks. The first comes as late: most candidates have ended by then."""
+"""Seconds between two looks, also before the first: most candidates have ended by then."""
 
 
 @contextmanager
 def watched_device(
     address: DeviceAddress, pools: Callable[[], Iterable[PopenPoolExecutor]]
 ) -> Iterator[None]:
-    """Inside, the workers of pools are killed as soon as the tracker has the device no more.
+    """Context that kills the workers of pools as soon as the tracker has the device no more.
 
-    What they ran then fails at once, as that of a worker that died. The pools start new ones.
+    Their candidates then fail at once, as with a worker that died. The pools start new ones.
     """
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(address, pools, over), daemon=True)

@@ -32,22 +32,22 @@ from tvm_ios.tuning.remote import require_device
 __all__ = ["ANSOR", "AnsorBackend"]
 
 ANSOR = "auto_scheduler"
-"""TVM's name for it, and that of the variant with all its kernels."""
+"""TVM's name for Ansor, and that of the variant with all its kernels."""
 TRIALS_A_TASK = 64
-"""Candidates for each task where nobody says how many."""
+"""Candidates for each task if not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsorBackend:
-    """Tunes with TVM's auto_scheduler: no templates, and a budget for the network as a whole."""
+    """Tuner that uses TVM's auto_scheduler: no templates, and one budget for the whole network."""
 
     name: str = ANSOR
     extra_modules: tuple[tvm.IRModule, ...] = ()
-    """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
+    """Modules whose kernels are tuned as well: merged convolutions that the search may choose."""
     device: DeviceOptions = field(default_factory=DeviceOptions)
-    """Where candidates are measured."""
+    """Device that candidates are measured on, if not this machine."""
     gate: StageGate = field(default_factory=lambda: OpenGate(most_cores=default_lanes()))
-    """What each of its stages passes before it begins."""
+    """Gate that each of its stages passes before it begins."""
 
     def tune(
         self,
@@ -61,7 +61,7 @@ class AnsorBackend:
         """Measure candidates, most of them where the network gains most, until the budget is spent.
 
         Candidates in the log count and are not measured again; the cost model learns from them.
-        After Ctrl-C all batches before it are in the log.
+        After Ctrl-C all earlier batches are in the log.
         """
         begin = time.monotonic()
         time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
@@ -87,12 +87,12 @@ class AnsorBackend:
         *,
         time_left: TimeBudget | None = None,
     ) -> TuningOutcome:
-        """As :meth:`tune`, with tasks of one target that are known.
+        """Outcome of :meth:`tune` for given tasks of one target.
 
         Parameters
         ----------
         time_left
-            What is left of ``time_budget_s``; all of it where omitted.
+            Rest of ``time_budget_s``; all of it where omitted.
         """
         begin = time.monotonic()
         _require_cost_model()
@@ -137,7 +137,7 @@ class AnsorBackend:
         *,
         without: Collection[str] = frozenset(),
     ) -> AbstractContextManager[None]:
-        """Everything inside is compiled with the best records of these logs.
+        """Context in which models are compiled with the best records of these logs.
 
         Parameters
         ----------
@@ -150,14 +150,14 @@ class AnsorBackend:
     def variants(
         self, records: Sequence[Path], target: tvm.target.Target
     ) -> Mapping[str, Application]:
-        """The one way there is: the fastest record of each task."""
+        """Only way to apply logs: the fastest record of each task."""
         return {ANSOR: partial(self.applied, records, target)}
 
 
 def _affordable(
     tasks: Sequence[KernelTask], known: Mapping[str, Sequence[TuningRecord]], total: int
 ) -> list[KernelTask]:
-    """All tasks, or as many as there are candidates: those with the fewest records, in order."""
+    """Tasks to tune: all, or as many as there are candidates, those with fewest records first."""
     if total >= len(tasks):
         return list(tasks)
     return sorted(tasks, key=lambda task: len(known.get(task.workload, [])))[:total]

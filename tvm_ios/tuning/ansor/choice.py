@@ -1,4 +1,4 @@
-"""Which of Ansor's kernels are worth having: task by task, on the lanes the network runs on.
+"""Choice among Ansor's kernels: races with TVM's own, task by task, on the network's lanes.
 
 A search that was cut short leaves tasks with kernels slower than TVM's own. Both builds have the
 same operators, so each kernel is timed in turn with the one it would replace.
@@ -34,12 +34,12 @@ BRIEF = CompareOptions(rounds=11, min_repeat_ms=1.0, mode=ModeOptions(patience_s
 
 @dataclass(frozen=True, slots=True)
 class JudgedRecords:
-    """Records of a log that are for kernels of a model."""
+    """Records of a log that have kernels in a model, and those that are slower than TVM's own."""
 
     workloads: frozenset[str]
-    """Workloads of the model's operators that have one."""
+    """Workloads of the model's operators that have a record."""
     slower: frozenset[str]
-    """Those whose record had better not be applied: TVM's own kernel wins beyond the noise."""
+    """Workloads whose record should not be applied: TVM's own kernel wins beyond the noise."""
 
 
 def judged_records(
@@ -51,23 +51,23 @@ def judged_records(
     session: MeasuringSession,
     options: CompareOptions = BRIEF,
 ) -> JudgedRecords:
-    """The records that a model has, each raced with TVM's own kernel.
+    """Records that a model has, each raced with TVM's own kernel.
 
-    Operators that differ between the builds are not raced: of a dense layer TVM has its own kernel
+    Operators that differ between the builds are not raced: TVM has its own kernel for a dense layer
     only while auto_scheduler is off.
 
     Parameters
     ----------
-    untuned, tuned
+    One model, built without and with records of auto_scheduler.
         One model, built without and with records of auto_scheduler.
     recorded
-        Workloads that have a record; no others are timed. Their kernels under auto_scheduler may be
-        plain loops, which take a thousand times as long.
+        Workloads that have a record; others are not timed. Their kernels under auto_scheduler may
+        be plain loops, which take a thousand times as long.
     lanes
-        Lanes the network runs on. A kernel takes what it does with the help of all of them or
-        alone, whichever is less.
+        Number of lanes of the network. A kernel's time is the lesser of those with the help of all
+        lanes and alone.
     session
-        On the device that the network runs on.
+        Session on the device of the network.
     """
     keys = operator_workloads(tuned.extraction, tuned.prepared.target)
     workloads = frozenset(key for key in keys if key is not None and key in recorded)
@@ -97,7 +97,7 @@ def judged_records(
 
 
 def operator_workloads(extraction: Extraction, target: tvm.target.Target) -> tuple[str | None, ...]:
-    """The task of each operator; None where it has none of its own, as without a reduction."""
+    """Task of each operator; None where it has none of its own, as without a reduction."""
     known: dict[str, str | None] = {}
     keys: list[str | None] = []
     with ansor_context():
@@ -114,7 +114,7 @@ def operator_workloads(extraction: Extraction, target: tvm.target.Target) -> tup
 
 
 def _only(function: relay.Function) -> tvm.IRModule:
-    """A module that calls one fused function."""
+    """Module that calls one fused function."""
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in function.params]
     main = relay.Function(parameters, relay.Call(function, parameters))
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
@@ -123,7 +123,7 @@ def _only(function: relay.Function) -> tvm.IRModule:
 def _places(
     untuned: BuiltModel, tuned: BuiltModel, keys: Sequence[str | None]
 ) -> Mapping[str, int]:
-    """An operator of each task that both builds have."""
+    """Position of an operator of each task that both builds have."""
     operators = untuned.graph.operators, tuned.graph.operators
     if len(operators[0]) != len(operators[1]):
         return {}
@@ -135,7 +135,7 @@ def _places(
 
 
 def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
-    """The stages that run one operator with the help of idle lanes, and without."""
+    """Names and timers of the stages that run one operator, with idle lanes' help and without."""
     graph, stage = runner.built.graph, Stage(((place,),))
     graphs = {"helped": graph}
     if runner.lanes > 1 and runner.idle_lanes_help:

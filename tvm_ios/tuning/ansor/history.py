@@ -1,4 +1,4 @@
-"""What logs hold for Ansor: of the tasks at hand, and as the context a model is compiled under."""
+"""Ansor's records in logs: those of given tasks, and as a context to compile in."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["apply_history", "known_records", "recorded_workloads"]
 def known_records(
     log: Path, workloads: Collection[str], target: tvm.target.Target
 ) -> Mapping[str, list[TuningRecord]]:
-    """The records of these workloads on a target, those of failed candidates too.
+    """Records of workloads on a target, failed candidates included.
 
-    A candidate that occurs twice, as after merging logs, counts once, with its better time. A log
-    that is missing is empty.
+    A candidate that occurs twice, as after merging logs, counts once, with its better time. A
+    missing log is empty.
     """
     found: dict[str, list[TuningRecord]] = {}
     if not log.exists():
@@ -46,7 +46,7 @@ def known_records(
 
 
 def recorded_workloads(logs: Sequence[Path], target: tvm.target.Target) -> frozenset[str]:
-    """Workloads that logs hold a candidate of that ran, and that TVM takes for a target."""
+    """Workloads with a candidate that ran, for targets that TVM accepts in place of this one."""
     records = [record for record in read_records(*logs).records if record.ok]
     fitting = targets_with_key(records, target)
     return frozenset(
@@ -63,14 +63,14 @@ def apply_history(
     *,
     without: Collection[str] = frozenset(),
 ) -> Iterator[None]:
-    """Compile with the best of these records, and with TVM's default schedules where none fits.
+    """Context to compile in with the best of these records, and default schedules elsewhere.
 
     Parameters
     ----------
     target
         As for :meth:`tvm_ios.tuning.backend.TuningBackend.applied`.
     without
-        Workloads that keep the default whatever the logs hold.
+        Workloads that keep the default, whatever the logs hold.
     """
     records = read_records(*logs).records if logs else ()
     wanted = [record for record in records if record.workload not in without]
@@ -82,7 +82,7 @@ def apply_history(
 
 
 def _pairs(records: Iterable[TuningRecord]) -> Iterator[tuple[Any, Any]]:
-    """What stock TVM reads from a log, line by line, so that one that is refused harms no other."""
+    """Pairs that stock TVM reads from a log, one line at a time: a refused line harms no other."""
     for record in records:
         if record.format is RecordFormat.AUTO_SCHEDULER and record.ok:
             pair = _loaded(record)

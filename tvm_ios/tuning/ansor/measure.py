@@ -1,4 +1,4 @@
-"""How Ansor's candidates are built and run, and how what was measured gets into the log."""
+"""Builders and runners of Ansor's candidates, and the way of results into the log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class Interruption:
-    """Ctrl-C during a search, kept until TVM's C++ code, which loses exceptions of it, asks."""
+    """Ctrl-C during a search, kept for TVM's C++ code, which would lose the exception."""
 
     def __init__(self) -> None:
         self.seen = False
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Remember Ctrl-C inside, and raise it at the end."""
+        """Context that remembers Ctrl-C, and raises it at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield  # signals go to the main thread
             return
@@ -54,7 +54,7 @@ class Interruption:
 
 
 def builder(options: TuningOptions, width: int) -> auto_scheduler.LocalBuilder:
-    """TVM's builder: processes of their own, each candidate with a limit.
+    """TVM's builder: processes of its own, with a time limit for each candidate.
 
     Parameters
     ----------
@@ -65,19 +65,19 @@ def builder(options: TuningOptions, width: int) -> auto_scheduler.LocalBuilder:
 
 
 def local_runner(options: TuningOptions, *, gpu: bool) -> auto_scheduler.LocalRunner:
-    """TVM's runner that has a process here."""
+    """TVM's runner with a process on this machine."""
     return auto_scheduler.LocalRunner(**_how(options, gpu=gpu))
 
 
 @contextlib.contextmanager
 def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) -> Iterator[Any]:
-    """TVM's runner for what is no CPU of this machine: its own GPU, or a device of an RPC tracker.
+    """TVM's runner for this machine's GPU, or for a device of an RPC tracker.
 
-    A kernel that crashes takes the GPU's context of its process along, and every candidate after it
-    would fail; TVM's own tracker on loopback forks a process for each.
+    A kernel that crashes takes its process's GPU context along, and every later candidate would
+    fail; TVM's own tracker on loopback forks a process for each.
 
     The cache is not flushed between runs: that would set ``number`` to 1 and ``min_repeat_ms`` to
-    0, and the weights of an operator lie in the cache when a network runs again and again.
+    0, and in repeated runs of a network the weights do lie in the cache.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) 
 
 
 def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
-    """The lines that stock TVM would write into a log, one a candidate."""
+    """Lines that stock TVM would write into a log, one a candidate."""
     return [
         dump_record_to_string(measured, result).strip()
         for measured, result in zip(inputs, results, strict=True)
@@ -114,7 +114,7 @@ def lines_of(inputs: Sequence[Any], results: Sequence[Any]) -> list[str]:
 
 
 def _how(options: TuningOptions, *, gpu: bool) -> dict[str, int]:
-    """What all runners of TVM are told of measuring."""
+    """Measuring options that all runners of TVM take."""
     return {
         "timeout": math.ceil(options.run_timeout_s(gpu=gpu)),
         "number": options.number,

@@ -1,4 +1,4 @@
-"""One run of Ansor's search: the table, the clock, the log, and who is told."""
+"""A run of Ansor's search: table, clock, log, and reports."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from tvm_ios.tuning.records.records import TuningRecord, append_records
 __all__ = ["TuningRun", "outcome_row", "round_size"]
 
 WIDEST_ROUND, NARROWEST_ROUND = 64, 8
-"""Candidates a round measures: TVM's own number, and what is enough to learn from."""
+"""Candidates of a round: TVM's own number, and the fewest to learn from."""
 POPULATION = 2048 // WIDEST_ROUND
-"""Candidates the cost model looks at for one that is measured, in TVM's own proportion. Without it
-a round of four would take as long as one of 64: a minute and a half on two cores."""
+"""Candidates the cost model ranks for one that is measured, in TVM's proportion. Without it a round
+of four would take as long as one of 64: a minute and a half on two cores."""
 
 
 class _EnoughError(Exception):
-    """The time budget is spent, or somebody pressed Ctrl-C."""
+    """End of a search: the time budget is spent, or Ctrl-C was pressed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TuningRun:
-    """State of one tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: table, clock, log, and listener."""
 
     records: Path
     options: TuningOptions
@@ -58,11 +58,11 @@ class TuningRun:
     time_left: TimeBudget
     begin: float
     rows: dict[str, TaskOutcome]
-    """The table's row of each workload."""
+    """Row of the table for each workload."""
     flops: Mapping[str, float]
     """Floating-point operations in one run of each workload."""
     total: int
-    """Candidates that may be measured now."""
+    """Number of candidates that may be measured now."""
     done: int = 0
     first_failure: str = ""
     interruption: Interruption = field(default_factory=Interruption)
@@ -119,7 +119,7 @@ class TuningRun:
     def _policies(
         self, tasks: Sequence[KernelTask], width: int, stages: AnsorStages, history: str | None
     ) -> list[auto_scheduler.SketchPolicy]:
-        """What searches each task, with all that a log has taught; as TVM's ``"sketch.xgb"``."""
+        """Search policies of the tasks, taught by a log; as TVM's ``"sketch.xgb"``."""
         model = StagedModel(stages, num_warmup_sample=len(tasks) * width)
         if history is not None:
             model.update_from_file(history)
@@ -154,13 +154,13 @@ class TuningRun:
             raise _EnoughError
 
     def start_round(self, workload: str) -> None:
-        """Say which task is next, if there is time."""
+        """Report the next task, or end the search if there is no time."""
         if self.interruption.seen or self.is_late():
             raise _EnoughError
         self._tell(f"searching {self.rows[workload].name}")
 
     def is_late(self) -> bool:
-        """Whether the time budget is spent."""
+        """True if the time budget is spent."""
         return not self.time_left.allows(0.0)
 
     def notes(self) -> Iterator[str]:
@@ -191,7 +191,7 @@ class TuningRun:
 
 
 class _Rounds(TaskSchedulerCallback):  # type: ignore[misc]
-    """Keeps the task scheduler within the budget; called before every round."""
+    """Callback that keeps the task scheduler within the budget, called before every round."""
 
     def __init__(self, run: TuningRun, stages: AnsorStages) -> None:
         self._run = run
@@ -210,7 +210,7 @@ class _Rounds(TaskSchedulerCallback):  # type: ignore[misc]
 def _log_of(
     tasks: Sequence[KernelTask], known: Mapping[str, Sequence[TuningRecord]]
 ) -> Iterator[str | None]:
-    """A log with nothing but the records of these tasks, since TVM refuses a log for one line."""
+    """Path of a log with only the records of these tasks, since TVM refuses a log for one line."""
     lines = [record.line for task in tasks for record in known.get(task.workload, [])]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         if not lines:
@@ -222,13 +222,13 @@ def _log_of(
 
 
 def round_size(total: int, tasks: int) -> int:
-    """Candidates a round: a quarter of a task's share, so that most go where they pay."""
+    """Candidates of a round: a quarter of a task's share, so that most go where they pay."""
     share = total // tasks
     return max(min(NARROWEST_ROUND, share), min(WIDEST_ROUND, share // 4))
 
 
 def outcome_row(task: KernelTask, known: Sequence[TuningRecord]) -> TaskOutcome:
-    """The table's row of a task before anything is measured."""
+    """Row of the table for a task before anything is measured."""
     empty = TaskOutcome(
         name=task.name, workload=task.workload, weight=task.weight, known=len(known)
     )

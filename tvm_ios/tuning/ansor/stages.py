@@ -1,9 +1,9 @@
-"""Stages of Ansor's search: where TVM's C++ code is stopped until a gate lets it go on.
+"""Stages of Ansor's search: points where TVM's C++ code waits for a gate.
 
 Each round is search, then slices of build and run, then an update of the cost model. Search begins
-where the task scheduler says which task is next, and ends with the first build. TVM looks its
-builder and its local runner up by name for every slice, so ours stand there meanwhile and call
-TVM's. What was measured is in the log before the device is free for others.
+where the task scheduler names the next task, and ends with the first build. TVM looks up builder
+and local runner by name for every slice, so ours take those names meanwhile and call TVM's. Results
+are in the log before the device is free for others.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = ["AnsorStages", "StagedModel"]
 DEATHS = frozenset(
     {MeasureErrorNo.COMPILE_DEVICE, MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT}
 )
-"""Errors of a candidate whose worker or device went away or hung; a wrong one has the same."""
+"""Errors of a candidate whose worker or device died or hung; a wrong candidate has the same."""
 WORKER_DIED = "ChildProcessError"
 ANSWER_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
 class AnsorStages:
-    """The stages of one search; :meth:`installed` puts them in TVM's way."""
+    """Stages of one search; :meth:`installed` makes TVM pass them."""
 
     gate: StageGate
     options: TuningOptions
     device: DeviceOptions
     gpu: bool
     keep: Callable[[Sequence[Any], Sequence[Any]], None]
-    """Writes a measured batch into the log, and tells of it; what it raises ends the search."""
+    """Writes a measured batch into the log and reports it; an exception of it ends the search."""
     _task: str = field(default="", init=False)
     _search: ExitStack = field(default_factory=ExitStack, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
@@ -63,7 +63,7 @@ class AnsorStages:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Inside, TVM builds, runs and updates when the gate lets it."""
+        """Context in which TVM builds, runs and updates when the gate allows."""
         ours = {
             "auto_scheduler.local_builder.build": (self._build, measure.local_builder_build),
             "auto_scheduler.local_runner.run": (self._run, measure.local_run),
@@ -86,7 +86,7 @@ class AnsorStages:
 
     @contextmanager
     def update(self) -> Iterator[int]:
-        """Train the cost model inside, on so many threads."""
+        """Context to train the cost model in, with the number of threads for it."""
         self._search.close()
         # As many as TVM takes at most.
         most = max(1, multiprocessing.cpu_count() // 2)
@@ -95,7 +95,7 @@ class AnsorStages:
             yield min(most, len(granted.cores))
 
     def _build(self, inputs: Sequence[Any], *how: Any) -> list[Any]:
-        """TVM's builder for a slice, as many candidates at a time as there are cores."""
+        """Builder for a slice: TVM's, with as many candidates at a time as there are cores."""
         self._search.close()
         need = StageNeed(kind=StageKind.BUILD, most_cores=len(inputs), task=self._task)
         with self.gate.stage(need) as granted:
@@ -120,7 +120,7 @@ class AnsorStages:
         ]
 
     def _run(self, inputs: Sequence[Any], built: Sequence[Any], *how: Any) -> list[Any]:
-        """TVM's runner for a slice, and the log."""
+        """Runner for a slice: TVM's, with results in the log."""
         with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
             artefacts = _Artefacts(built=built, folder=Path(folder))
 
@@ -159,7 +159,7 @@ class AnsorStages:
         return list(self._own_runner.run(inputs, built, 0))
 
     def _measured_there(self, address: str, one: Any, code: Any, how: Sequence[Any]) -> Any:
-        """Measure a candidate on a device of a tracker that is ours alone."""
+        """Measure a candidate on a tracker's device that is ours alone."""
         device = DeviceAddress.granted(address)
         where = device.key, device.host, device.port, 1, 1
         try:
@@ -178,7 +178,7 @@ class AnsorStages:
             )
 
     def _lost(self, granted: GrantedStage) -> bool:
-        """Whether the device is gone; TuningError if it is the one that the call named."""
+        """True if the device is lost; TuningError if it is the one that the call named."""
         if granted.address:
             return not device_answers(DeviceAddress.granted(granted.address))
         require_device(self.device)
@@ -186,14 +186,14 @@ class AnsorStages:
 
 
 class StagedModel(XGBModel):  # type: ignore[misc]
-    """TVM's cost model, trained in stages of their own."""
+    """TVM's cost model, trained in stages of its own."""
 
     def __init__(self, stages: AnsorStages, *, num_warmup_sample: int) -> None:
         self._stages = stages
         super().__init__(num_warmup_sample=num_warmup_sample)
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Train with what was measured; TVM calls this."""
+        """Train with measurements; TVM calls this."""
         with self._stages.update() as threads:
             self.xgb_params["nthread"] = threads
             super().update(inputs, results)
@@ -201,13 +201,13 @@ class StagedModel(XGBModel):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Artefacts:
-    """Copies of what was built, since TVM's runners delete what they have run."""
+    """Copies of built candidates, since TVM's runners delete what they have run."""
 
     built: Sequence[Any]
     folder: Path
 
     def restore(self, places: Sequence[int]) -> None:
-        """Let candidates be run, be it for the first time or again."""
+        """Restore candidates' files, so that they can be run for the first time or again."""
         for at in places:
             copy = self.folder / str(at)
             original = Path(str(self.built[at].filename)).parent
@@ -220,5 +220,5 @@ class _Artefacts:
 
 
 def _died(result: Any) -> bool:
-    """Whether a candidate's worker or device went away or hung."""
+    """True if a candidate's worker or device died or hung."""
     return int(result.error_no) in DEATHS

@@ -1,12 +1,12 @@
 """Ansor's tasks of a model: the fused functions that will be scheduled, each workload once.
 
-Kernels keep the layouts they have untuned, blocked data and constant weights: so the tuned graph is
-the untuned one, its views and merges included, and every task may keep TVM's schedule where that is
-faster. What TVM's tutorials do instead (NHWC, and weights laid out anew for each schedule) takes
-the graph apart: its pass forgets where fusion was stopped, and concatenations become copies.
+Kernels keep the layouts they have untuned: blocked data and constant weights. So the tuned graph is
+the untuned one, with its views and merges, and every task may keep TVM's schedule where that is
+faster. TVM's tutorials use NHWC, and weights laid out anew for each schedule, which takes the graph
+apart: that pass forgets where fusion was stopped, and concatenations become copies.
 
-Tasks are read from prepared modules. ``auto_scheduler.extract_tasks`` would simplify what is inside
-their functions once more, and nobody would ever look up what was measured for that.
+Tasks are read from prepared modules. ``auto_scheduler.extract_tasks`` would simplify inside their
+functions once more, and records of such tasks would never be looked up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LAYOUT_REWRITE = "AutoSchedulerLayoutRewrite"
-"""The pass that lays weights out as the best records want them."""
+"""Pass that lays weights out as the best records want them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class KernelTask:
 
     @property
     def workload(self) -> str:
-        """The key its records carry."""
+        """Key of the task's records."""
         return str(self.task.workload_key)
 
     @property
@@ -60,7 +60,7 @@ class KernelTask:
 
     @property
     def name(self) -> str:
-        """The fused operators, and the shapes of the first two tensors they read."""
+        """Fused operators, and shapes of the first two tensors they read."""
         operators = str(self.task.desc).rpartition("fused_")[2].replace("nn_", "")
         shapes = [
             "x".join(str(int(extent)) for extent in tensor.shape)
@@ -71,14 +71,14 @@ class KernelTask:
 
 @contextmanager
 def ansor_context() -> Iterator[None]:
-    """TVM asks Ansor for schedules, and the graph stays as it is; the caller's context goes on."""
+    """Context in which TVM asks Ansor for schedules and the graph stays the same."""
     with quiet_lookups(), pass_context(disabled=[LAYOUT_REWRITE], config={ANSOR_SWITCH: True}):
         yield
 
 
 @contextmanager
 def quiet_lookups() -> Iterator[None]:
-    """AutoTVM and Ansor do not tell of workloads without a record, by the page; we count them."""
+    """Context in which AutoTVM and Ansor do not list workloads without records; we count them."""
     logger, scope = logging.getLogger("auto_scheduler"), autotvm.GLOBAL_SCOPE
     level, silent = logger.level, scope.silent
     logger.setLevel(logging.ERROR)
@@ -98,18 +98,18 @@ def extract_tasks(
     extra_modules: Sequence[tvm.IRModule] = (),
     cores: int,
 ) -> tuple[KernelTask, ...]:
-    """The tasks of a model, the most work first.
+    """Tasks of a model, the most work first.
 
     Parameters
     ----------
     mod, params
-        The user's model, or one that is prepared already.
+        The user's model, or a prepared one.
     target
-        For one device, which need not be present.
+        Target for one device, which need not be present.
     extra_modules
-        Further modules, such as merged stages; what only they have counts as they run it.
+        Further modules, such as merged stages; tasks only of these count as often as they run.
     cores
-        Cores a kernel will be tuned for, on a CPU.
+        Number of cores that a kernel is tuned for, on a CPU.
     """
     uses: Counter[str] = Counter()
     names: dict[str, str] = {}
@@ -138,12 +138,12 @@ def extract_tasks(
 
 
 def hardware_params(target: tvm.target.Target, cores: int) -> auto_scheduler.HardwareParams:
-    """What Ansor has to know of a device; for a GPU that is absent, what its target says.
+    """Hardware parameters for Ansor; from the target for a GPU that is absent.
 
     Parameters
     ----------
     cores
-        Cores a kernel will run on; of a CPU only.
+        Number of cores that a kernel will run on; for a CPU only.
     """
     if target.kind.name == "llvm":
         return auto_scheduler.HardwareParams(num_cores=cores, target=target)
@@ -169,7 +169,7 @@ def _limit(target: tvm.target.Target, name: str, default: int) -> int:
 def workloads_of(
     fused: tvm.IRModule, target: tvm.target.Target, names: dict[str, str] | None = None
 ) -> Counter[str]:
-    """How often a prepared module runs each workload with a reduction; under the Ansor context.
+    """Number of runs of each workload with a reduction in a prepared module, under Ansor's context.
 
     Parameters
     ----------

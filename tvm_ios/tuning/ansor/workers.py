@@ -1,7 +1,7 @@
-"""Processes that build and run Ansor's candidates, kept from one batch to the next.
+"""Processes that build and run Ansor's candidates, kept from batch to batch.
 
-TVM starts new ones for every batch of four, and each imports TVM for 0.7 s: on two cores that was
-half of a search for small kernels. A worker whose candidate crashed or hung is still replaced.
+TVM starts new ones for every batch of four, and each imports TVM for 0.7 s: on two cores half of a
+search for small kernels. A worker whose candidate crashed or hung is still replaced.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 __all__ = ["kept_workers", "limited_workers"]
 
 USES = 100
-"""Candidates after which a worker is replaced: one that builds grows by almost 1 MB with each."""
+"""Candidates after which a worker is replaced: a building one grows by almost 1 MB with each."""
 
 
 @contextmanager
 def kept_workers() -> Iterator[None]:
-    """Inside, TVM's builder and runner have one set of workers each, which end with it."""
+    """Context in which TVM's builder and runner have one set of workers each, which end with it."""
     # TVM has no option for it; its functions look these names up for every batch.
     measure.PopenPoolExecutor = cache(partial(PopenPoolExecutor, maximum_process_uses=USES))
     measure.PopenWorker = cache(partial(PopenWorker, maximum_uses=USES))
@@ -33,9 +33,7 @@ def kept_workers() -> Iterator[None]:
 
 @contextmanager
 def limited_workers(limit_s: float) -> Iterator[list[PopenPoolExecutor]]:
-    """Inside, what TVM gives a pool of workers without a limit of time has this one.
-
-    Yields a list that each such pool is added to.
+    """Context that sets a time limit for pools to which TVM gives none; yields a list of them.
 
     TVM's runner for RPC asks a tracker for a device, and would wait without end for a lost one.
     """

@@ -37,15 +37,15 @@ __all__ = ["AutoTvmBackend"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoTvmBackend:
-    """Tunes with TVM's templates."""
+    """Tuner that uses TVM's templates (AutoTVM)."""
 
     name: str = "autotvm"
     extra_modules: tuple[tvm.IRModule, ...] = ()
-    """Modules whose kernels are tuned as well: merged convolutions the search may choose."""
+    """Modules whose kernels are tuned as well: merged convolutions that the search may choose."""
     device: DeviceOptions = field(default_factory=DeviceOptions)
-    """Where candidates are measured."""
+    """Device that candidates are measured on, if not this machine."""
     gate: StageGate = field(default_factory=lambda: OpenGate(most_cores=default_lanes()))
-    """What each of its stages passes before it begins."""
+    """Gate that each of its stages passes before it begins."""
 
     def tune(
         self,
@@ -99,15 +99,15 @@ class AutoTvmBackend:
     def applied(
         self, records: Sequence[Path], target: tvm.target.Target | None = None
     ) -> AbstractContextManager[None]:
-        """Everything inside is compiled with the best records of these logs."""
+        """Context in which models are compiled with the best records of these logs."""
         return _itself(autotvm.apply_history_best(_load(records, target)))
 
     def variants(
         self, records: Sequence[Path], target: tvm.target.Target
     ) -> Mapping[str, Application]:
-        """Ways to apply the records of logs: all of them, and those of one layout at a time.
+        """Ways to apply records of logs: all of them, and those of one layout at a time.
 
-        Ways that choose the same candidates are there once.
+        Of ways that choose the same candidates only one is kept.
 
         """
         pairs = _load(records, target)
@@ -140,10 +140,10 @@ class AutoTvmBackend:
 
 
 def _blocks_by_layout(measured: Any) -> dict[Layout, dict[str, int]]:
-    """The channel blocks that each layout prescribes to a record's task, by knob.
+    """Channel blocks that each layout prescribes to a record's task, by knob.
 
-    Empty where the template has no blocks, or is not known in this process: a log may have records
-    of templates that users registered.
+    Empty where the template has no blocks, or is unknown in this process: a log may have records of
+    templates that users registered.
     """
     if not config_blocks(measured.config):
         return {}
@@ -155,7 +155,7 @@ def _blocks_by_layout(measured: Any) -> dict[Layout, dict[str, int]]:
 
 
 def _itself(context: Any) -> AbstractContextManager[None]:
-    """A context of TVM's may be entered again."""
+    """Context of TVM as the type of contexts that may be entered again."""
     return cast("AbstractContextManager[None]", context)
 
 
@@ -165,7 +165,7 @@ def _load(logs: Sequence[Path], target: tvm.target.Target | None = None) -> list
     Parameters
     ----------
     target
-        Gives what ran only, of a kernel this target's where there is any.
+        Keeps only candidates that ran, and for a kernel those of this target if it has any.
     """
     records: Sequence[TuningRecord] = read_records(*logs).records
     if target is not None:
@@ -179,7 +179,7 @@ def _load(logs: Sequence[Path], target: tvm.target.Target | None = None) -> list
 
 
 def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The fastest candidate of each workload."""
+    """Fastest candidate of each workload."""
     best: dict[Any, tuple[Any, Any]] = {}
     for measured, result in pairs:
         known = best.get(measured.task.workload)
@@ -191,7 +191,7 @@ def _best(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 def _read_history(
     records: Path, workloads: set[Any], target: tvm.target.Target
 ) -> dict[Any, list[tuple[Any, Any]]]:
-    """The records that a log holds of these workloads on a target.
+    """Records in a log for some workloads on a target.
 
     A candidate that occurs twice counts once, with its better time.
     """

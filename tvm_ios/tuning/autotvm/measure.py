@@ -1,4 +1,4 @@
-"""How AutoTVM's candidates are built, and run on the device of a call or of a gate."""
+"""Builder and runner of AutoTVM's candidates, on the device of a call or of a gate."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ from tvm_ios.tuning.watched_device import watched_device
 __all__ = ["Measuring", "died", "in_tuning"]
 
 USES = 100
-"""Candidates after which a worker that builds is replaced; it grows with each."""
+"""Candidates after which a building worker is replaced; it grows with each."""
 DEATHS = frozenset({MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.RUN_TIMEOUT})
-"""Errors of a candidate whose worker or device went away or hung; a wrong one has the same."""
+"""Errors of a candidate whose worker or device died or hung; a wrong candidate has the same."""
 
 REGISTER_S = 30.0
-"""How long a server of ours may take until the tracker knows it."""
+"""Seconds until the tracker has to know a server of ours."""
 _HERE = "127.0.0.1"
 
 
 def died(result: Any) -> bool:
-    """Whether a candidate's worker or device went away or hung."""
+    """True if a candidate's worker or device died or hung."""
     return result.error_no in DEATHS
 
 
 @dataclass(slots=True, kw_only=True)
 class Measuring:
-    """The builder and the runner of one tuning run; a context manager that ends what they started.
+    """Builder and runner of one tuning run; a context manager that ends what they started.
 
     TVM's LocalRunner would start a tracker and a server for each task, a process each. Here one
-    pair in one process serves all tasks: a process imports TVM, which takes longer than a batch of
-    small candidates. It is started when a candidate is first to run on this machine's own device.
+    process with both serves all tasks, since a process imports TVM, which takes longer than a batch
+    of small candidates. It starts when the first candidate is to run on this machine's own device.
     """
 
     options: TuningOptions
     device: DeviceOptions
     gpu: bool
     width: int
-    """Candidates of a batch."""
+    """Number of candidates of a batch."""
     _builder: autotvm.LocalBuilder = field(init=False)
     _runner: autotvm.RPCRunner = field(init=False)
     _pair: PopenWorker | None = field(default=None, init=False)
-    """The process of our own tracker and server."""
+    """Process of our own tracker and server."""
     _pair_port: int = field(default=0, init=False)
-    """Where our own tracker listens."""
+    """Port of our own tracker."""
     _checks: dict[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Measuring:
 
     @property
     def needs_limits(self) -> bool:
-        """Whether the device is to be asked for its limits before anything is built."""
+        """True if the device has to be asked for its limits before anything is built."""
         return self.gpu and self._checks is None
 
     def learn_limits(self, granted: GrantedStage, task: autotvm.task.Task) -> None:
@@ -108,7 +108,7 @@ class Measuring:
         Raises
         ------
         DeviceLostError
-            If it does not answer within a minute, as where others have it.
+            If the device does not answer within a minute, as where others have it.
         """
         question = partial(_limits_of_kernels, str(task.target))
         deadline = time.monotonic() + REGISTER_S
@@ -122,14 +122,10 @@ class Measuring:
                 time.sleep(0.1)
 
     def build(self, granted: GrantedStage, inputs: Sequence[Any]) -> list[Any]:
-        """Compile candidates, as many at a time as there are cores.
+        """Results of compiling candidates, as many at a time as there are cores.
 
-        Artefacts stay until the next call: a batch may be measured again until then.
-
-        Returns
-        -------
-        built
-            Of each candidate TVM's ``BuildResult``, or a ``MeasureResult`` where it failed.
+        Each is TVM's ``BuildResult``, or a ``MeasureResult`` where it failed. Artefacts stay until
+        the next call: a batch may be measured again until then.
         """
         self._builder.n_parallel = len(granted.cores)
         self._builder.set_task(inputs[0].task, self._checks or {"checks": {}})
@@ -142,7 +138,7 @@ class Measuring:
     def run(
         self, granted: GrantedStage, inputs: Sequence[Any], built: Sequence[Any]
     ) -> Iterator[Any]:
-        """Measure compiled candidates on the granted device, one by one where others are left."""
+        """Results of compiled candidates on the granted device; one by one on a gate's device."""
         self._reach(granted)
         if not granted.address:
             yield from self._runner.run(inputs, built)
@@ -154,7 +150,7 @@ class Measuring:
             yield from results
 
     def lost(self, granted: GrantedStage) -> bool:
-        """Whether the device is gone."""
+        """True if the device is gone."""
         if granted.address:
             return not device_answers(DeviceAddress.granted(granted.address))
         if self.device.is_remote:
@@ -204,7 +200,7 @@ class Measuring:
 
 
 def _limits_of_kernels(target: str, host: str, port: int, key: str) -> dict[str, Any]:
-    """What builders of TVM check kernels by."""
+    """Limits by which TVM's builders check kernels."""
     runner = autotvm.RPCRunner(key, host, port)
     runner.task = SimpleNamespace(target=tvm.target.Target(target))
     limits: dict[str, Any] = runner.get_build_kwargs()
@@ -212,13 +208,13 @@ def _limits_of_kernels(target: str, host: str, port: int, key: str) -> dict[str,
 
 
 def _own_key(port: int) -> str:
-    """The key of this machine's own device, as TVM's LocalRunner calls it."""
+    """Key of this machine's own device, as TVM's LocalRunner names it."""
     return f"$local$device${port}"
 
 
 @contextlib.contextmanager
 def in_tuning() -> Iterator[None]:
-    """Templates are instantiated inside as AutoTVM does while it tunes."""
+    """Context in which templates are instantiated as AutoTVM does while it tunes."""
     autotvm.GLOBAL_SCOPE.in_tuning = True
     try:
         yield

@@ -1,6 +1,6 @@
-"""One run of AutoTVM's tuners: the loop and its stages, the table, the clock, and the log.
+"""A run of AutoTVM's tuners: loop and stages, table, clock, and log.
 
-``Tuner.tune`` of TVM does the same without stopping: next batch, build, run, update.
+TVM's ``Tuner.tune`` does the same without stopping: next batch, build, run, update.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["TuningRun", "cost_s", "outcome_row", "quiet"]
 
 @dataclass(slots=True, kw_only=True)
 class TuningRun:
-    """State of one tuning run: the table, the clock, and who is told."""
+    """State of one tuning run: table, clock, log, and listener."""
 
     records: Path
     options: TuningOptions
@@ -46,7 +46,7 @@ class TuningRun:
     begin: float
     rows: list[TaskOutcome]
     total: int
-    """Candidates that may be measured now."""
+    """Number of candidates that may be measured now."""
     done: int = 0
     late: bool = False
 
@@ -95,7 +95,7 @@ class TuningRun:
     def _update(
         self, task: KernelTask, tuner: Tuner, inputs: Sequence[Any], results: Sequence[Any]
     ) -> None:
-        """Let the tuner learn; a stage of its own only where it trains."""
+        """Let the tuner learn; in a stage of its own only where it trains."""
         if not fits_next(tuner, results):
             tuner.update(inputs, results)
             return
@@ -104,7 +104,7 @@ class TuningRun:
             tuner.update(inputs, results)
 
     def _measured(self, place: int, inputs: Sequence[Any], measuring: Measuring) -> list[Any]:
-        """The results of a batch, built and measured, which are in the log."""
+        """Results of a batch, built, measured, and in the log."""
         name = self.rows[place].name
         with self.gate.stage(
             StageNeed(kind=StageKind.BUILD, most_cores=len(inputs), task=name)
@@ -124,7 +124,7 @@ class TuningRun:
         return measure_batch(self.gate, need, len(inputs), device, failed)
 
     def _keep(self, place: int, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Write a batch into the log, at once and whole; then count it, and tell of it."""
+        """Write a batch into the log, at once and whole; then count and report it."""
         append_records(
             self.records,
             [
@@ -160,7 +160,7 @@ class TuningRun:
 
 
 def outcome_row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOutcome:
-    """The table's row of a task before anything is measured."""
+    """Row of the table for a task before anything is measured."""
     workload = json.dumps([task.task.name, task.task.args])
     empty = TaskOutcome(name=task.name, workload=workload, weight=task.weight, known=len(history))
     return empty.with_candidates([cost_s(result) for _, result in history], task.task.flop)
@@ -168,7 +168,7 @@ def outcome_row(task: KernelTask, history: Sequence[tuple[Any, Any]]) -> TaskOut
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """AutoTVM logs every failure with a trace; the table counts them."""
+    """Context in which AutoTVM does not log every failure with a trace; the table counts them."""
     logger: logging.Logger = logging.getLogger("autotvm")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,9 +1,9 @@
-"""AutoTVM's tasks of a model, and the candidates of a task that fit its neighbours' data layouts.
+"""AutoTVM's tasks of a model, and a task's candidates that fit its neighbours' data layouts.
 
 Tuned alone over its whole space, every convolution picks a channel block of its own, and the
-network then spends what it gained on layout transforms between them. So the choice of blocks is
-made for the whole graph: a *layout* gives every number of channels one block, and a task is tuned
-for each layout. That is also small: 4 to 20 candidates for a convolution and layout.
+network loses the gain to layout transforms between them. So blocks are chosen for the whole graph:
+a *layout* gives every number of channels one block, and a task is tuned for each layout. That is a
+small space, too: 4 to 20 candidates for a convolution and layout.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 BLOCKS = ("tile_ic", "tile_oc")
-"""Knobs of the CPU convolutions that are data layouts."""
+"""Knobs of CPU convolutions that are data layouts."""
 USUAL = range(4, 31)
-"""Accumulators a good candidate has: enough to hide latency, and no more than registers hold."""
+"""Numbers of accumulators of a good candidate: enough to hide latency, few enough for registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,14 @@ class KernelTask:
 def extract_tasks(
     modules: Sequence[tvm.IRModule], target: tvm.target.Target
 ) -> tuple[KernelTask, ...]:
-    """The tasks of Relay modules, each once, the most work first.
+    """Tasks of Relay modules, each once, the most work first.
 
     Parameters
     ----------
     modules
         Models as users give them, or merged stages as they are compiled.
     target
-        For one device.
+        Target for one device.
     """
     environment = TaskExtractEnv.get()
     environment.reset(None)
@@ -89,9 +89,9 @@ def extract_tasks(
 def _lower(module: tvm.IRModule, target: tvm.target.Target) -> None:
     """Call every template of a module, as ``autotvm.task.extract_from_program`` does.
 
-    Without SimplifyExpr, whose fault unshares a graph until it is too large. Weights stay
-    variables: shapes are all a task needs, and folding constants takes a minute. Tasks are those
-    of layouts nobody has altered; that is what TVM looks records up by.
+    SimplifyExpr is left out, since its fault unshares a graph until it is too large. Weights stay
+    variables: a task needs only shapes, and folding constants takes a minute. Tasks are those of
+    unaltered layouts, which TVM looks records up by.
     """
     context = PassContext(opt_level=3, disabled_pass=["AlterOpLayout", UNSHARER])
     with context, offline_tophub(), cached_libinfo():
@@ -99,7 +99,7 @@ def _lower(module: tvm.IRModule, target: tvm.target.Target) -> None:
 
 
 class Layout(StrEnum):
-    """Channel blocks that tensors may have."""
+    """Rule for the channel blocks of tensors."""
 
     DEFAULT = "default"
     """Blocks of TVM's default schedules: the largest divisor up to one vector."""
@@ -108,10 +108,10 @@ class Layout(StrEnum):
 
 
 def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
-    """Indices of the candidates of a layout, the default schedule first if it is one.
+    """Indices of a layout's candidates, the default schedule first if it is one.
 
-    Candidates with too few accumulators, or too many, are left out where others remain. All
-    indices where the template has no blocks.
+    Candidates with too few or too many accumulators are left out where others remain. All indices
+    where the template has no blocks.
     """
     space = task.config_space
     blocks = blocks_of(task, layout)
@@ -130,7 +130,7 @@ def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
 
 
 def blocks_of(task: autotvm.task.Task, layout: Layout) -> dict[str, int]:
-    """The channel blocks a layout prescribes, by knob; empty for a template without any."""
+    """Channel blocks that a layout prescribes, by knob; empty for a template without blocks."""
     space = task.config_space
     if any(name not in space.space_map for name in BLOCKS):
         return {}
@@ -145,7 +145,7 @@ def blocks_of(task: autotvm.task.Task, layout: Layout) -> dict[str, int]:
 
 
 def config_blocks(config: Any) -> dict[str, int]:
-    """The channel blocks of one candidate, by knob."""
+    """Channel blocks of one candidate, by knob."""
     # In templates of others such a knob may be no split.
     found = [name for name in BLOCKS if name in config and hasattr(config[name], "size")]
     return {name: _block(config, name) for name in found}
@@ -157,7 +157,7 @@ def _vector_lanes(task: autotvm.task.Task) -> int:
 
 
 def _accumulators(config: Any, lanes: int) -> int:
-    """Vector registers that hold sums: the tile of the output."""
+    """Number of vector registers that hold sums: the tile of the output."""
     rows = config["tile_oh"].val if "tile_oh" in config else 1
     columns = config["tile_ow"].size[-1] if "tile_ow" in config else 1
     return int(rows * columns * max(1, _block(config, "tile_oc") // lanes))
@@ -170,12 +170,12 @@ def _same(config: Any, default: Any, space: Any) -> bool:
 
 
 def _inner(entity: Any) -> Any:
-    """A knob's value; of a split without the outermost extent, which candidates leave open."""
+    """Value of a knob; for a split without the outermost extent, which candidates leave open."""
     return list(entity.size[1:]) if hasattr(entity, "size") else entity.val
 
 
 def _default_config(task: autotvm.task.Task) -> Any:
-    """The candidate that TVM uses where it finds no record."""
+    """Candidate that TVM uses where it finds no record."""
     context = FallbackContext()
     silent = autotvm.GLOBAL_SCOPE.silent
     autotvm.GLOBAL_SCOPE.silent = True
@@ -193,7 +193,7 @@ def _block(config: Any, name: str) -> int:
 
 
 def _count_uses(modules: Iterable[tvm.IRModule]) -> dict[Any, int]:
-    """How often convolutions and products of each shape occur."""
+    """Number of convolutions and products of each shape."""
     uses: dict[Any, int] = {}
 
     def visit(expression: relay.Expr) -> None:
@@ -209,7 +209,7 @@ def _count_uses(modules: Iterable[tvm.IRModule]) -> dict[Any, int]:
 
 _PRODUCTS = ("dense", "batch_matmul")
 _WINDOWED = tuple(f"conv{n}d{way}" for n in (3, 2, 1) for way in ("_transpose", ""))
-"""What operators and tasks are told apart by; a task has them in its name, the first that is."""
+"""Names that tell operators and tasks apart; a task has the first that is in its name."""
 
 
 def _signature_of_call(call: relay.Call) -> Any:

@@ -1,4 +1,4 @@
-"""AutoTVM's tuners: which candidates of a task are measured, in what order, and who learns."""
+"""AutoTVM's tuners: which candidates of a task are measured, in what order, and with what model."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ __all__ = [
 ]
 
 WHOLE_SPACE_TRIALS = 1000
-"""Candidates of a whole space to try where nobody says how many."""
+"""Candidates of a whole space to try if not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTuner:
-    """A tuner of TVM's, and how many candidates it may still measure."""
+    """Tuner of TVM, and how many candidates it may still measure."""
 
     left: int
-    """Candidates it may measure, at least 1."""
+    """Number of candidates it may measure, at least 1."""
     make: Callable[[int], Tuner]
-    """Makes the tuner, given the cores that a cost model may use."""
+    """Makes the tuner, given the number of cores that a cost model may use."""
     learns_first: bool = False
-    """Whether making it trains a cost model with what the log holds."""
+    """True if making it trains a cost model with the records in the log."""
 
 
 class ListTuner(Tuner):  # type: ignore[misc]
-    """Tries given candidates in order."""
+    """Tuner that tries given candidates in order."""
 
     def __init__(self, task: autotvm.task.Task, candidates: Sequence[int]) -> None:
         super().__init__(task)
         self._waiting = list(candidates)
 
     def has_next(self) -> bool:
-        """Whether a candidate is left."""
+        """True if a candidate is left."""
         return bool(self._waiting)
 
     def next_batch(self, batch_size: int) -> list[Any]:
-        """At most so many of the candidates that are left."""
+        """Next candidates that are left, at most the batch size."""
         batch, self._waiting = self._waiting[:batch_size], self._waiting[batch_size:]
         return [self.space.get(index) for index in batch]
 
@@ -62,14 +62,14 @@ class ListTuner(Tuner):  # type: ignore[misc]
 def plan_tuner(
     task: KernelTask, history: Sequence[tuple[Any, Any]], options: TuningOptions, name: str
 ) -> PlannedTuner | None:
-    """A tuner that measures nothing twice; None where the budget is spent.
+    """Tuner that measures nothing twice; None where the budget is spent.
 
     Parameters
     ----------
     history
-        What the log holds of the task.
+        Records of the task in the log.
     name
-        One of :data:`~tvm_ios.tuning.options.TUNERS`.
+        Name out of :data:`~tvm_ios.tuning.options.TUNERS`.
     """
     known = {measured.config.index for measured, _ in history}
     space = len(task.task.config_space)
@@ -95,14 +95,14 @@ def plan_tuner(
 
 
 def fits_next(tuner: Tuner, results: Sequence[Any]) -> bool:
-    """Whether an update with these results trains a cost model; other updates take no time."""
+    """True if an update with these results trains a cost model; other updates take no time."""
     if not isinstance(tuner, ModelBasedTuner):
         return False
     return bool(len(tuner.xs) + len(results) >= tuner.plan_size * (tuner.train_ct + 1))
 
 
 def use_cores(tuner: Tuner, cores: int) -> None:
-    """Let a tuner's cost model train on so many cores, if it has one; TVM would take all."""
+    """Limit a tuner's cost model, if it has one, to a number of cores; TVM would take all."""
     if isinstance(tuner, XGBTuner):
         tuner.cost_model.num_threads = cores
         tuner.cost_model.xgb_params["nthread"] = cores
@@ -115,7 +115,7 @@ def end_workers(tuner: Tuner) -> None:
 
 
 def require_tuner(name: str) -> None:
-    """Check that the tuner's cost model can be had.
+    """Check that the packages of a tuner's cost model are installed.
 
     Raises
     ------

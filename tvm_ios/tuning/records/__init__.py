@@ -1,1 +1,1 @@
-"""Logs of tuners: read, mended, looked up."""
+"""Logs of tuners: reading, mending, and looking up records."""

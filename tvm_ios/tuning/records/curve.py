@@ -1,4 +1,4 @@
-"""The curve of kernel tuning: how fast a network's kernels were after so many candidates."""
+"""Curve of kernel tuning: time of a network's best kernels by number of candidates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["tuning_curve"]
 def tuning_curve(
     records: Iterable[TuningRecord], weights: Mapping[str, int]
 ) -> tuple[CurvePoint, ...]:
-    """The points at which a kernel became faster, the first and the last candidate among them.
+    """Points at which a kernel became faster, the first and the last candidate among them.
 
-    A kernel counts with its first time until a better one comes, also before it was tried: tuners
-    take kernels one by one, and nobody times TVM's default schedule.
+    Before a kernel was tried it counts with its first time: tuners take kernels one by one, and
+    nobody times TVM's default schedule.
 
     Parameters
     ----------
     records
-        In the order in which they were measured.
+        Records in the order in which they were measured.
     weights
-        How often the network runs the kernel of each workload; other workloads are passed over.
+        How often the network runs the kernel of each workload; other workloads are left out.
     """
     chosen = [record for record in records if record.workload in weights]
     best: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""A file of lines that several processes append to, and that one may replace meanwhile.
+"""File of lines that several processes append to, and that one of them may replace.
 
-Whoever writes holds an flock on the file itself. After waiting for it he makes sure that the file
-still bears its name: if another one was put in its place, he opens that. So a line goes to the file
-that everybody sees, or to none, and no lock file lies around.
+A writer holds an flock on the file itself. After waiting for it he checks that the file still has
+its name; if another one was put in its place, he opens that. So a line goes to the file that
+everybody sees, or to none, and there are no lock files.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 @contextlib.contextmanager
 def locked(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of the file that bears this name, which nobody else holds locked.
+    """Descriptor, locked by us alone, of the file that has a name.
 
     Parameters
     ----------
     flags
-        Those of ``os.open``. Who asks for reading gets writing, too, where that is allowed.
+        Flags of ``os.open``. Reading gets writing, too, where that is allowed.
 
     Raises
     ------
     OSError
-        If it cannot be opened or locked.
+        If the file cannot be opened or locked.
     """
     while True:
         descriptor = _opened(path, flags)
@@ -60,9 +60,9 @@ def append_bytes(path: Path, data: bytes) -> None:
     Parameters
     ----------
     path
-        Made, with its folders, if missing.
+        The file; made, with its folders, if missing.
     data
-        Ends with a newline.
+        Bytes that end with a newline.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def append_bytes(path: Path, data: bytes) -> None:
 
 
 def end_line(path: Path) -> None:
-    """Add the newline that is missing at the end; the caller holds the lock.
+    """Add the newline that is missing at the end of a file; the caller holds the lock.
 
     Raises
     ------
@@ -92,15 +92,15 @@ def end_line(path: Path) -> None:
 
 
 def replace_file(path: Path, descriptor: int, data: bytes) -> None:
-    """Put a file with this content in place of a locked one, which nobody ever sees half done.
+    """Replace a locked file by one with other content, which nobody ever sees half done.
 
     Parameters
     ----------
     path
         The file; a link stays a link.
     descriptor
-        Of the locked file, at the end of what the caller has read. Whatever stands behind that
-        later was written without the lock, as stock TVM does, and goes to the end of the new file.
+        Descriptor of the locked file, at the end of what the caller has read. Lines behind that
+        were written without the lock, as by stock TVM, and go to the end of the new file.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def replace_file(path: Path, descriptor: int, data: bytes) -> None:
 
 
 def read_on(descriptor: int) -> bytes:
-    """From where the descriptor stands to the end of the file."""
+    """Bytes from the descriptor's position to the end of the file."""
     return b"".join(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
 
 
@@ -147,7 +147,7 @@ def _bears_name(descriptor: int, path: Path) -> bool:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """One write, so that lines of several processes do not mix, be they locked out or not."""
+    """Write in one call, so that lines of several processes do not mix, with or without locks."""
     written = os.write(descriptor, data) if data else 0
     if written < len(data):
         raise OSError(f"only {written} of {len(data)} bytes could be written")

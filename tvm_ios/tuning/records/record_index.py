@@ -1,7 +1,7 @@
-"""Index over all logs there are: which workloads have records, and in which files.
+"""Index over logs: workloads that have records, and the files they are in.
 
-Read once, asked often: by whoever wants to know whether a model can be built from what is known,
-before anything is measured. Free of TVM.
+It is read once and asked often, to know before measuring whether a model can be built from known
+records. Free of TVM.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class KnownWorkload:
 
     format: RecordFormat
     workload: str
-    """What was computed, as :attr:`~tvm_ios.tuning.records.record_line.TuningRecord.workload`."""
+    """Workload as :attr:`~tvm_ios.tuning.records.record_line.TuningRecord.workload`."""
     target: str
     """The target as the tuner printed it."""
     best_s: float
     """Mean seconds of the fastest candidate; infinite where none ran."""
     candidates: Mapping[Path, int]
-    """How many ran, by the file that holds them, in the order of the index."""
+    """Number of candidates that ran, by file, in the order of the index."""
     failed: Mapping[Path, int]
-    """How many never ran, likewise; a tuner does not try them again."""
+    """Number of candidates that never ran, by file; a tuner does not try them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordIndex:
-    """Workloads of several logs by tuner and workload."""
+    """Known workloads of several logs, by tuner and workload."""
 
     logs: tuple[Path, ...]
     """Files that were read."""
@@ -49,7 +49,7 @@ class RecordIndex:
 
     @classmethod
     def of(cls, logs: Iterable[str | os.PathLike[str]]) -> RecordIndex:
-        """Read logs of either tuner; lines that are no records are passed over."""
+        """Index of logs of either tuner; lines that are no records are left out."""
         paths = tuple(map(Path, logs))
         found: dict[tuple[RecordFormat, str, str], list[TuningRecord]] = {}
         for record in read_records(*paths).records:
@@ -72,17 +72,17 @@ class RecordIndex:
         return cls(logs=paths, workloads=workloads)
 
     def find(self, log_format: RecordFormat, workload: str) -> tuple[KnownWorkload, ...]:
-        """What is known of a workload, a row for each target; nothing where there is no record."""
+        """Known workloads of a key, one for each target; empty where there is no record."""
         return self.workloads.get((log_format, workload), ())
 
 
 def logs_in(folder: Path | None = None) -> tuple[Path, ...]:
-    """All tuning logs in a folder and below it, by name: files that end in ``.log``.
+    """Tuning logs in a folder and below it, by name: files that end in ``.log``.
 
     Parameters
     ----------
     folder
-        The cache folder of tvm-ios where omitted.
+        Folder to look in; the cache folder of tvm-ios where omitted.
     """
     top = cache_directory() if folder is None else folder
     found = (

@@ -1,7 +1,7 @@
-"""One line of a tuning log: a record of AutoTVM or auto_scheduler, or why it is none.
+"""Line of a tuning log: a record of AutoTVM or auto_scheduler, or the reason why it is none.
 
-Accepted is what stock TVM reads, of any version that writes JSON, since one line that it cannot
-read makes it refuse the whole log.
+A line is accepted if stock TVM, of any version that writes JSON, reads it, since one line that it
+cannot read makes it refuse the whole log.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = [
 ]
 
 FAILURE_COST_S = 1e9
-"""From here on a cost stands for a failure: AutoTVM writes 1e9 seconds, auto_scheduler 1e10."""
+"""Seconds from which on a cost is a failure: AutoTVM writes 1e9, auto_scheduler 1e10."""
 HARDWARE_PARAMETERS = 8
 _BEGINNING = re.compile(r'(?=\{"i(?:nput)?": ?\[)')
-"""Where a record begins, as TVM writes it."""
+"""Begin of a record, as TVM writes it."""
 _ESCAPE = re.compile(r"\\(.)")
 
 _Fields: TypeAlias = "tuple[str, str, tuple[float, ...], int]"
 
 
 class RecordFormat(StrEnum):
-    """The tuner whose records they are."""
+    """Tuner that a record is of."""
 
     AUTOTVM = "autotvm"
     AUTO_SCHEDULER = "auto_scheduler"
@@ -45,36 +45,36 @@ class RecordFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRecord:
-    """One candidate that was measured, or failed."""
+    """A candidate that was measured, or failed."""
 
     format: RecordFormat
     line: str
     """The record as it stands in the log, without the newline."""
     workload: str
-    """What was computed, with no name of a kernel in it: for AutoTVM the JSON of template and
-    arguments, for auto_scheduler its workload key."""
+    """Computation without a kernel's name: for AutoTVM the JSON of template and arguments, for
+    auto_scheduler its workload key."""
     target: str
-    """The target as TVM prints it."""
+    """Target as TVM prints it."""
     costs_s: tuple[float, ...]
     """Seconds of each measurement; empty if the candidate failed."""
     error: int
     """TVM's ``MeasureErrorNo``, 0 for none; the same numbers in both formats."""
     path: Path
     line_number: int
-    """Its line in the log, from 1 on."""
+    """Line number in the log, from 1."""
 
     @property
     def ok(self) -> bool:
-        """Whether it compiled and ran."""
+        """True if the candidate compiled and ran."""
         return bool(self.costs_s)
 
     @property
     def mean_s(self) -> float:
-        """The mean of the costs, by which TVM compares candidates; infinite if it failed."""
+        """Mean of the costs in seconds, by which TVM compares candidates; infinite if it failed."""
         return math.fsum(self.costs_s) / len(self.costs_s) if self.ok else math.inf
 
     def candidate(self) -> str:
-        """The schedule that was measured, equal for equal ones of a workload."""
+        """Schedule that was measured, as JSON; equal for equal schedules of a workload."""
         data = json.loads(self.line)
         tried = data["config"]["entity"] if self.format is RecordFormat.AUTOTVM else data["i"][1]
         return json.dumps(tried)
@@ -87,22 +87,22 @@ class RejectedLine:
     path: Path
     line_number: int
     line: str
-    """Bytes that are no UTF-8 are kept as by ``errors="surrogateescape"``."""
+    """Text of the line; bytes that are no UTF-8 are kept as by ``errors="surrogateescape"``."""
     reason: str
 
 
 def parse_line(text: str, *, path: Path, line_number: int) -> list[TuningRecord | RejectedLine]:
-    """The records of a line, and what is none in it.
+    """Records of a line, and its parts that are none.
 
-    A writer that was killed leaves half a record without a newline, and the next one goes on behind
-    it: that one is found. Records that share a line are kept, and the line is rejected as well.
+    A writer that was killed leaves half a record without a newline, with the next record behind it;
+    that one is found. Records that share a line are kept, and the line is rejected as well.
 
     Parameters
     ----------
     text
-        Without the newline.
+        Line without the newline.
     path, line_number
-        Where it stands.
+        Place of the line.
     """
 
     def one(part: str) -> TuningRecord | RejectedLine:
@@ -126,12 +126,12 @@ def parse_line(text: str, *, path: Path, line_number: int) -> list[TuningRecord 
 
 
 def parse_record(text: str, *, path: Path, line_number: int) -> TuningRecord:
-    """Read one record.
+    """Record read from a text.
 
     Raises
     ------
     RecordError
-        If it is none; the message is the reason alone.
+        If the text is no record; the message is the reason alone.
     """
     data = _parse_json(text)
     parts: _Fields
@@ -222,14 +222,14 @@ def _read_auto_scheduler(data: dict[str, Any]) -> _Fields:
 
 
 def _require_known_escapes(text: str) -> None:
-    """TVM's own reader of JSON knows few of them."""
+    """Refuse escapes that TVM's own reader of JSON does not know."""
     unknown = set(_ESCAPE.findall(text)) - set('"\\nrt')
     if unknown:
         raise RecordError(f"auto_scheduler: TVM does not know the escape \\{min(unknown)}")
 
 
 def _are_task_fields(others: list[Any]) -> bool:
-    """Whether these follow workload and target; TVM 0.7 wrote none, 0.8 and later five fields."""
+    """True if these may follow workload and target; TVM 0.7 wrote none, later ones five fields."""
     match others:
         case []:
             return True
@@ -261,7 +261,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _read_result(result: Any, where: str) -> tuple[tuple[float, ...], int]:
-    """Costs in seconds, none if it failed, and the number of the error."""
+    """Costs in seconds (none if it failed), and the number of the error."""
     match result:
         case [[_, *_], error, seconds, timestamp]:
             costs = result[0]

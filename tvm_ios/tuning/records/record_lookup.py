@@ -1,7 +1,7 @@
-"""Asks for each kernel of a build whether a tuning record is in force, and if not, why.
+"""Lookup of each kernel of a build: whether a tuning record is in force, and if not, why.
 
-TVM's own lowering does the asking: it goes from a fused function to a loop nest, as for the build,
-and this file listens at the dispatch contexts. Nothing is compiled.
+TVM's own lowering looks up, from a fused function to a loop nest, as in the build, and this file
+listens at the dispatch contexts. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _Shape: TypeAlias = "tuple[Any, ...]"
 
 
 def contexts_around() -> tuple[RecordFormat, ...]:
-    """Whose dispatch contexts are entered; TVM's fallback at the root is none."""
+    """Tuners whose dispatch contexts are entered; TVM's fallback at the root does not count."""
     return tuple(log_format for log_format in RecordFormat if any(_entered(log_format)))
 
 
 def records_around(staged: StagedBuild) -> RecordsInForce | None:
-    """What the contexts around the call hold for a build made in them; None without any."""
+    """Records that the contexts around the call hold for a build made in them; None without any."""
     contexts = contexts_around()
     return records_in_force(staged, contexts=contexts) if contexts else None
 
@@ -52,12 +52,12 @@ def records_in_force(
     logs: Sequence[Path] = (),
     slower: Collection[str] = frozenset(),
 ) -> RecordsInForce:
-    """Which kernels of a build have a record in force; to be called where the build was made.
+    """Kernels of a build with a record in force; to be called where the build was made.
 
     Parameters
     ----------
     contexts
-        What the caller's caller had entered, from :func:`contexts_around`.
+        Contexts around the caller, from :func:`contexts_around`.
     logs
         Logs whose records are applied by a context as well.
     slower
@@ -85,20 +85,19 @@ class _Known:
 
     format: RecordFormat
     shape: _Shape
-    """Shape as :func:`_autotvm_shape` has it, or all extents of auto_scheduler's tensors in a
-    row."""
+    """Shape as of :func:`_autotvm_shape`, or all extents of auto_scheduler's tensors in a row."""
     fits: bool
-    """Whether TVM would take it for the target at hand."""
+    """True if TVM would take it for the target at hand."""
     ok: bool = True
-    """Whether the candidate ran."""
+    """True if the candidate ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The workloads that lowering one kernel looked up."""
+    """Workloads that the lowering of one kernel looked up."""
 
     autotvm: frozenset[Any]
-    """Workloads of AutoTVM's templates: several where several can compute the kernel."""
+    """Workloads of AutoTVM's templates; several where several can compute the kernel."""
     ansor: frozenset[str]
     """Workload keys of auto_scheduler; empty while it is off."""
     answered: RecordFormat | None
@@ -108,14 +107,14 @@ class _Asked:
         return bool(self.autotvm or self.ansor)
 
     def matches(self, known: _Known) -> bool:
-        """Whether these are the kernel's tensors, in whatever layout."""
+        """True if a known workload has the kernel's tensors, in whatever layout."""
         if known.format is RecordFormat.AUTOTVM:
             return any(known.shape == _autotvm_shape(arguments) for _, *arguments in self.autotvm)
         return any(_same_tensors(key, known.shape) for key in self.ansor)
 
 
 class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
-    """Notes what AutoTVM's templates look up, and passes it on to the context around it."""
+    """Listener that notes AutoTVM's lookups, and passes them on to the context around it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +132,7 @@ class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
 
 
 class _AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore[misc]
-    """Notes what auto_scheduler looks up where there is something to schedule, and passes it on."""
+    """Listener that notes auto_scheduler's lookups of reductions, and passes them on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +151,7 @@ class _AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore
 
 
 def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, ...]]]:
-    """Each fused function once, with the names of its operators."""
+    """Fused functions, each once, with the names of their operators."""
     functions: dict[str, relay.Function] = {}
     operators: dict[str, list[str]] = {}
     for call, name in zip(staged.extraction.calls, staged.operator_names, strict=True):
@@ -214,7 +213,7 @@ def _entered(log_format: RecordFormat) -> Iterator[Any]:
 
 
 def _known_to_contexts(target: tvm.target.Target) -> Iterator[_Known]:
-    """The records of ``ApplyHistoryBest``; other contexts do not say what they hold."""
+    """Records of ``ApplyHistoryBest``; other contexts do not tell their records."""
     keys = set(map(str, target.keys))
     for context in _entered(RecordFormat.AUTOTVM):
         for key, (measured, _) in getattr(context, "best_by_targetkey", {}).items():
@@ -253,7 +252,7 @@ def _shape_of(record: TuningRecord) -> _Shape:
 
 
 def _autotvm_shape(arguments: Iterable[Any]) -> _Shape:
-    """Numbers in each tensor, its type, and strides, padding, dilation: what no layout changes."""
+    """Facts that no layout changes: elements and type of tensors, strides, padding, dilation."""
     shape: list[Any] = []
     for argument in arguments:
         match argument:
@@ -265,12 +264,12 @@ def _autotvm_shape(arguments: Iterable[Any]) -> _Shape:
 
 
 def _are_whole(values: Iterable[Any]) -> bool:
-    """Whether all are numbers; a record of another TVM may name an extent that is open."""
+    """True if all values are numbers; a record of another TVM may name an open extent."""
     return all(isinstance(value, int) for value in values)
 
 
 def _same_tensors(key: str, extents: _Shape) -> bool:
-    """Whether extents in a row are those of a workload's tensors, split and ordered anyhow."""
+    """True if extents in a row are those of a workload's tensors, in any split and order."""
     left = [extent for extent in extents if extent != 1]
     for shape in json.loads(key)[1:]:
         wanted = math.prod(shape)

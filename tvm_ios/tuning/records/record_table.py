@@ -1,4 +1,4 @@
-"""Tuning records as a table for people: workload in short, target, latency, where it stands."""
+"""Tuning records as a table for people: short workload, target, latency, place."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _ERRORS = {
     7: "run timeout",
     8: "unknown",
 }
-"""Names of TVM's ``MeasureErrorNo``."""
+"""Short texts for TVM's ``MeasureErrorNo``."""
 _UNTELLING_FLAGS = re.compile(r" -(?:keys|link-params)=\S*")
 _HASH = re.compile(r"[0-9a-f]{32}")
 
 
 def record_table(records: Iterable[TuningRecord]) -> Table:
-    """One row a record, in their order; ``-`` stands for a latency of what failed."""
+    """Table with a row for each record, in order; ``-`` in place of the latency of a failure."""
     header = ("workload", "target", "best ms", "mean ms", "error", "file:line")
     return Table(header=header, rows=tuple(map(_row, records)))
 
 
 def printable(text: str) -> str:
-    """A log may be anybody's: nothing in it may steer the terminal."""
+    """Text without control characters: a log may be anybody's, and must not steer the terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
@@ -52,7 +52,7 @@ def _row(record: TuningRecord) -> tuple[str, ...]:
 
 
 def _workload(record: TuningRecord) -> str:
-    """Name and shapes: ``conv2d_NCHWc 1x64x28x28 96x64x3x3 1x1 1x1x1x1``."""
+    """Name and shapes, such as ``conv2d_NCHWc 1x64x28x28 96x64x3x3 1x1 1x1x1x1``."""
     try:
         name, *arguments = json.loads(record.workload)
     except (ValueError, TypeError, RecursionError):
@@ -65,7 +65,7 @@ def _workload(record: TuningRecord) -> str:
 
 
 def _extents(argument: object) -> str:
-    """The whole numbers of an argument; layouts and types are left out."""
+    """Whole numbers of an argument as text; layouts and types are left out."""
     match argument:
         case ["TENSOR", list(shape), *_]:
             return _extents(shape)

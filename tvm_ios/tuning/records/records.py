@@ -1,7 +1,7 @@
-"""Logs of tuning records: read whatever is in them, append whole lines, mend what was torn.
+"""Logs of tuning records: read whatever is in them, append whole lines, mend torn ones.
 
 A log is TVM's own: one record a line, of AutoTVM or auto_scheduler. Several processes may append to
-one, and any of them may be killed: what was complete is never lost.
+one, and any of them may be killed; complete lines are never lost.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLog:
-    """What logs hold, in their order."""
+    """Records and rejected lines of logs, in their order."""
 
     records: tuple[TuningRecord, ...]
     rejected: tuple[RejectedLine, ...]
 
 
 def read_records(*paths: str | os.PathLike[str]) -> RecordLog:
-    """Read logs of either format, or of both.
+    """Records in logs of either format, or of both.
 
     Parameters
     ----------
     paths
-        Lines that begin with ``#`` are comments, as for TVM.
+        Logs; lines that begin with ``#`` are comments, as for TVM.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def read_records(*paths: str | os.PathLike[str]) -> RecordLog:
 def distinct_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Records of one workload, each candidate once, with its better time.
 
-    A log holds one several times after logs were merged. A candidate that ran once did run.
+    Merged logs may hold one several times. A candidate that ran once counts as run.
     """
     best: dict[str, TuningRecord] = {}
     for record in records:
@@ -81,12 +81,12 @@ def distinct_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
 
 
 def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
-    """Append lines in one write, behind whatever other processes append.
+    """Append lines in one write, behind lines that other processes append.
 
     Parameters
     ----------
     path
-        The log; made, with its folders, if missing. If it ends in half a line, that stays alone.
+        The log; made, with its folders, if missing. Half a line at its end stays alone.
     lines
         Records as TVM encodes them, with or without a newline at the end.
 
@@ -110,10 +110,10 @@ def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
 
 
 def mend_records(path: str | os.PathLike[str]) -> int:
-    """Move what is no record out of a log, into :func:`rejected_path`.
+    """Move everything that is no record out of a log, into :func:`rejected_path`.
 
-    Nobody ever sees half a log: another file takes its place at once, and records and comments are
-    in it as they were. A log that needs no mending may be read-only.
+    Nobody ever sees half a log: another file takes its place at once, with records and comments
+    unchanged. A log that needs no mending may be read-only.
 
     Parameters
     ----------
@@ -123,13 +123,13 @@ def mend_records(path: str | os.PathLike[str]) -> int:
     Returns
     -------
     moved
-        How many lines, or parts of lines, were moved.
+        Number of lines, or parts of lines, that were moved.
 
     Raises
     ------
     RecordError
-        If the log cannot be read or replaced, or nothing in it is, or begins as, a record: then it
-        is another file than was meant, and is left as it is.
+        If the log cannot be read or replaced, or nothing in it is, or begins as, a record: such a
+        file was not meant, and is left unchanged.
     """
     log = Path(path)
     try:
@@ -151,12 +151,12 @@ def write_records(
     path
         A new file; its folders are made.
     force
-        Replace the file, at once, if there is one.
+        True replaces an existing file, at once.
 
     Raises
     ------
     RecordError
-        If the file is there and is not to be replaced, or cannot be written.
+        If the file exists and is not to be replaced, or cannot be written.
     """
     log = Path(path)
     data = _encoded(record.line for record in records)
@@ -176,16 +176,16 @@ def write_records(
 def best_records(
     records: Iterable[TuningRecord], *, per_workload: int = 1
 ) -> tuple[TuningRecord, ...]:
-    """The fastest records of each workload on each target, fastest first.
+    """Fastest records of each workload on each target, fastest first.
 
-    Equally fast ones stay in their order; a candidate that was measured twice counts once.
+    Equally fast ones stay in order; a candidate that was measured twice counts once.
 
     Parameters
     ----------
     records
-        Those that failed are passed over.
+        Records of one or more logs; failed ones are left out.
     per_workload
-        Most candidates of one workload on one target.
+        Largest number of candidates of one workload on one target.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def best_records(
 
 
 def rejected_path(path: str | os.PathLike[str]) -> Path:
-    """Where mending a log puts what is no record: ``<path>.rejected``."""
+    """Path of the lines that mending moves out of a log: ``<path>.rejected``."""
     return Path(f"{os.fspath(path)}.rejected")
 
 
@@ -242,7 +242,7 @@ def _content(log: Path) -> bytes:
 
 
 def _pieces(log: Path, content: bytes) -> Iterator[TuningRecord | RejectedLine | str]:
-    """Records, what is none, and comments as text."""
+    """Records, rejected lines, and comments as text."""
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()

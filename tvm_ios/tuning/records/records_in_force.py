@@ -1,4 +1,4 @@
-"""Kernels of a network that are compiled with a tuning record, and why the others are not."""
+"""Kernels of a network that have a tuning record in force, and why the others have none."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tvm_ios.tuning.records.record_line import RecordFormat
 __all__ = ["KernelRecord", "MissingReason", "RecordsInForce"]
 
 MOST_NAMES = 3
-"""Kernels that the one line names; the others are in :attr:`RecordsInForce.missing`."""
+"""Number of kernels that the one line names; all others are in :attr:`RecordsInForce.missing`."""
 _NAMES = {RecordFormat.AUTOTVM: "AutoTVM", RecordFormat.AUTO_SCHEDULER: "auto_scheduler"}
 
 
 class MissingReason(Enum):
-    """Why a kernel keeps TVM's default schedule; the values are for people."""
+    """Reason why a kernel keeps TVM's default schedule; the values are for people."""
 
     NO_RECORD = "no record"
     OTHER_LAYOUT = "record for another layout"
-    """A record with as many numbers in each tensor, but channels laid out or blocked in another
+    """Record with as many numbers in each tensor, but channels laid out or blocked in another
     way."""
     OTHER_TARGET = "record for another target"
-    """TVM applies a record to every target that it shares a key with, such as ``cpu``."""
+    """Record for another target; TVM applies it to targets that share a key, such as ``cpu``."""
     FAILED = "failed candidates only"
     SLOWER = "record slower than TVM's own kernel"
     NOT_FASTER = "record does not make the network faster"
-    """The build with the records lost against the build without them."""
+    """Build with the records lost against the build without them."""
     SWITCHED_OFF = (
         'auto_scheduler is off, give PassContext(config={"relay.backend.use_auto_scheduler": True})'
     )
@@ -37,22 +37,22 @@ class MissingReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRecord:
-    """One tunable kernel, and what it is compiled with."""
+    """A tunable kernel, with the record it is compiled with."""
 
     operators: tuple[str, ...]
-    """Operators of the graph that run it."""
+    """Names of the operators of the graph that run the kernel."""
     shapes: str
     """Shapes of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
     found: RecordFormat | MissingReason
-    """The tuner whose record is in force, or why there is none."""
+    """Tuner whose record is in force, or the reason why there is none."""
 
     @property
     def applied(self) -> bool:
-        """Whether a record is in force."""
+        """True if a record is in force."""
         return isinstance(self.found, RecordFormat)
 
     def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them; the record or the reason by its name."""
+        """Fields as JSON has them; record or reason by name."""
         return {
             "operators": list(self.operators),
             "shapes": self.shapes,
@@ -88,7 +88,7 @@ class RecordsInForce:
         return tuple(kernel for kernel in self.kernels if not kernel.applied)
 
     def not_used(self) -> RecordsInForce:
-        """These records where the build lost, so that no kernel of it is used."""
+        """Records where the build lost, so that no kernel with a record is used."""
         return replace(
             self,
             kernels=tuple(
@@ -98,7 +98,7 @@ class RecordsInForce:
         )
 
     def as_text(self) -> str:
-        """One line: how many, whose, and the first few without one."""
+        """Line of text: number of kernels, tuners, and the first few kernels without a record."""
         named = [f"context {_NAMES[each]}" for each in self.contexts]
         sources = ", ".join([*named, *(f"log {log.name}" for log in self.logs)])
         if not self.kernels:
@@ -111,7 +111,7 @@ class RecordsInForce:
         return f"{line}; {len(self.missing)} without: {'; '.join(self._named())}{rest}"
 
     def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+        """Fields as JSON has them."""
         return {
             "contexts": [each.value for each in self.contexts],
             "logs": list(map(str, self.logs)),
@@ -119,7 +119,7 @@ class RecordsInForce:
         }
 
     def _named(self) -> Iterator[str]:
-        """Kernels by reason: ``conv2d_0 1x16x8x8 * 16x16x1x1: no record``."""
+        """Kernels by reason, such as ``conv2d_0 1x16x8x8 * 16x16x1x1: no record``."""
         shown = self.missing[:MOST_NAMES]
         for reason in dict.fromkeys(kernel.found for kernel in shown):
             alike = (kernel for kernel in shown if kernel.found is reason)

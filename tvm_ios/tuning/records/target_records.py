@@ -1,4 +1,4 @@
-"""Which records of a log are for a target: a log may hold what several machines have measured."""
+"""Records of a log for a target: a log may hold records of several machines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["is_target", "preferred_records", "records_for", "targets_with_key"]
 def preferred_records(
     records: Iterable[TuningRecord], target: tvm.target.Target
 ) -> list[TuningRecord]:
-    """Records that ran: of each workload those of a target, or all where it has none there.
+    """Records that ran: for each workload those of a target, or all where it has none.
 
-    Times of another machine say nothing about this one, but its candidates are better than none:
-    a log of a target that is nearly the same may be given on purpose.
+    Times of another machine say nothing about this one, but its candidates are better than none; a
+    log of a nearly equal target may be given on purpose.
     """
     ran = [record for record in records if record.ok]
     same = {text: is_target(text, target) for text in {record.target for record in ran}}
@@ -48,7 +48,7 @@ def targets_with_key(records: Iterable[TuningRecord], target: tvm.target.Target)
 
 
 def is_target(text: str, target: tvm.target.Target) -> bool:
-    """Whether a record's target is this one; what another TVM calls a target is not."""
+    """True if a record's target is this one; texts that only another TVM knows are not."""
     with suppress(tvm.TVMError, ValueError):
         return str(tvm.target.Target(text)) == str(target)
     return False
