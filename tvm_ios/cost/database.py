@@ -78,8 +78,9 @@ class ProfileDatabase:
 
     Raises
     ------
-    If the folder is missing, or the file is unreadable, damaged, of another program, or of a newer
-    tvm-ios.
+    DatabaseError
+        If the folder is missing, or the file is unreadable, damaged, of another program, or of a
+        newer tvm-ios. The file is left as it is.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 10.0):

@@ -125,10 +125,11 @@ def choose_build(
 
     Parameters
     ----------
-    Builds of one network by name.
-        By name, all of one network.
-    True lets prices of single operators count. They say nothing of tuned kernels, which were chosen
-    by such prices.
+    builds
+        Builds of one network by name.
+    prices_count
+        True lets prices of single operators count. They say nothing of tuned kernels, which were
+        chosen by such prices.
     within_s
         Seconds left for the race.
     """

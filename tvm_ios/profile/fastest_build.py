@@ -58,9 +58,10 @@ def build_fastest(
 
     Parameters
     ----------
-    The call, whose clock gets the phases ``build``, and ``build`` and ``check`` of each change. Its
-    budget has to allow each change as much time as building took, and more. A build that lost
-    before, as its database knows, is not made again.
+    call
+        Its clock gets the phases ``build``, and ``build`` and ``check`` of each change. Its budget
+        has to allow each change as much time as building took, and more. A build that lost before,
+        as its database knows, is not made again.
     changes
         Changes to try, such as those of :func:`~tvm_ios.profile.build_candidates.changes_for`, each
         on the form kept before it. A change that TVM cannot make is left out, with a note.

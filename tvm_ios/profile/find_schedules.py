@@ -86,7 +86,7 @@ def find_schedules(
 
     Parameters
     ----------
-    prices
+    limits
         Options of each search, by contestant.
     clock
         Gets the progress of the searches.

@@ -45,10 +45,11 @@ def solve_lazily(
     ----------
     block, space
         The block and its state space, which afterwards holds the best way.
-    Source of prices and bounds; it has the prices of single operators.
-        Where prices and bounds come from; it has the prices of single operators.
-    Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0 bounds
-    are raised, and the result may be longer than the optimum by as much.
+    pricer
+        Source of prices and bounds; it has the prices of single operators.
+    margin_percent
+        Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0
+        bounds are raised, and the result may be longer than the optimum by as much.
     should_stop
         Asked before every batch of prices.
     on_batch

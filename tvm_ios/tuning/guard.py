@@ -37,8 +37,8 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
 
     Parameters
     ----------
-    Number of threads that they run kernels on.
-        Threads that they run kernels on.
+    threads
+        Number of threads that they run kernels on.
     """
     mark = uuid.uuid4().hex
     guard = start_guard(mark)
@@ -58,8 +58,8 @@ def start_guard(
 
     Parameters
     ----------
-    Environment variables of the guard; those of this process where omitted.
-        Its own environment variables; those of this process where omitted.
+    environment
+        Environment variables of the guard; those of this process where omitted.
     """
     return subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", _guard_code(mark, variable)],

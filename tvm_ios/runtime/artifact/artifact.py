@@ -131,9 +131,9 @@ def load(
         sets.
     cuda_graph
         On a GPU, True replays a run in one launch and False issues every kernel.
-    A profile database with facts that operator libraries found out of their calls, such as
+    database
+        A profile database with facts that operator libraries found out of their calls, such as
         algorithms. What neither it nor the file holds for this device is found out at each load.
-        along for this device, such as algorithms; where omitted, that is done at each load.
 
     Raises
     ------

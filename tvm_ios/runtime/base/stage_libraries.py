@@ -62,7 +62,9 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
         Parameters
         ----------
-        Function that writes the library by ``export_library`` and returns its path; called once.
+        export
+            Writes the library by ``export_library`` and returns its path; called once.
+        graph
             Kernels of the library, and the tensors they run on.
         params
             Parameters by name; every other tensor starts as small random numbers.

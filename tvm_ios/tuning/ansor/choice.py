@@ -58,7 +58,7 @@ def judged_records(
 
     Parameters
     ----------
-    One model, built without and with records of auto_scheduler.
+    untuned, tuned
         One model, built without and with records of auto_scheduler.
     recorded
         Workloads that have a record; others are not timed. Their kernels under auto_scheduler may
