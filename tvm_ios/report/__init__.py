@@ -1,4 +1,4 @@
-"""What people look at: tables, timelines and pictures, made from stored data only."""
+"""Tables, timelines and pictures for people, made from stored data only."""
 
 from __future__ import annotations
 

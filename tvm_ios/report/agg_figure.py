@@ -1,4 +1,4 @@
-"""An empty figure of matplotlib, which is optional and loaded only when something is drawn."""
+"""An empty figure of matplotlib, which is optional and loaded only for drawing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["agg_figure"]
 
 
 def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
-    """A figure that is drawn without a display, and apart from those of pyplot.
+    """A figure that is drawn without a display, and separate from those of pyplot.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
     what
         What is drawn, for messages.
     options
-        Of matplotlib's ``Figure``.
+        Options of matplotlib's ``Figure``.
 
     Raises
     ------

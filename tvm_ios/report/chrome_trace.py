@@ -1,4 +1,4 @@
-"""A traced run as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens: one track a lane.
+"""Chrome trace JSON of a traced run, which Perfetto (ui.perfetto.dev) opens: a track a lane.
 
 The format is the Trace Event Format: ``X`` events hold a start and a duration in microseconds,
 ``M`` events name processes and threads.
@@ -19,14 +19,14 @@ _PROCESS = 0
 
 
 def chrome_trace(events: Iterable[TraceEvent], *, name: str) -> str:
-    """The JSON text of a trace.
+    """JSON text of a trace.
 
     Parameters
     ----------
     events
-        What the executor recorded in one run, in any order.
+        Events that the executor recorded in one run, in any order.
     name
-        What was run, shown above the tracks.
+        Name of what was run, shown above the tracks.
     """
     ordered = sorted(events, key=lambda event: (event.lane, event.start_ns))
     lanes = sorted({event.lane for event in ordered})
@@ -39,7 +39,7 @@ def chrome_trace(events: Iterable[TraceEvent], *, name: str) -> str:
 
 
 def write_chrome_trace(events: Iterable[TraceEvent], path: Path | str, *, name: str) -> None:
-    """Write a trace where Perfetto can open it."""
+    """Write a trace to a file, which Perfetto opens."""
     Path(path).write_text(chrome_trace(events, name=name) + "\n")
 
 

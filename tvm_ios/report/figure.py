@@ -1,4 +1,4 @@
-"""Draw a schedule as the IOS paper does: operators in their groups, groups in their stages."""
+"""Pictures of schedules as in the IOS paper: operators in their groups, groups in their stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TITLE = 0.62
 _LEGEND = 0.42
 _LANE_PAD = 0.045
 _MAX_PIXELS = 30_000
-"""Agg draws at most 65,536 a side; a picture of half of that still opens in every viewer."""
+"""Pixels of the longer side: Agg draws at most 65,536, and viewers open half of that."""
 
 
 _BAND = "#F2F2F2"
@@ -43,19 +43,15 @@ def draw_schedule(
 ) -> None:
     """Write a PNG of a schedule.
 
-    Every box is an operator with its number in the graph, every band a stage, every column of a
-    band a group; a merged stage has one hatched frame around its members.
+    A box is an operator with its number in the graph, a band a stage, a column of a band a group. A
+    merge stage has one hatched frame around its members.
 
     Parameters
     ----------
-    graph
-        The operators.
-    schedule
-        Made for this graph.
     path
-        Where the picture goes; the ending chooses the format (png, pdf, svg).
+        Path of the picture, whose ending chooses the format (png, pdf, svg).
     stage_latencies_ns
-        Predicted latency of each stage in nanoseconds, written and drawn as a bar beside it.
+        Predicted nanoseconds of each stage, written and drawn as a bar beside it.
     dots_per_inch
         Resolution; a very large schedule gets less, so that the picture can be opened.
 
@@ -250,7 +246,7 @@ class _Painter:
             self._legend_text(x, y, "\N{WHITE CIRCLE} value goes on in the next column")
 
     def _legend_text(self, x: float, y: float, text: str) -> float:
-        """Write a text and return where the next one may begin."""
+        """Write a text and return the place of the next one."""
         self._axes.text(x, y + 0.07, text, size=7, va="center", color=INK)
         return x + 0.2 + 0.062 * len(text)
 

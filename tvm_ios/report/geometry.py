@@ -1,4 +1,4 @@
-"""The shapes of a schedule's picture, in inches from the top left corner."""
+"""Shapes of a schedule's picture, in inches from the top left corner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAG_SIZE = 0.22
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place on the page."""
+    """A point of the page."""
 
     x: float
     y: float
@@ -21,7 +21,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Where a stage lies, with the room for its label at the left."""
+    """Rectangle of a stage, with room for its label at the left."""
 
     stage: int
     left: float
@@ -32,17 +32,17 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """A line from ``start`` to ``end``, both ends vertical."""
+    """Line from ``start`` to ``end``, vertical at both ends."""
 
     start: Point
     end: Point
     arrow: bool
-    """It ends at an operator that reads the value."""
+    """True if it ends at an operator that reads the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A page."""
+    """Shapes of a page."""
 
     width: float
     height: float

@@ -1,4 +1,4 @@
-"""Words in pictures of schedules: what an operator, a stage and a schedule are called."""
+"""Labels in pictures of schedules, for operators, stages and schedules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["duration", "operator_label", "schedule_facts", "stage_label"]
 
 
 def operator_label(operator: Operator) -> str:
-    """The kind in words, in one or two lines; of a convolution its kernel, stride and channels."""
+    """Kind of an operator in one or two lines; for a convolution with kernel, stride, channels."""
     kind = operator.kind.replace("2d", "").replace("_", " ")
     kind = kind.replace("concatenate", "concat").replace("global avg", "global\navg")
     convolution = operator.convolution
@@ -21,7 +21,7 @@ def operator_label(operator: Operator) -> str:
 
 
 def stage_label(schedule: InterOpSchedule, number: int) -> list[str]:
-    """Lines beside a stage: its number, its strategy if it has groups, its lane if it has one."""
+    """Lines beside a stage: number, strategy if it has groups, lane if it has one."""
     stage: Stage = schedule.stages[number]
     lines = [f"stage {number}"]
     if stage.is_merge:
@@ -34,7 +34,7 @@ def stage_label(schedule: InterOpSchedule, number: int) -> list[str]:
 
 
 def schedule_facts(graph: OperatorGraph, schedule: InterOpSchedule) -> list[str]:
-    """What a schedule consists of, such as ``26 operators`` and ``18 stages``."""
+    """Facts of a schedule as texts, such as ``26 operators`` and ``18 stages``."""
     stages = len(schedule.stages)
     merged = sum(stage.is_merge for stage in schedule.stages)
     facts = [f"{len(graph)} operators", f"{stages} stage{'s' if stages != 1 else ''}"]
@@ -48,7 +48,7 @@ def schedule_facts(graph: OperatorGraph, schedule: InterOpSchedule) -> list[str]
 
 
 def duration(nanoseconds: float) -> str:
-    """A time in microseconds, from one millisecond on in milliseconds."""
+    """Text of a time in microseconds, or in milliseconds if it is one or more."""
     if nanoseconds < 1_000_000:
         return f"{nanoseconds / 1e3:.1f} \N{MICRO SIGN}s"
     return f"{nanoseconds / 1e6:.2f} ms"

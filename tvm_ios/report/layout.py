@@ -1,4 +1,4 @@
-"""Lay a schedule out on a page: stages as bands from top to bottom, wrapped into columns."""
+"""Layout of a schedule on a page: stages as bands from top to bottom, wrapped into columns."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ __all__ = ["lay_out"]
 
 _MAX_PANELS = 12
 _WANTED_ASPECT = 1.35
-"""Width by height."""
+"""Width of a page over its height, wanted."""
 
 
 def lay_out(graph: OperatorGraph, schedule: InterOpSchedule) -> Layout:
-    """Place a schedule on a page of about 4 by 3.
-
-    Parameters
-    ----------
-    graph
-        The operators.
-    schedule
-        Made for this graph.
-    """
+    """Layout of a schedule on a page of about 4 by 3."""
     heights = [stage_height(stage) + ROW_GAP for stage in schedule.stages]
     pages = [_page(graph, schedule, cuts) for cuts in _distinct_cuts(heights)]
     return min(pages, key=lambda page: abs(math.log(page.width / page.height / _WANTED_ASPECT)))
@@ -40,7 +32,7 @@ def _page(graph: OperatorGraph, schedule: InterOpSchedule, cuts: list[int]) -> L
 
 
 def _distinct_cuts(heights: list[float]) -> list[list[int]]:
-    """Panels as ranges between cuts: the most even split into 1, 2 ... panels."""
+    """Panels as ranges between cuts: the most even split into 1, 2, … panels."""
     found: list[list[int]] = []
     for panels in range(1, min(_MAX_PANELS, max(len(heights), 1)) + 1):
         cuts = _even_cuts(heights, panels)

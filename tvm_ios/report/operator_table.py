@@ -1,4 +1,4 @@
-"""Where the time of a run goes: a row for each launch, from traced runs."""
+"""Times of the launches of a run, a row for each, from traced runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["OperatorTime", "flops_of_launches", "operator_table", "operator_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:
-    """One launch of a plan, over several traced runs."""
+    """Time of one launch of a plan, over several traced runs."""
 
     operator: str
     stage: int
     lane: int
-    """The one that most often ran it."""
+    """Number of the lane that ran it most often."""
     time_us: float
-    """Median; lanes overlap, so that these may add up to more than a run takes."""
+    """Microseconds by the median; lanes overlap, so these may add up to more than a run."""
     share: float
-    """Part of the sum over all launches."""
+    """Share of the sum over all launches."""
     gflops: float | None
     """Billions of operations a second; None where the operations are not known."""
     computed_by: str
-    """``TVM kernel``, or the library."""
+    """Maker of the result: ``TVM kernel``, or the operator library."""
 
     def as_record(self) -> dict[str, Any]:
-        """The fields as JSON takes them."""
+        """Fields as JSON takes them."""
         return asdict(self)
 
 
@@ -42,16 +42,14 @@ def operator_times(
     traces: Sequence[Sequence[TraceEvent]],
     flops: Mapping[str, int],
 ) -> tuple[OperatorTime, ...]:
-    """Rows of all launches that traces have, the longest first.
+    """Rows of all launches in traces, the longest first.
 
     Parameters
     ----------
-    plan
-        What was traced.
     traces
-        Runs, at least one.
+        Traced runs, at least one.
     flops
-        Operations of launches by name, for those that are known.
+        Operations of launches by name, where known.
     """
     launches = {launch.operator: launch for launch in plan.launches}
     events: dict[str, list[TraceEvent]] = {}
@@ -78,14 +76,14 @@ def operator_times(
 
 
 def flops_of_launches(plan: ExecutionPlan, graph: OperatorGraph) -> dict[str, int]:
-    """Operations of launches by name; a merged convolution has those of all that it computes."""
+    """Operations of launches by name; a merged convolution has those of all its members."""
     single = {operator.name: operator.flops for operator in graph.operators}
     names = {launch.operator for launch in plan.launches}
     return {name: sum(single.get(member, 0) for member in name.split("+")) for name in names}
 
 
 def operator_table(times: Sequence[OperatorTime]) -> Table:
-    """The rows as a table."""
+    """Table of the rows."""
     return Table(
         header=("operator", "stage", "lane", "time us", "share", "GFLOPS", "computed by"),
         rows=tuple(

@@ -1,7 +1,7 @@
-"""Place one page of a schedule's picture, panel by panel.
+"""Page of a schedule's picture, placed panel by panel.
 
-A value that is read later than the next stage runs through a slot of its own in every stage
-between, so no line crosses a box; where a panel ends it goes through a tag with the number of its
+A value that is read later than in the next stage runs through a slot of its own in every stage
+between, so no line crosses a box. Where a panel ends it goes through a tag with the number of its
 operator.
 """
 
@@ -18,23 +18,23 @@ from tvm_ios.report.placing import place_rows
 __all__ = ["ROW_GAP", "Page", "stage_height"]
 
 ROW_GAP = 0.24
-"""Between stages, where lines bend."""
+"""Inches between stages, where lines bend."""
 _BOX_GAP = 0.14
 _SLOT_WIDTH = 0.04
 _ITEM_GAP = 0.12
 _BAND_PAD = 0.09
 _GUTTER = 0.92
-"""Room for the label of a stage."""
+"""Inches for the label of a stage."""
 _PANEL_GAP = 0.3
 _SIDE = 0.06
-"""From a box to a line that enters it from the side; one that leaves runs at twice that."""
+"""Inches from a box to a line that enters from the side; a line that leaves has twice that."""
 
 _Cluster = tuple[tuple[int, ...], ...]
 """Groups that stay side by side: one group, or all that a stage merges."""
 
 
 def stage_height(stage: Stage) -> float:
-    """Height of a stage's band, in inches."""
+    """Height of a stage's band in inches."""
     longest = max(len(group) for group in stage.groups)
     return longest * (BOX_HEIGHT + _BOX_GAP) - _BOX_GAP + 2 * _BAND_PAD
 
@@ -47,7 +47,7 @@ def _clusters(stage: Stage) -> tuple[_Cluster, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class _Row:
-    """A stage, or the tags at an end of a panel (stage -1)."""
+    """Row of a stage, or of the tags at an end of a panel (stage -1)."""
 
     stage: int
     clusters: tuple[_Cluster, ...]
@@ -61,14 +61,14 @@ class _Row:
         return [lane * len(cluster) for cluster in self.clusters] + [slot] * len(self.passing)
 
     def item_of(self, operator: int) -> int:
-        """The item that holds this operator or passes its value on."""
+        """Index of the item that holds an operator or passes its value on."""
         for item, cluster in enumerate(self.clusters):
             if any(operator in group for group in cluster):
                 return item
         return len(self.clusters) + self.passing.index(operator)
 
     def group_of(self, operator: int) -> tuple[int, ...] | None:
-        """The group that holds this operator; None if its value passes through."""
+        """Group that holds an operator; None if its value passes through."""
         groups = (group for cluster in self.clusters for group in cluster)
         return next((group for group in groups if operator in group), None)
 
@@ -78,7 +78,7 @@ class _Row:
 
 
 class Page:
-    """Collects panels from left to right."""
+    """Page under construction, with panels from left to right."""
 
     def __init__(self, graph: OperatorGraph, schedule: InterOpSchedule) -> None:
         self._graph = graph
@@ -100,7 +100,7 @@ class Page:
         self._tags: list[tuple[int, Point]] = []
 
     def layout(self) -> Layout:
-        """The page with all panels added so far."""
+        """Layout of the panels added so far."""
         return Layout(
             width=max(self._left - _PANEL_GAP, _GUTTER),
             height=max(self._height, BOX_HEIGHT),
@@ -111,7 +111,7 @@ class Page:
         )
 
     def add_panel(self, first: int, last: int) -> None:
-        """Add stages ``first`` up to, not including, ``last`` right of what is there."""
+        """Add a panel with stages ``first`` to ``last`` (not included), right of the others."""
         rows = self._rows(first, last)
         links = [self._links(upper, lower) for upper, lower in pairwise(rows)]
         placed = place_rows([row.widths() for row in rows], links, gap=_ITEM_GAP)
@@ -143,7 +143,7 @@ class Page:
         return rows
 
     def _alive(self, before: int, after: int) -> tuple[int, ...]:
-        """Values made before one stage and read in another or later."""
+        """Operators whose values are made before one stage and read in another or later."""
         return tuple(
             operator
             for operator, readers in enumerate(self._readers)
@@ -158,7 +158,7 @@ class Page:
         ]
 
     def _hops(self, upper: _Row, lower: _Row) -> list[tuple[int, int]]:
-        """Pairs (operator, reader in the lower row); a value that passes on reads itself."""
+        """Pairs of an operator and its reader in the lower row; a passing value reads itself."""
         made, inside = upper.operators(), set(lower.operators())
         return [
             (source, target)
@@ -213,7 +213,7 @@ class Page:
                     self._wires.append(Wire(start=left, end=right, arrow=True))
 
     def _side_entry(self, box: Point, top: float, origin: float) -> Point:
-        """Enter a box below another one from the nearer side; returns where the line comes in."""
+        """Draw the way into a box below another, from the nearer side; return its begin."""
         side = -1 if origin <= box.x else 1
         edge = box.x + side * BOX_WIDTH / 2
         channel = edge + side * _SIDE
@@ -222,7 +222,7 @@ class Page:
         return Point(channel, top)
 
     def _side_exit(self, operator: int, bottom: float) -> Point:
-        """Leave a box above another one to the right; returns where the line goes out."""
+        """Draw the way out of a box above another, to the right; return its end."""
         box = self._boxes[operator]
         edge = box.x + BOX_WIDTH / 2
         channel = edge + 2 * _SIDE
@@ -249,7 +249,7 @@ class Page:
         return self._side_exit(operator, bottom)
 
     def _entry(self, row: _Row, operator: int, top: float, origin: float | None) -> Point:
-        """Where a line from ``origin`` meets a row; a value that passes through has no origin."""
+        """Point where a line from ``origin`` (None for a value that passes on) meets a row."""
         group = row.group_of(operator)
         if origin is None or group is None:
             return Point(row.centres[row.item_of(operator)], top)

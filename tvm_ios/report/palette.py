@@ -9,17 +9,17 @@ __all__ = ["FAMILIES", "INK", "SERIES", "WIRE", "Family", "family_of"]
 INK = "#222222"
 WIRE = "#6B6B6B"
 SERIES = ("#999999", "#56B4E9", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#D55E00", "#F0E442")
-"""Series of charts, in their order (the palette of Okabe and Ito, 2008)."""
+"""Colours of a chart's series, in order (the palette of Okabe and Ito, 2008)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Operators that share a colour (tints of the palette of Okabe and Ito, 2008)."""
+    """Family of operators with one colour (tints of the palette of Okabe and Ito, 2008)."""
 
     label: str
     fill: str
     words: tuple[str, ...]
-    """Any of them in an operator's kind makes it a member."""
+    """Words of which one in an operator's kind makes it a member."""
 
 
 FAMILIES = (
@@ -33,5 +33,5 @@ FAMILIES = (
 
 
 def family_of(kind: str) -> Family:
-    """The family of an operator's kind, or of a name that begins with it."""
+    """Family of an operator's kind, or of a name that begins with it."""
     return next(family for family in FAMILIES if any(word in kind for word in family.words))

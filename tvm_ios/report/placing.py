@@ -1,4 +1,4 @@
-"""Place rows of items under each other so that links between neighbouring rows run straight.
+"""Placement of rows of items, with straight links between neighbouring rows.
 
 The layered drawing of Sugiyama, Tagawa and Toda (1981): every row is ordered by the mean position
 of its neighbours in the row before, sweeping down and up, and the positions of a row are the least
@@ -14,9 +14,9 @@ __all__ = ["place_rows"]
 
 _SWEEPS = 12
 _SETTLING = 40
-"""Passes that keep the order and straighten lines."""
+"""Number of passes that keep the order and straighten lines."""
 _PULL = 0.95
-"""Below 1, so that lines stay close to the middle of the page, which is at 0."""
+"""Factor below 1 that keeps lines close to the middle of the page, which is at 0."""
 
 
 def place_rows(
@@ -33,7 +33,7 @@ def place_rows(
     links
         ``links[i]`` holds pairs of an item of row ``i`` and an item of row ``i + 1``.
     gap
-        Least distance between neighbours.
+        Smallest distance between neighbours.
     """
     above, below = _neighbours(widths, links)
     centres = [_packed(row, gap) for row in widths]
@@ -82,9 +82,9 @@ def _fit(
 ) -> list[float]:
     """Nearest positions to ``wanted``, in the order of ``key``, without overlap.
 
-    Pool-adjacent-violators on the positions less the room that items before them take. A narrow
-    item yields to a wide one, so columns of boxes stay in line and long lines bend around them.
-    The row is then moved to the middle of the page, or long schedules drift to one side.
+    Pool-adjacent-violators on the positions less the room of the items before. A narrow item yields
+    to a wide one, so columns of boxes stay in line and long lines bend around them. Then the row
+    moves to the middle of the page; otherwise long schedules drift to one side.
     """
     order = sorted(range(len(wanted)), key=lambda item: key[item])
     offsets = [0.0]

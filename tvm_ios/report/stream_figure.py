@@ -1,7 +1,7 @@
-"""Draw a plan as it is put on the streams of a GPU: launches in rows, the events between them.
+"""Picture of a plan on the streams of a GPU: launches in rows, and the events between them.
 
-Every launch is as wide as every other: the picture shows order, not time. A launch stands as far
-left as what it comes after allows.
+All launches are equally wide: the picture shows order, not time. A launch stands as far left as the
+launches it comes after allow.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ if TYPE_CHECKING:
 __all__ = ["EventEdge", "StreamLayout", "draw_streams", "lay_out_streams"]
 
 _PITCH, _WIDTH = 1.2, 0.82
-"""From one column to the next, and how much of that a box fills."""
+"""Inches from one column to the next, and of a box."""
 _ROW, _HEIGHT = 0.9, 0.42
 _LEFT, _TOP, _BOTTOM = 0.95, 0.6, 0.62
 _END = 0.5
-"""Width of the boxes of fork and join."""
+"""Width of the boxes of fork and join, in inches."""
 _RADIUS = 0.07
 _LEVELS = 5
-"""Arrows that run beside each other between two rows."""
+"""Number of arrows that run beside each other between two rows."""
 _MAX_PIXELS = 30_000
 _STREAM_INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Arrows have the colour of the stream whose event they are (Okabe and Ito, 2008)."""
+"""Colours of arrows by the stream whose event they are (Okabe and Ito, 2008)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEdge:
-    """One wait: from where its event is recorded to who waits."""
+    """Wait for an event: from where the event is recorded to the waiting launch."""
 
     event: int
     source: int | None
-    """A launch; None for the fork from the caller's stream."""
+    """Launch that records the event; None for the fork from the caller's stream."""
     target: int | None
-    """A launch; None for the join to the caller's stream."""
+    """Launch that waits; None for the join to the caller's stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLayout:
-    """Where everything stands, in rows and columns."""
+    """Places of launches and events, in rows and columns."""
 
     streams: int
     columns: int
     places: Mapping[int, tuple[int, int]]
-    """Stream and column of every launch; the caller's stream is 0, and so is the fork's column."""
+    """Stream and column of every launch; the caller's stream and the fork's column are 0."""
     edges: tuple[EventEdge, ...]
 
 
 def lay_out_streams(program: StreamProgram) -> StreamLayout:
-    """Give every launch of a program its stream and the first column that it can stand in."""
+    """Layout of a program: each launch has its stream and the first possible column."""
     places: dict[int, tuple[int, int]] = {}
     edges: list[EventEdge] = []
     last: dict[int, int | None] = {}
@@ -92,16 +92,16 @@ def lay_out_streams(program: StreamProgram) -> StreamLayout:
 def draw_streams(
     plan: ExecutionPlan, path: Path | str, *, title: str, dots_per_inch: int = 130
 ) -> None:
-    """Write a picture of what :func:`~tvm_ios.plan.stream_order.order_on_streams` makes of a plan.
+    """Write a picture of a plan as :func:`~tvm_ios.plan.stream_order.order_on_streams` orders it.
 
     Parameters
     ----------
     plan
-        For a GPU; its lanes are streams.
+        A plan for a GPU; its lanes are streams.
     path
-        Where the picture goes; the ending chooses the format (png, pdf, svg).
+        Path of the picture, whose ending chooses the format (png, pdf, svg).
     title
-        Above the picture.
+        Text above the picture.
     dots_per_inch
         Resolution; a very long plan gets less, so that the picture can be opened.
     """
@@ -197,7 +197,7 @@ class _Painter:
             self._text(x, y, str(edge.event), size=5.5, color=ink, zorder=4)
 
     def _level(self, corridor: tuple[int, int], begin: int, end: int) -> int:
-        """The first level of a corridor that no other arrow has between these columns."""
+        """First level of a corridor that no other arrow has between two columns."""
         others = self._corridors.setdefault(corridor, [])
         taken = {level for low, high, level in others if low < end and begin < high}
         free = next(level for level in range(len(others) + 1) if level not in taken)
@@ -254,7 +254,7 @@ class _Painter:
 
 
 def _rounded(points: Sequence[Point]) -> Curve:
-    """A line through points with its corners cut round."""
+    """Line through points, with round corners."""
     from matplotlib.path import Path as Curve  # noqa: PLC0415
 
     vertices, codes = [(points[0].x, points[0].y)], [Curve.MOVETO]
@@ -266,7 +266,7 @@ def _rounded(points: Sequence[Point]) -> Curve:
 
 
 def _near(corner: Point, other: Point) -> tuple[float, float]:
-    """Where a rounded corner begins on the way to another point."""
+    """Point where a rounded corner begins, on the way to another point."""
     length = hypot(other.x - corner.x, other.y - corner.y)
     part = min(_RADIUS, length / 2) / length if length else 0.0
     return corner.x + part * (other.x - corner.x), corner.y + part * (other.y - corner.y)
@@ -277,7 +277,7 @@ def _ink(stream: int) -> str:
 
 
 def _label(operator: str) -> str:
-    """The operator's name in two lines."""
+    """Operator's name in two lines."""
     kind, _, number = operator.rpartition("_")
     if not number.isdigit():
         return operator

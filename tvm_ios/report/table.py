@@ -13,7 +13,7 @@ __all__ = ["Table", "comparison_table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Cells as text; the first column is aligned left, all others right.
+    """A table of texts; the first column is aligned left, all others right.
 
     Raises
     ------
@@ -33,14 +33,14 @@ class Table:
                 )
 
     def as_text(self) -> str:
-        """Columns two spaces apart, under a header with a rule."""
+        """Text with columns two spaces apart, under a header with a rule."""
         widths = [max(map(len, each)) for each in zip(self.header, *self.rows, strict=True)]
         rule = tuple("-" * width for width in widths)
         lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
         return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
     def as_markdown(self) -> str:
-        """A Markdown table that is aligned in its source, too."""
+        """Markdown that is aligned in its source, too."""
         header, *rows = (tuple(map(_escaped, row)) for row in (self.header, *self.rows))
         widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
         rule = tuple(
@@ -59,19 +59,17 @@ class Table:
 
 
 def _escaped(cell: str) -> str:
-    """A cell as Markdown has it: a bar would begin another one, a new line another row."""
+    """Cell for Markdown, in which a bar would begin another cell, a new line another row."""
     return " ".join(cell.splitlines()).replace("|", r"\|")
 
 
 def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Table:
-    """One row a contestant: median latency, then how many times as fast it is as each baseline.
+    """Table with a row for each contestant: median latency, and speedup over each baseline.
 
     A ratio is the median over the interleaved rounds, followed by its confidence interval.
 
     Parameters
     ----------
-    comparison
-        What was measured.
     baselines
         Contestants to compare with, one column each.
     """

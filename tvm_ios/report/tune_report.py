@@ -1,4 +1,4 @@
-"""What one call of ``tune`` did, as immutable data: read by people and by the benchmarks."""
+"""Report of one call of ``tune``, as immutable data for people and benchmarks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["Contestant", "TuneReport"]
 
 
 class Contestant(Enum):
-    """Who may win the race that ends a tuning."""
+    """Contestant of the race that ends a tuning."""
 
     SEQUENTIAL = "sequential"
     GREEDY = "greedy"
     IOS = "ios"
     IOS_LIST = "ios + list"
-    """A list made from the IOS schedule: no stages, operators on lanes."""
+    """List made from the IOS schedule: no stages, operators on lanes."""
     OWN_KERNELS = "sequential, TVM's kernels"
-    """Where libraries compute operators: sequential order without them."""
+    """Sequential order without operator libraries; races where libraries compute operators."""
     UNTUNED_GREEDY = "greedy, untuned kernels"
-    """Where kernels were tuned: what the same call would have found without that."""
+    """Greedy schedule that the call would have found without tuned kernels."""
     UNTUNED_IOS = "ios, untuned kernels"
     UNTUNED_IOS_LIST = "ios + list, untuned kernels"
 
@@ -44,50 +44,50 @@ class TuneReport:
     """Facts of one tuning."""
 
     kept: Contestant
-    """Whose schedule was kept; sequential order where nothing beat it."""
+    """Contestant whose schedule was kept; sequential order where nothing beat it."""
     reason: str
     coverage: str
-    """How much of the model was scheduled, and what was left in place."""
+    """Scheduled share of the model, and what was left in place, in words."""
     operators: int
     stages: int
-    """Of the schedule that was kept."""
+    """Stages of the kept schedule."""
     concurrent_stages: int
-    """Those with more than one group."""
+    """Number of stages with more than one group."""
     merged_stages: int
     padded_merged_stages: int
-    """Merged stages with kernels of different sizes."""
+    """Number of merged stages with kernels of different sizes."""
     padded_kernels: int
-    """Convolutions whose kernels are padded with zeros in them."""
+    """Number of convolutions in them whose kernels are padded with zeros."""
     blocks: int
     states: int
     transitions: int
     stages_possible: int
     stages_priced: int
-    """Distinct stages whose price the search asked for."""
+    """Number of distinct stages whose price the search asked for."""
     measured: int
-    """Distinct workloads measured, each operator on one lane and with help among them."""
+    """Number of distinct workloads measured, operators with and without help counted apart."""
     from_database: int
-    """Distinct workloads whose price lay in the profile database."""
+    """Number of distinct workloads whose price was in the profile database."""
     predicted_ns: int
-    """Sum of the prices of the IOS schedule."""
+    """Sum of the prices of the IOS schedule, in nanoseconds."""
     predicted_sequential_ns: int
     comparison: Comparison
-    """The race: raw rounds of every schedule, all on our runtime."""
+    """Race of all schedules on our runtime, with raw rounds."""
     arena_bytes: int
-    """Planned memory of activations."""
+    """Bytes of memory planned for activations."""
     phase_s: Mapping[str, float]
     """Seconds by phase, in order."""
     notes: tuple[str, ...]
     list_lanes: int = 0
-    """Lanes of the schedule that was kept, where it is a list."""
+    """Number of lanes of the kept schedule, if it is a list."""
     remembered: str = ""
-    """What was taken from the profile database, of which days, and what was measured now."""
+    """Line on what came from the profile database, from which days, and what was measured."""
     tuning: str = ""
-    """The task table of kernel tuning; empty without any."""
+    """Task table of kernel tuning; empty without tuning."""
     records: RecordsInForce | None = None
-    """Tuning records of the kernels that were scheduled; None where nobody gave any."""
+    """Tuning records of the scheduled kernels; None where nobody gave any."""
     story: ModelStory | None = None
-    """The kept model and what was measured of it, for :meth:`to_html`."""
+    """Story of the kept model with its measurements, for :meth:`to_html`."""
 
     @classmethod
     def of(
@@ -105,7 +105,7 @@ class TuneReport:
         remembered: str = "",
         tuning: str = "",
     ) -> TuneReport:
-        """Gather the facts of a tuning that kept ``model``."""
+        """Report of a tuning that kept ``model``."""
         wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
         merged = [stage for stage in wide if stage.is_merge]
         operators = model.graph.operators
@@ -144,7 +144,7 @@ class TuneReport:
         return replace(report, story=replace(model.story(), report=report.as_text()))
 
     def as_text(self) -> str:
-        """A page for people."""
+        """Report as a page of text."""
         phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
         medians = ", ".join(
             f"{name} {self.comparison.median_ns(name) / 1e6:.4f} ms"
@@ -174,7 +174,7 @@ class TuneReport:
         return f"in {self.stages} stages, {self.concurrent_stages} of them concurrent"
 
     def _padding(self) -> tuple[str, ...]:
-        """What zeros in merged kernels do to inf and NaN, where there are any."""
+        """Line on the effect of padded merged kernels on inf and NaN; empty without them."""
         if not self.padded_kernels:
             return ()
         return (
@@ -185,19 +185,19 @@ class TuneReport:
         )
 
     def to_html(self, *, title: str = "", command: str = "") -> str:
-        """The same as a page for a browser, in one file, with the schedule and a run as pictures.
+        """Report as an HTML page in one file, with pictures of the schedule and of a run.
 
         Parameters
         ----------
         title
-            The model's name; that of its graph where empty.
+            Name of the model; that of its graph where empty.
         command
-            The command that made the model, to be shown; left out where empty.
+            Command that made the model, to be shown; left out where empty.
 
         Raises
         ------
         OptionError
-            If the report is of no model.
+            If the report has no model.
         """
         if self.story is None:
             raise OptionError(
@@ -207,7 +207,7 @@ class TuneReport:
         return ReportPage(story=self.story, title=title, command=command).to_html()
 
     def to_json(self) -> str:
-        """The same as JSON, raw rounds included; of the story what stands nowhere else in it."""
+        """Report as JSON with raw rounds; of the story only facts that stand nowhere else."""
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         data["kept"] = self.kept.value
         data["comparison"] = self.comparison.as_record()

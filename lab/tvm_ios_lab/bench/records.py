@@ -1,4 +1,4 @@
-"""Benchmark results as they are stored: one versioned JSON file for each network."""
+"""Stored benchmark results: one versioned JSON file for each network."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRecord:
-    """Everything a number in a document has to name: machine, versions, command, raw rounds."""
+    """A benchmark result with all that a document has to name: machine, versions, command, …."""
 
     network: str
     batch_size: int
     target: str
-    """The TVM target the kernels were built for."""
+    """TVM target of the kernels."""
     lanes: int
     command: str
-    """The command that makes this record."""
+    """Command that makes this record."""
     machine: Mapping[str, str]
-    """Processor, cores, memory, kernel …"""
+    """Facts of the machine: processor, cores, memory, kernel, …."""
     versions: Mapping[str, str]
-    """tvm-ios, TVM, LLVM, Python …"""
+    """Versions of tvm-ios, TVM, LLVM, Python, …."""
     taken_at: str
-    """ISO 8601, in UTC."""
+    """Time of the measurement, ISO 8601, in UTC."""
     comparison: Comparison
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What else is worth keeping: stages, prices, seconds by phase."""
+    """Further facts by name: stages, prices, seconds by phase."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""Charts of the experiments: bars, lines and matrices as panels of one picture, all in one style.
+"""Charts of experiments: bars, lines and matrices as panels of one picture, in one style.
 
 Colours are those of Okabe and Ito (2008), which the colour-blind tell apart; series differ in a
 second way as well, and published numbers are never bars: they are open diamonds.
@@ -21,36 +21,37 @@ if TYPE_CHECKING:
 __all__ = ["Bars", "Lines", "Matrix", "Panel", "Series", "draw_panels"]
 
 _WIDTH, _HEIGHT = 7.0, 3.5
-"""Inches of a panel."""
+"""Width and height of a panel in inches."""
 _DOTS_PER_INCH = 150
 _MARKS = ("o", "s", "^", "v", "P", "X", "<", ">")
 _HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
 _LEGEND_COLUMNS = 3
 _MOST_GROUPS = 5
-"""With more groups their names are small."""
+"""Number of groups above which their names are small."""
 _MOST_UPRIGHT = 10
-"""With more groups their names are of one line each, and aslant."""
+"""Number of groups above which their names are slanted, on one line each."""
 _SMALL = 10
 _BAR_SPACE = 0.82
 """Share of a group's width that its bars take."""
 
 
 class Panel(Protocol):
-    """One set of axes."""
+    """A set of axes in a picture."""
 
     def draw_on(self, axes: Axes) -> None:
-        """Draw everything, the title above included."""
+        """Draw everything, with the title above."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Values of one thing, by group of bars or by place on a line; None where there is none."""
+    """Values of one thing, by group of bars or by place on a line; None where there is no value."""
 
     name: str
     values: tuple[float | None, ...]
     published: bool = False
-    """Drawn as open diamonds, at the bar of the series of the same place among the others."""
+    """True draws open diamonds, each at the bar of the series with the same place among the
+    others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Bars:
         _require_lengths(self.title, self.groups, self.series)
 
     def draw_on(self, axes: Axes) -> None:
-        """Bars side by side; published values over the bars they belong to."""
+        """Draw bars side by side, and published values over the bars they belong to."""
         bars = [series for series in self.series if not series.published]
         width = _BAR_SPACE / max(1, len(bars))
         for place, series in enumerate(bars):
@@ -126,7 +127,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points that are joined, a line for each series.
+    """Points that are joined by lines, one line for each series.
 
     Raises
     ------
@@ -142,13 +143,13 @@ class Lines:
     x_ticks: tuple[str, ...] = ()
     """Words for all places, which then stand at equal distances."""
     marks: bool = True
-    """Whether every point has a mark; without, lines are steps that hold until the next place."""
+    """True marks every point; False draws steps that hold until the next place."""
 
     def __post_init__(self) -> None:
         _require_lengths(self.title, self.x, self.series)
 
     def draw_on(self, axes: Axes) -> None:
-        """A line each; those of published numbers are dashed and have open diamonds."""
+        """Draw a line for each series; published ones are dashed, with open diamonds."""
         places = range(len(self.x)) if self.x_ticks else self.x
         measured = [series.name for series in self.series if not series.published]
         for series in self.series:
@@ -195,7 +196,7 @@ class Matrix:
     columns: tuple[str, ...]
     values: tuple[tuple[float | None, ...], ...]
     published: tuple[tuple[float | None, ...], ...] = ()
-    """Written under the others, in brackets; empty where nothing was published."""
+    """Published numbers, written under the others in brackets; empty where there are none."""
     digits: int = 2
 
     def __post_init__(self) -> None:
@@ -207,7 +208,7 @@ class Matrix:
                 )
 
     def draw_on(self, axes: Axes) -> None:
-        """Fields with their numbers; the best of each row in bold."""
+        """Draw fields with their numbers; the best of each row is bold."""
         best = [min((v for v in row if v is not None), default=1.0) for row in self.values]
         shades = [
             [0.0 if v is None else v / least - 1 for v in row]
@@ -277,7 +278,7 @@ def _name_groups(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _leave_room(axes: Axes) -> None:
-    """Values begin at 0, and the highest one is whole."""
+    """Make values begin at 0, and leave room above the highest."""
     axes.set_ylim(0, 1.05 * axes.dataLim.ymax)
 
 

@@ -1,4 +1,4 @@
-"""A simulated run as Chrome trace JSON, one track a stream, marked as simulated."""
+"""Chrome trace JSON of simulated runs, a track a stream, marked as simulated."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["simulated_trace", "write_simulated_trace"]
 
 
 def simulated_trace(runs: Sequence[SimulatedRun], *, name: str) -> str:
-    """The JSON text of runs, one after another; the process is named after the model.
+    """JSON text of runs, one after another; the process is named after the model.
 
     Parameters
     ----------
     runs
-        What ``AnalyticalGpuCost.simulate`` made, by one model.
+        Runs of ``AnalyticalGpuCost.simulate``, by one model.
     name
-        What would be run.
+        Name of what would be run.
     """
     events = []
     begin_ns = stage = 0
@@ -43,5 +43,5 @@ def simulated_trace(runs: Sequence[SimulatedRun], *, name: str) -> str:
 
 
 def write_simulated_trace(runs: Sequence[SimulatedRun], path: Path | str, *, name: str) -> None:
-    """Write a trace where Perfetto can open it."""
+    """Write a trace to a file, which Perfetto opens."""
     Path(path).write_text(simulated_trace(runs, name=name) + "\n", encoding="utf-8")

@@ -1,1 +1,1 @@
-"""The report as one HTML page: what a model's story tells, with pictures, and nothing beside it."""
+"""Report as one HTML page: a model's story with pictures, in a file that needs no other."""

@@ -1,4 +1,4 @@
-"""An axis of a picture: a range of values, where each stands, and round numbers to write at it."""
+"""Axis of a picture: a range of values, the place of each, and round numbers to write at it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Tick:
     """A round number at an axis."""
 
     at: float
-    """Where it stands, from ``begin`` to ``end`` of the axis."""
+    """Place of the number, between ``begin`` and ``end`` of the axis."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Values from ``low`` to ``high``, drawn from ``begin`` to ``end``."""
+    """Axis from ``begin`` to ``end`` for values from ``low`` to ``high``."""
 
     low: float
     high: float
@@ -29,13 +29,13 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """Where a value stands; one that lies outside stands at the end of the axis."""
+        """Place of a value; a value outside gets the nearest end of the axis."""
         span = self.high - self.low
         share = (min(max(value, self.low), self.high) - self.low) / span if span > 0 else 0.5
         return round(self.begin + share * (self.end - self.begin), 2)
 
     def ticks(self, most: int, unit: str = "") -> tuple[Tick, ...]:
-        """At most so many round numbers, evenly spaced, with a unit each."""
+        """Evenly spaced round numbers with a unit, at most ``most``."""
         span = self.high - self.low
         if span <= 0:
             return (Tick(at=self.at(self.low), text=f"{self.low:g}{unit}"),)

@@ -1,4 +1,4 @@
-"""The curve of kernel tuning as a page shows it: the network's kernels by candidates measured."""
+"""Picture of the curve of kernel tuning: time of the kernels by candidates measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 880, 14, 216
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePicture:
-    """A line of steps, in pixels."""
+    """A stepped line with its axes, in pixels."""
 
     width: int
     height: int
@@ -34,7 +34,7 @@ class CurvePicture:
 
     @classmethod
     def of(cls, curve: Sequence[CurvePoint]) -> Self:
-        """Lay out a curve of at least one point."""
+        """Layout of a curve of at least one point."""
         times = [point.total_ns / 1e6 for point in curve]
         across = Axis(low=0, high=max(1, curve[-1].candidates), begin=_LEFT, end=_RIGHT)
         up = Axis(low=0, high=1.05 * max(times) or 1.0, begin=_BOTTOM, end=_TOP)

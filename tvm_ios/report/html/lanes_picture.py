@@ -1,4 +1,4 @@
-"""One run as a page shows it: a row for each lane, a bar for each launch."""
+"""Picture of a run: a row for each lane, a bar for each launch."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _AXIS = 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchBar:
-    """A launch; all sizes here and below are pixels."""
+    """Bar of a launch; all sizes in this file are pixels."""
 
     x: float
     width: float
     family: int
-    """Place of the operator's family in :data:`~tvm_ios.report.palette.FAMILIES`."""
+    """Index of the operator's family in :data:`~tvm_ios.report.palette.FAMILIES`."""
     title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """A lane and what it launched."""
+    """Row of a lane, with the bars of its launches."""
 
     number: int
     y: float
     busy: float
-    """Share of the run in which a launch of its own was running."""
+    """Share of the run in which one of the lane's own launches was running."""
     bars: tuple[LaunchBar, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStripe:
-    """The time from a stage's first launch to that of the next one."""
+    """Stripe from a stage's first launch to that of the next stage."""
 
     stage: int
     x: float
@@ -56,7 +56,7 @@ class StageStripe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesPicture:
-    """A whole run."""
+    """Picture of a whole run."""
 
     width: int
     height: int
@@ -64,10 +64,10 @@ class LanesPicture:
     left: int
     right: int
     bottom: int
-    """Where the axis lies."""
+    """Height at which the time axis lies."""
     rows: tuple[LaneRow, ...]
     stripes: tuple[StageStripe, ...]
-    """Every second stage; none of a list, whose stages overlap."""
+    """Stripe of every second stage; none for a list, whose stages overlap."""
     ticks: tuple[Tick, ...]
     families: tuple[int, ...]
     length_ns: int
@@ -80,7 +80,7 @@ class LanesPicture:
         timeline: Iterable[TraceEvent],
         lanes: int,
     ) -> Self:
-        """Lay out a run with at least one launch."""
+        """Layout of a run with at least one launch."""
         events = sorted(timeline, key=lambda event: event.start_ns)
         length_ns = max(event.end_ns for event in events)
         axis = Axis(low=0, high=max(length_ns, 1), begin=_LEFT, end=_RIGHT)
@@ -145,7 +145,7 @@ def _stripes(events: Iterable[TraceEvent], axis: Axis) -> tuple[StageStripe, ...
 
 
 def _time_axis(axis: Axis) -> tuple[Tick, ...]:
-    """Round times in the unit that gives short numbers."""
+    """Round times, in the unit that gives short numbers."""
     per_unit, unit = (1e6, " ms") if axis.high >= 1e6 else (1e3, " \N{MICRO SIGN}s")
     scaled = Axis(low=0, high=axis.high / per_unit, begin=axis.begin, end=axis.end)
     return scaled.ticks(8, unit)

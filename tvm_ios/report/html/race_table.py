@@ -1,4 +1,4 @@
-"""The race as a page shows it: a row for each contestant, with its interval drawn to scale."""
+"""Table of a race: a row for each contestant, with its interval drawn to scale."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ __all__ = ["RaceRow", "RaceTable"]
 
 _BASE = "sequential"
 _ROOM = 0.6
-"""Room at both ends of the axis for single rounds, as a share of what the intervals take."""
+"""Room at both ends of the axis for single rounds, as a share of the intervals' width."""
 _MARGIN = 3.0
-"""Percent of the width at both ends, so that no mark is cut."""
+"""Per cent of the width at both ends, so that no mark is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceRow:
-    """A contestant; places on the axis are percent of the picture's width."""
+    """Row of a contestant; places on the axis are per cent of the picture's width."""
 
     name: str
     kept: bool
     median_ms: float
     rounds: int
-    """Rounds that it was timed in."""
+    """Number of rounds in which the contestant was timed."""
     speedup: Speedup | None
-    """Over the first contestant; None for itself."""
+    """Speedup over the first contestant; None for itself."""
     low: float
     middle: float
     high: float
     dots: tuple[float, ...]
-    """Its ratio in each round."""
+    """Place of the contestant's ratio in each round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceTable:
-    """Contestants in their order, the one that all others are compared with first."""
+    """Contestants in order; the first is the base of the ratios."""
 
     base: str
     confidence: float
     rounds: int
-    """Rounds that count."""
+    """Number of rounds that count."""
     taken: int
     rows: tuple[RaceRow, ...]
     ticks: tuple[Tick, ...]
     one: float
-    """Where the axis has 1: as fast as the base."""
+    """Place of 1 on the axis: as fast as the base."""
     notes: tuple[str, ...]
 
     @classmethod
     def of(cls, race: Comparison, kept: str) -> Self:
-        """Lay out a race with at least one contestant."""
+        """Layout of a race with at least one contestant."""
         base = _BASE if _BASE in race.names else race.names[0]
         others = [name for name in race.names if name != base]
         speedups = {name: race.speedup(name, over=base) for name in others}
@@ -76,7 +76,7 @@ class RaceTable:
 
     @property
     def kept(self) -> RaceRow:
-        """The row of the contestant that was kept, or else the first one."""
+        """Row of the kept contestant, or else the first row."""
         return next((row for row in self.rows if row.kept), self.rows[0])
 
 

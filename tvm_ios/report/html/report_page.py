@@ -1,4 +1,4 @@
-"""A page on one model: its story in numbers and pictures, in one file that loads nothing else."""
+"""Page on one model: its story in numbers and pictures, in one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["ReportPage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPage:
-    """A model's story, to be read in a browser.
+    """Page of a model's story, to be read in a browser.
 
-    Sections of what nobody measured are left out: a model whose schedule was given has no race.
+    Sections without measurements are left out: a model whose schedule was given has no race.
     """
 
     story: ModelStory
     title: str = ""
-    """Above the page; the name of the graph where empty."""
+    """Title above the page; the name of the graph where empty."""
     command: str = ""
-    """The command that made the model, for who wants to do it again; left out where empty."""
+    """Command that made the model, for readers who want to repeat it; left out where empty."""
 
     def to_html(self) -> str:
-        """The page."""
+        """HTML text of the page."""
         story, evidence, schedule = self.story, self.story.evidence, self.story.schedule
         traced = evidence.traced if evidence else None
         return (

@@ -1,6 +1,6 @@
-"""The schedule as shapes for a page: the layout of the figures, in pixels, with words for readers.
+"""Picture of a schedule for a page: the layout of the figures, in pixels, with titles.
 
-What a picture in a file says by ink alone is here also in the title of each operator.
+Each operator's title says in words what a picture in a file says by ink alone.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from tvm_ios.report.palette import FAMILIES, family_of
 __all__ = ["Frame", "OperatorBox", "SchedulePicture", "StageBand", "Tag"]
 
 _SCALE = 100
-"""Pixels an inch of the layout."""
+"""Pixels per inch of the layout."""
 _MARGIN = 12.0
 _FRAME_PAD = 0.045
 _HEAD = 0.05
-"""Length of an arrow's head, in inches."""
+"""Length of an arrow's head in inches."""
 _MOST_LETTERS = 17
-"""Letters that fit into a box."""
+"""Number of letters that fit into a box."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorBox:
-    """An operator; all sizes here and below are pixels."""
+    """Box of an operator; all sizes in this file are pixels."""
 
     index: int
     x: float
     y: float
     family: int
-    """Its place in :data:`~tvm_ios.report.palette.FAMILIES`."""
+    """Index of the operator's family in :data:`~tvm_ios.report.palette.FAMILIES`."""
     barrier: bool
     lines: tuple[str, ...]
     title: str
-    """Its name and all that is known of it."""
+    """Name of the operator and all known facts about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBand:
-    """A stage's band."""
+    """Band of a stage, with its label."""
 
     stage: int
     x: float
@@ -54,12 +54,12 @@ class StageBand:
     height: float
     lines: tuple[str, ...]
     bar: float
-    """Height of the bar for its predicted time; 0 where none is known."""
+    """Height of the bar for its predicted time; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What lies around a group, or around all that a stage merges."""
+    """Frame around a group, or around all operators that a stage merges."""
 
     x: float
     y: float
@@ -70,7 +70,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """A value that goes on in the next column."""
+    """Tag of a value that goes on in the next column."""
 
     index: int
     x: float
@@ -79,7 +79,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePicture:
-    """A whole schedule."""
+    """Picture of a whole schedule."""
 
     width: float
     height: float
@@ -91,9 +91,9 @@ class SchedulePicture:
     boxes: tuple[OperatorBox, ...]
     tags: tuple[Tag, ...]
     wires: str
-    """All lines as one path."""
+    """Path of the lines of all wires."""
     heads: str
-    """All arrow heads as one path."""
+    """Path of the heads of all arrows."""
     families: tuple[int, ...]
     """Families that occur, in the order of the palette."""
     merges: bool
@@ -106,7 +106,7 @@ class SchedulePicture:
         schedule: InterOpSchedule,
         prices_ns: tuple[int | None, ...] = (),
     ) -> Self:
-        """Lay out a schedule; prices of its stages are bars beside them."""
+        """Layout of a schedule; prices of its stages are bars beside them."""
         layout = lay_out(graph, schedule)
         boxes = tuple(_boxes(graph, schedule, layout))
         frames = tuple(_frames(schedule, layout))
@@ -228,7 +228,7 @@ def _line(wire: Wire) -> str:
 
 
 def _head(wire: Wire) -> str:
-    """A triangle at the end of an arrow, which comes from above or from a side."""
+    """Triangle at the end of an arrow that comes from above or from a side."""
     start, end = wire.start, wire.end
     if start.y == end.y:
         back = end.x - _HEAD if start.x < end.x else end.x + _HEAD

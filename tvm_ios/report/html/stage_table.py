@@ -1,4 +1,4 @@
-"""Stages as a page lists them: their operators, and predicted times against measured ones."""
+"""Table of stages: their operators, and predicted times beside measured ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["StageRow", "StageTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRow:
-    """A stage; times are nanoseconds, and lengths of bars percent of the longest time."""
+    """Row of a stage; times are nanoseconds, bars per cent of the longest time."""
 
     number: int
     how: str
-    """How it runs: alone, so many groups side by side, merged, or on a lane."""
+    """Text on how it runs: alone, so many groups side by side, merged, or on a lane."""
     operators: str
     predicted_ns: int | None
     measured_ns: int | None
@@ -27,7 +27,7 @@ class StageRow:
 
     @property
     def ratio(self) -> float | None:
-        """Measured by predicted time; None where one is not known."""
+        """Measured over predicted time; None where one is not known."""
         if not self.predicted_ns or self.measured_ns is None:
             return None
         return self.measured_ns / self.predicted_ns
@@ -35,26 +35,26 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTable:
-    """All stages in order, and their sums."""
+    """Rows of all stages in order, and their sums."""
 
     rows: tuple[StageRow, ...]
     is_list: bool
-    """Whether stages are an order only, so that they overlap."""
+    """True if stages are an order only, so that they overlap."""
     predicted_ns: int | None
-    """Sum of the prices; None unless all are known."""
+    """Sum of the prices in nanoseconds; None unless all are known."""
     measured_ns: int | None
-    """Sum of the measured times; None where there are none, or they overlap."""
+    """Sum of the measured nanoseconds; None where there are none, or they overlap."""
     length_ns: int | None
-    """Time from the first launch of the traced run to the end of its last one."""
+    """Nanoseconds from the first launch of the traced run to the end of its last one."""
 
     @property
     def has_times(self) -> bool:
-        """Whether anything is known of any stage."""
+        """True if a time of any stage is known."""
         return any(row.predicted_ns is not None or row.measured_ns is not None for row in self.rows)
 
     @classmethod
     def of(cls, graph: OperatorGraph, schedule: InterOpSchedule, evidence: Evidence | None) -> Self:
-        """List the stages of a schedule, with what is known of their times."""
+        """Table of a schedule's stages, with the known times."""
         count = len(schedule.stages)
         nothing: tuple[int | None, ...] = (None,) * count
         prices = (evidence.prices_ns if evidence else ()) or nothing

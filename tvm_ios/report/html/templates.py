@@ -1,4 +1,4 @@
-"""The templates of pages, and the library that fills them in, which is an extra."""
+"""Templates of pages, and the optional library that fills them in."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["SCRIPT", "require_templates", "script_digest", "templates"]
 
 SCRIPT = "zoom.js"
-"""The only script of a page; it may be missing or forbidden, and everything can still be read."""
+"""Name of a page's only script; without it everything can still be read."""
 
 
 @cache
 def templates() -> Environment:
-    """All templates; whatever they are given is escaped.
+    """Environment with all templates, which escapes what it is given.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def templates() -> Environment:
 
 
 def require_templates() -> None:
-    """Tell before hours of work that there can be no page at their end."""
+    """Fail before hours of work if there can be no page at their end."""
     templates()
 
 
