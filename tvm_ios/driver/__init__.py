@@ -1,1 +1,1 @@
-"""The calls that users make, and their options: from a model to a schedule that runs."""
+"""The calls of users and their options: from a model to a schedule that runs."""

@@ -1,6 +1,6 @@
-"""The benchmark context: seconds of every step on the way to a latency, and where they were spent.
+"""The benchmark context: machine, versions, and seconds of every step on the way to a latency.
 
-Two latencies say little without it: one may have cost a second to find and the other an hour. Free
+Without it two latencies say little: one may have taken a second to find and the other an hour. Free
 of TVM.
 """
 
@@ -15,27 +15,27 @@ __all__ = ["BenchmarkContext", "StepTime"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """One step of a chain, and what its calls of ``tune`` did in that time."""
+    """Time of a step of a chain, and of its calls of ``tune``."""
 
     step: str
     """Name of the verb."""
     seconds: float
     calls: tuple[Mapping[str, float], ...] = ()
-    """Seconds by phase of each call of :func:`tvm_ios.tune` inside, in order."""
+    """Seconds by phase of each call of :func:`tvm_ios.tune` in the step, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkContext:
-    """Seconds of all steps so far, and the machine and the versions they were taken with."""
+    """Seconds of all steps so far, with the machine and the versions."""
 
     steps: tuple[StepTime, ...] = ()
     machine: Mapping[str, str]
-    """Processor, cores, memory, kernel of the machine that ran the steps."""
+    """Processor, cores, memory and kernel of the machine that ran the steps."""
     versions: Mapping[str, str]
 
     @property
     def seconds(self) -> float:
-        """Seconds of all steps together."""
+        """Sum of the seconds of all steps."""
         return sum(step.seconds for step in self.steps)
 
     @property
@@ -52,7 +52,7 @@ class BenchmarkContext:
         )
 
     def as_text(self) -> str:
-        """A line for each step, and one for the machine."""
+        """Text with a line for each step, and one for the machine."""
         width = max((len(step.step) for step in self.steps), default=0)
         lines = [
             f"{step.step:<{width}} {step.seconds:9.3f} s{_inside(step.calls)}"
@@ -63,7 +63,7 @@ class BenchmarkContext:
 
 
 def _inside(calls: Sequence[Mapping[str, float]]) -> str:
-    """Phases of the calls of ``tune`` in a step, summed up."""
+    """Text on the phases of a step's calls of ``tune``, summed up."""
     names = dict.fromkeys(name for call in calls for name in call)
     if not names:
         return ""

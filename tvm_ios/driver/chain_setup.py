@@ -1,4 +1,4 @@
-"""Setup of a chain: with which target, device and options its models are tuned, built and timed."""
+"""Setup of a chain: target, device and options with which its models are tuned, built and timed."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class ChainSetup:
     progress: ProgressListener | None
 
     def device(self) -> MeasuringDevice:
-        """Where models are timed."""
+        """Device that models are timed on."""
         here = LocalCpu() if self.target is None else local_device(resolve_target(self.target))
         return requested_device(self.options.device, here=here, gate=self._gate)
 
     def runner(self, model: CompiledModel) -> ModelRunner:
-        """Runs a model that was compiled with this setup, where it was measured."""
+        """Runner of a model that was compiled with this setup, where it was measured."""
         if self.options.device.is_remote:
             return DeviceRunner(model, partial(granted_device, self.options.device))
         return LocalRunner(model)
 
     def evaluate(self, model: CompiledModel) -> Latency:
-        """The latency of a model, whose threads are given back at once."""
+        """Latency of a model, whose threads are given back at once."""
         runner = self.runner(model)
         try:
             return self.timed(runner)
@@ -62,7 +62,7 @@ class ChainSetup:
             runner.close()
 
     def timed(self, runner: ModelRunner) -> Latency:
-        """The latency of a model, taken in a stage of its own where a gate is around the call."""
+        """Latency of a model, taken in a stage of its own if a gate is around the call."""
         remote = self.options.device.is_remote
         cores = 1 if remote else self.device().cores_for(self.lanes or default_lanes())
         with self._gate.stage(StageNeed.to_profile(cores, "evaluate")) as granted:
@@ -76,7 +76,7 @@ class ChainSetup:
     def tune_to_level(
         self, request: LevelRequest, door: OpenDoor, budget: TimeBudget
     ) -> tuple[Reached[CompiledModel], KnownTasks]:
-        """Reach a service level for the model behind a door; and what was known of it before."""
+        """Model of a door tuned to a service level, and the records known before."""
         device = self.device()
         with self._gate.stage(StageNeed.to_prepare(1, "look up records")):
             known = what_is_known(
@@ -91,12 +91,12 @@ class ChainSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoor:
-    """The front door for one model: a :class:`~tvm_ios.driver.tune_to_level.FrontDoor`."""
+    """Front door for one model: a :class:`~tvm_ios.driver.tune_to_level.FrontDoor`."""
 
     setup: ChainSetup
     source: ModelSource
     calls: list[Mapping[str, float]]
-    """Gets the seconds by phase of each call."""
+    """List that gets the seconds by phase of each call."""
 
     def __call__(
         self,
@@ -106,7 +106,7 @@ class OpenDoor:
         records: tuple[Path, ...],
         time_budget: float | None,
     ) -> CompiledModel:
-        """Tune the model; the arguments are those of :func:`tvm_ios.tune`."""
+        """Model that was tuned; the arguments are those of :func:`tvm_ios.tune`."""
         setup = self.setup
         model = tune(
             self.source.mod,

@@ -1,4 +1,4 @@
-"""State of a chain: how far it is with its model, and which verb is missing for the next."""
+"""State of a chain: what its verbs have found, and which verb is missing for the next."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ __all__ = ["ChainState"]
 
 @dataclass(slots=True, kw_only=True)
 class ChainState:
-    """Everything that verbs have found so far; what a later verb finds is set by it."""
+    """Results of a chain's verbs so far; later verbs set further fields."""
 
     source: ModelSource | None = None
-    """The model; None before ``from_model``, and of a run that was loaded."""
+    """Source of the model; None before ``from_model``, and for a loaded run."""
     loaded: RunReport | None = None
-    """The report of the run that was loaded."""
+    """Report of the loaded run."""
     tuned: CompiledModel | None = None
-    """What the front door gave last, from ``autotune`` or ``build``."""
+    """Result of the last call of the front door, from ``autotune`` or ``build``."""
     tuned_with: TuneOptions | None = None
     logs: tuple[Path, ...] = ()
     """Tuning logs that :attr:`tuned` was chosen from; they exist."""
     model: CompiledModel | None = None
-    """What ``build`` gave."""
+    """Result of ``build``."""
     runner: ModelRunner | None = None
-    """Runs what was built or loaded."""
+    """Runner of the built or loaded model."""
     folder: RunFolder | None = None
-    """Where ``save`` put it."""
+    """Folder of the saved run."""
     latency: Latency | None = None
     service_level: ServiceLevel | None = None
 
     @property
     def run_id(self) -> str:
-        """Name of the run that was saved or loaded; empty where none was."""
+        """Name of the saved or loaded run; empty without one."""
         if self.folder is not None:
             return self.folder.path.name
         return "" if self.loaded is None else self.loaded.run_id
 
     def close(self) -> None:
-        """Give back the threads that it is run on."""
+        """Give back the threads of the runner."""
         if self.runner is not None:
             self.runner.close()
 
     def report(self, context: BenchmarkContext) -> RunReport:
-        """Everything about the run so far."""
+        """Report on the run so far."""
         report = self.loaded
         if report is None:
             model, source = self.require_model("report"), self.require_source("report")
@@ -71,12 +71,12 @@ class ChainState:
         )
 
     def require_source(self, verb: str) -> ModelSource:
-        """The model that a verb is for.
+        """Source of the model that a verb needs.
 
         Raises
         ------
         OptionError
-            If there is none; the message names the verb that is missing.
+            If there is no model; the message names the missing verb.
         """
         if self.source is None:
             why = "a run that was loaded is built already; " if self.loaded else ""
@@ -84,14 +84,14 @@ class ChainState:
         return self.source
 
     def require_model(self, verb: str) -> CompiledModel:
-        """What was built of the model; errors as :meth:`require_source`."""
+        """Built model that a verb needs; errors as :meth:`require_source`."""
         self.require_source(verb)
         if self.model is None:
             raise OptionError(f"call .build() before .{verb}()")
         return self.model
 
     def require_runner(self, verb: str) -> ModelRunner:
-        """What runs the model; errors as :meth:`require_source`."""
+        """Runner that a verb needs; errors as :meth:`require_source`."""
         if self.runner is None:
             self.require_model(verb)
             raise OptionError(f"call .build() or .load(run_id) before .{verb}()")

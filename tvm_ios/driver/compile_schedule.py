@@ -1,4 +1,4 @@
-"""``compile_schedule`` compiles a model with a schedule that is known: no search, no measuring."""
+"""``compile_schedule``: compiles a model with a known schedule, without search or measurement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compile_schedule(
     lanes: int | None = None,
     options: TuneOptions = DEFAULTS,
 ) -> CompiledModel:
-    """Compile a model with a schedule that is known: no search, no measuring.
+    """Compile a model with a known schedule, without search or measurement.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def compile_schedule(
         A CPU target, or a GPU such as ``cuda -arch=sm_90``, which needs ``nvcc`` but no GPU; the
         best for this processor where omitted.
     schedule
-        What an earlier ``tune`` of the same model found; sequential order where omitted.
+        Schedule that ``tune`` found for this model before; sequential order where omitted.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted. On a
         GPU, streams: as many as the widest stage has groups where omitted.
     options
-        What ``schedule`` was found with, since it fits that graph only; read are ``conversion``
-        and, of ``build``, ``cudnn``, ``tf32`` and ``onednn``. With ``cudnn`` the convolutions that
-        the schedule says are computed by cuDNN, or all that can be if it was found without; cuDNN
-        is needed to run the model, and not to compile it. ``onednn`` is the same for oneDNN on a
-        CPU.
+        Options that ``schedule`` was found with, since it fits only their graph. Read are
+        ``conversion`` and, of ``build``, ``cudnn``, ``tf32`` and ``onednn``. With ``cudnn``, cuDNN
+        computes the convolutions that the schedule gives it, or all it can if the schedule was
+        found without; cuDNN is needed to run the model, not to compile it. ``onednn`` does the same
+        for oneDNN on a CPU.
 
     Raises
     ------

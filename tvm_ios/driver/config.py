@@ -1,9 +1,9 @@
-"""The options of a ``tune`` as a file.
+"""Options of a ``tune`` as a file.
 
-A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, of which
-``tuning`` also says which tuner is used, and a key ``time_budget``; a noun in a noun is a table in
-its table, such as ``[measure.mode]``. What it leaves out has its default. Free of TVM, so that a
-bad file is refused before anything is loaded.
+A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, and a key
+``time_budget``. The table ``tuning`` also names the tuner. A noun in a noun is a table in its
+table, such as ``[measure.mode]``. Missing keys have their defaults. Free of TVM, so that a bad file
+is refused before anything is loaded.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tvm_ios.support.time_budget import TimeBudget
 __all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
 BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
-"""What tunes kernels, as files and the command line name it."""
+"""Names of kernel tuners in files and on the command line."""
 NAMES_OF_MEMBERS = ("strategies", "endings")
-"""Keys whose values are names, which their noun knows."""
+"""Keys whose values are names of enumeration members, which their noun reads."""
 
 Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneConfig:
-    """Everything a configuration file may say.
+    """Content of a configuration file.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class TuneConfig:
 
     options: TuneOptions = field(default_factory=TuneOptions)
     tuning: str | None = None
-    """What tunes kernels: ``"autotvm"``, ``"auto_scheduler"``, or None."""
+    """Kernel tuner: ``"autotvm"``, ``"auto_scheduler"``, or None."""
     time_budget: float | None = None
     """Seconds of the whole call."""
 
@@ -58,7 +58,7 @@ class TuneConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file, such as ``configs/quick.toml``.
+        """Configuration in a file, such as ``configs/quick.toml``.
 
         Raises
         ------
@@ -79,12 +79,12 @@ class TuneConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read TOML.
+        """Configuration in a TOML text.
 
         Raises
         ------
         OptionError
-            If it is none, or a key or a value is unfit.
+            If it is no TOML, or a key or a value is unfit.
         """
         try:
             tables = tomllib.loads(text)
@@ -94,7 +94,7 @@ class TuneConfig:
 
     @classmethod
     def of_tables(cls, content: Mapping[str, Any]) -> Self:
-        """Read what :mod:`tomllib` or :mod:`json` made of a configuration.
+        """Configuration in tables that :mod:`tomllib` or :mod:`json` has read.
 
         Raises
         ------
@@ -124,8 +124,8 @@ class TuneConfig:
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of :func:`tvm_ios.tune`.
 
-        A file may keep options of tuning while nothing is tuned, or another tuner than theirs is
-        used; they are left out then.
+        A file may have options of tuning while nothing is tuned, or of another tuner than the one
+        in use; they are left out.
         """
         kernels = self.options.kernels.used_by(self.tuning)
         return {
@@ -139,11 +139,11 @@ _TABLES = {
     "tuning" if noun == "kernels" else noun: (noun, kind)
     for noun, kind in get_type_hints(TuneOptions).items()
 }
-"""Tables of a file, the fields of ``TuneOptions`` that they are, and their nouns."""
+"""Fields of ``TuneOptions`` and their nouns, by table of a file."""
 
 
 def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
-    """The dataclass that a table describes, those of tables in it included."""
+    """Dataclass that a table describes, with its nested tables."""
     if not isinstance(table, dict):
         raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
     hints = get_type_hints(kind)
@@ -168,12 +168,12 @@ def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
 
 
 def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Refuse a table with another key; ``where`` begins the message.
+    """Refuse a table with an unknown key; ``where`` begins the message.
 
     Raises
     ------
     OptionError
-        If there is one; the message names it and those that are known.
+        If there is an unknown key; the message names it and the known ones.
     """
     for key in table:
         if key not in known:
@@ -183,12 +183,12 @@ def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) 
 
 
 def known_value(key: str, value: Any, hint: Any) -> Any:
-    """A value of a file as a field of this type wants it.
+    """Value of a file for a field of a type.
 
     Raises
     ------
     OptionError
-        If it is of another type.
+        If the value is of another type.
     """
     if key in NAMES_OF_MEMBERS:
         return value

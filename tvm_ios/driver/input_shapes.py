@@ -1,4 +1,4 @@
-"""Shapes that a user gives to a model whose file leaves dimensions open. Free of TVM."""
+"""Shapes from a user for a model whose file leaves dimensions open. Free of TVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLE = "such as 'x:[1,3,224,224] mask:[1,128]'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputShapes:
-    """Shapes by input, and the extent of a first dimension that is open.
+    """Shapes by input, and the extent of open first dimensions.
 
     Raises
     ------
@@ -33,7 +33,7 @@ class InputShapes:
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batch_size: int | None = None
-    """Extent of every input's first dimension that nothing else says; None leaves it open."""
+    """Extent of every input's first dimension without another extent; None leaves it open."""
 
     def __post_init__(self) -> None:
         for name, shape in self.shapes.items():
@@ -44,12 +44,12 @@ class InputShapes:
 
     @classmethod
     def parse(cls, text: str | None, batch_size: int | None = None) -> Self:
-        """Read shapes as ``tvmc --input-shapes`` takes them: ``NAME:[EXTENT,…]``, and spaces.
+        """Shapes in the form of ``tvmc --input-shapes``: ``NAME:[EXTENT,…]``, separated by spaces.
 
         Raises
         ------
         OptionError
-            If the text is none, an input is there twice, or an extent is no whole number above 0.
+            If the text is something else, or has an input twice or an extent that is not above 0.
         """
         shapes: dict[str, tuple[int, ...]] = {}
         rest = text or ""
@@ -76,7 +76,7 @@ class InputShapes:
         Raises
         ------
         OptionError
-            If there are any, or a batch size.
+            If there are shapes or a batch size.
         """
         if self != AS_IN_FILE:
             raise OptionError(
@@ -86,4 +86,4 @@ class InputShapes:
 
 
 AS_IN_FILE = InputShapes()
-"""No shapes: every input is as the model has it."""
+"""No shapes: every input has those of the model."""

@@ -1,6 +1,6 @@
-"""The latency of one model that runs: its median, and the interval that holds it.
+"""Latency of one running model: its median, and the interval that holds it.
 
-Samples are taken as in every race, between ping-pongs that tell of the machine's slow mode. Free of
+Samples are taken as in every race, between ping-pongs that show the machine's slow mode. Free of
 TVM.
 """
 
@@ -30,13 +30,13 @@ class Latency:
     high_ms: float
     confidence: float
     rounds: int
-    """Rounds that count."""
+    """Number of rounds that count."""
     notes: tuple[str, ...] = ()
-    """What to know of the machine while they were taken."""
+    """Lines on the state of the machine during the rounds."""
 
     @classmethod
     def of(cls, name: str, comparison: Comparison) -> Self:
-        """The latency of a contestant that was timed in every round."""
+        """Latency of a contestant that was timed in every round."""
         place = comparison.names.index(name)
         times = [each.run_ns[place] for each in comparison.used_rounds]
         run_ns = [ns for ns in times if ns is not None]
@@ -51,11 +51,11 @@ class Latency:
         )
 
     def meets(self, sla_ms: float) -> bool:
-        """Whether the whole interval lies at a service level or below: beyond the noise."""
+        """True if the whole interval is at most a service level: met beyond the noise."""
         return self.high_ms <= sla_ms
 
     def as_text(self) -> str:
-        """One line: median, interval, rounds."""
+        """Line of text: median, interval, rounds."""
         return (
             f"{self.median_ms:.4f} ms ({self.low_ms:.4f} to {self.high_ms:.4f}, the median with "
             f"{self.confidence:.0%} confidence, {self.rounds} rounds)"
@@ -65,16 +65,16 @@ class Latency:
 def measure_latency(
     executor: TimedExecutor, inputs: Mapping[str, Any], options: CompareOptions
 ) -> Latency:
-    """Time a model alone, all rounds.
+    """Latency of a model that is timed alone, in all rounds.
 
     Parameters
     ----------
     executor
-        The model, on whatever device.
+        The model, on any device.
     inputs
         Values of its inputs by name.
     options
-        Rounds, warm-up and the length of samples, as for races.
+        Rounds, warm-up and length of samples, as for races.
     """
     for name, value in inputs.items():
         executor.set_input(name, value)

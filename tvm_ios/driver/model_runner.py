@@ -1,6 +1,6 @@
-"""Runs a compiled model for a chain: here with threads that stay, or on a device held for a while.
+"""Runners of a compiled model for a chain: on threads of this process, or on a shared device.
 
-The inputs are those that users give, and the outputs are copies.
+Inputs are those that users give; outputs are copies.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ class ModelRunner(Protocol):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Inputs that are no parameters, in order."""
+        """Names of the inputs that are no parameters, in order."""
         ...
 
     def open(
         self, address: str = ""
     ) -> AbstractContextManager[tuple[ExecutionPlan, TimedExecutor]]:
-        """The plan and an executor of it, whose parameters are set.
+        """Context with the plan and an executor of it, whose parameters are set.
 
         Parameters
         ----------
         address
-            Where a stage was granted its device, as ``GrantedStage.address``.
+            Address of a stage's device, as ``GrantedStage.address``.
         """
         ...
 
     def close(self) -> None:
-        """Give back what is held; a later :meth:`open` takes it again."""
+        """Give back threads and memory; a later :meth:`open` takes them again."""
         ...
 
 
 class _Kept:
-    """An executor of this process that is made when first needed and kept."""
+    """Runner with an executor of this process, made on first use and kept."""
 
     def __init__(self, inputs: tuple[str, ...], make: Callable[[], Any]) -> None:
         self.inputs = inputs
@@ -60,28 +60,28 @@ class _Kept:
 
     @contextmanager
     def open(self, address: str = "") -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
-        """The plan and the executor of it."""
+        """Context with the plan and its executor."""
         del address
         if self._executor is None:
             self._executor = self._make()
         yield self._executor.plan, self._executor
 
     def close(self) -> None:
-        """Join its threads; a later :meth:`open` makes new ones."""
+        """Join the executor's threads; a later :meth:`open` makes new ones."""
         if self._executor is not None:
             self._executor.close()
         self._executor = None
 
 
 class LocalRunner(_Kept):
-    """A model that was compiled in this process, for this machine."""
+    """Runner of a model that was compiled in this process, for this machine."""
 
     def __init__(self, model: CompiledModel) -> None:
         super().__init__(_inputs_of(model), model.executor)
 
 
 class LoadedRunner(_Kept):
-    """A model from a file; it is read at once, so that an unfit one is refused."""
+    """Runner of a model in a file, which is read at once, so that an unfit one is refused."""
 
     def __init__(self, library: Path, inputs: tuple[str, ...], *, lanes: int | None) -> None:
         super().__init__(inputs, lambda: load(library, lanes=lanes))
@@ -90,7 +90,7 @@ class LoadedRunner(_Kept):
 
 
 class DeviceRunner:
-    """A model on a device that others wait for: held for each use, and no longer."""
+    """Runner of a model on a device that others wait for: held only during each use."""
 
     def __init__(self, model: CompiledModel, device: Callable[[str], MeasuringDevice]) -> None:
         self.inputs = _inputs_of(model)
@@ -99,7 +99,7 @@ class DeviceRunner:
 
     @contextmanager
     def open(self, address: str = "") -> Iterator[tuple[ExecutionPlan, TimedExecutor]]:
-        """The plan and an executor of it, on the device."""
+        """Context with the plan and an executor of it, on the device."""
         device = self._device(address)
         with device.open() as session, closing(session.executor(self._model)) as executor:
             # Large parameters are made-up numbers on a device, which do for timing alone.
@@ -108,11 +108,11 @@ class DeviceRunner:
             yield self._model.plan, executor
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no device is held between uses."""
 
 
 def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
-    """Copies of a model's outputs for one input, which stay as they are when it runs again.
+    """Copies of a model's outputs for one input.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
 
 
 def evaluate(runner: ModelRunner, options: CompareOptions, address: str = "") -> Latency:
-    """The latency of a model on made-up inputs, timed alone; ``address`` as its ``open`` takes."""
+    """Latency of a model on made-up inputs, timed alone; ``address`` as for its ``open``."""
     with runner.open(address) as (plan, executor):
         params = {entry.name for entry in plan.inputs} - set(runner.inputs)
         return measure_latency(executor, sample_inputs(plan, params), options)

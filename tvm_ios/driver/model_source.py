@@ -1,4 +1,4 @@
-"""Models as users name them: a benchmark network, a file, or a model itself, in Relay or ONNX."""
+"""Models as users name them: a benchmark network, a file, or a model in Relay or ONNX."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class ModelSource:
     name: str
     mod: tvm.IRModule
     params: Mapping[str, Any] | None
-    """By name; None where weights are inputs on purpose."""
+    """Parameters by name; None where weights are inputs on purpose."""
 
     @classmethod
     def of(cls, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
-        """The model that somebody means.
+        """Model that a user's argument means.
 
         Parameters
         ----------
         model
             A Relay module, a pair of it and its parameters, an ``onnx.ModelProto``, a name of
-            :mod:`tvm_ios.models`, or a file: ONNX (``.onnx``), or Relay that
-            :func:`~tvm_ios.relay.model_file.read_model` reads.
+            :mod:`tvm_ios.models`, or a file: ONNX (``.onnx``), or Relay for
+            :func:`~tvm_ios.relay.model_file.read_model`.
         params
-            Parameters by name, or, beside a file of Relay, the file that holds them.
+            Parameters by name, or, beside a file of Relay, the file with them.
         shapes
             Shapes of inputs that an ONNX model leaves open; a batch size is for networks of
             :mod:`tvm_ios.models`, too.
@@ -47,9 +47,9 @@ class ModelSource:
         Raises
         ------
         ModelError
-            If it is none of these, or a file cannot be read.
+            If the argument is none of these, or a file cannot be read.
         OptionError
-            If there are parameters twice, or shapes that the model cannot have, or lacks.
+            If parameters are given twice, or shapes are missing or do not fit the model.
         """
         match model:
             case str() | Path():
@@ -73,7 +73,7 @@ class ModelSource:
 
     @classmethod
     def of_onnx(cls, file: OnnxFile) -> Self:
-        """A model in ONNX that was opened before TVM was loaded."""
+        """Model in an ONNX file that was opened before TVM was loaded."""
         mod, params = _imported(file)
         return cls(name=Path(file.name).stem, mod=mod, params=params)
 
@@ -84,16 +84,16 @@ def from_onnx(
     *,
     batch_size: int | None = None,
 ) -> tuple[tvm.IRModule, dict[str, Any] | None]:
-    """A model in ONNX as a Relay module and its parameters, for :func:`tvm_ios.tune`.
+    """Relay module and parameters of a model in ONNX, for :func:`tvm_ios.tune`.
 
     Parameters
     ----------
     model
         A path, or an ``onnx.ModelProto``.
     shapes
-        Shapes by input, for those whose file leaves dimensions open.
+        Shapes of inputs whose file leaves dimensions open.
     batch_size
-        Extent of every first dimension that is open and that no shape says.
+        Extent of every open first dimension that no shape gives.
 
     Returns
     -------
@@ -130,14 +130,14 @@ def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
 
 
 def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:
-    """A network of ours by name, or what a file holds: the module and its parameters.
+    """Module and parameters of a network by name, or of a file.
 
     Raises
     ------
     ModelError
         If there is no such network or file, or it cannot be read.
     OptionError
-        If a network, which has weights of its own, is to have others.
+        If other weights are given for a network, which has its own.
     """
     path = Path(name)
     if name.replace("-", "_") in MODEL_NAMES:

@@ -1,7 +1,7 @@
-"""ONNX models before TVM sees them: read, checked, and every input with a static shape.
+"""ONNX models before TVM sees them: read, checked, and with a static shape for every input.
 
-Free of TVM, so that open dimensions, missing files and models that are too large are told in less
-than a second.
+Free of TVM, so that open dimensions, missing files and models that are too large are refused in
+less than a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 ONNX_SUFFIX = ".onnx"
 
 MOST_BYTES = 2**31 - 1
-"""Protocol buffers end there, and with them the tools that read ONNX."""
+"""Limit of a model's bytes: protocol buffers end there, and with them tools that read ONNX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,24 +31,24 @@ class OnnxFile:
     """A model in ONNX whose inputs all have static shapes."""
 
     name: str
-    """The path, or ``the model`` where there is none; messages begin with it."""
+    """Path of the file, or ``the model``; messages begin with it."""
     model: Any
-    """The ``onnx.ModelProto``, its weights in it."""
+    """The ``onnx.ModelProto`` with its weights."""
     shapes: Mapping[str, tuple[int, ...]]
     """Shape of every input that is no parameter."""
 
     @classmethod
     def open(cls, source: Any, given: InputShapes = AS_IN_FILE, *, params: Any = None) -> Self:
-        """Read a model and give all of its inputs static shapes.
+        """Model whose inputs all get static shapes.
 
         Parameters
         ----------
         source
-            A path, or an ``onnx.ModelProto`` whose weights lie in it.
+            A path, or an ``onnx.ModelProto`` that holds its weights.
         given
             Shapes of inputs that the file leaves open.
         params
-            None: a model in ONNX holds its own.
+            Has to be None: a model in ONNX holds its own parameters.
 
         Raises
         ------
@@ -80,12 +80,12 @@ class OnnxFile:
 
 
 def is_onnx_path(path: str | Path) -> bool:
-    """Whether a file is one in ONNX, by its name."""
+    """True if a path is that of an ONNX file, by its ending."""
     return Path(path).suffix.lower() == ONNX_SUFFIX
 
 
 def is_onnx_model(value: Any) -> bool:
-    """Whether somebody hands in an ``onnx.ModelProto``; onnx is not loaded to see that."""
+    """True if a value is an ``onnx.ModelProto``; onnx is not loaded to see that."""
     onnx = sys.modules.get("onnx")
     return onnx is not None and isinstance(value, onnx.ModelProto)
 
@@ -153,7 +153,7 @@ def _inputs(name: str, model: Any) -> tuple[OpenInput, ...]:
 
 
 def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None:
-    """Take weights that lie in files of their own into the model."""
+    """Load weights in files of their own into the model."""
     helper = onnx.external_data_helper
     apart = [each for each in _tensors(model.graph) if helper.uses_external_data(each)]
     if not apart:
@@ -177,7 +177,7 @@ def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None
 
 
 def _stored_bytes(helper: Any, name: str, tensor: Any, folder: Path) -> int:
-    """The size of weights in a file of their own, which has to be there."""
+    """Bytes of weights in a file of their own, which has to exist."""
     try:
         info = helper.ExternalDataInfo(tensor)
     except ValueError as error:  # an offset or a length that is none
@@ -207,7 +207,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _set_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Write the shapes of inputs into a model, and leave out those of outputs, which follow."""
+    """Write shapes of inputs into a model, and clear those of outputs, which follow from them."""
     for value in model.graph.input:
         if value.name in shapes:
             shape = value.type.tensor_type.shape
@@ -234,5 +234,5 @@ def _check(onnx: Any, name: str, model: Any) -> None:
 
 
 def _line(error: Exception) -> str:
-    """The reason alone: what onnx prints of a node's context goes over many lines."""
+    """Reason of an error alone: onnx prints a node's context over many lines."""
     return lines_that_tell(error, type(error).__name__)[0]

@@ -1,4 +1,4 @@
-"""Dimensions that the file of a model leaves open, and what a user gives for them. Free of TVM."""
+"""Dimensions that a model's file leaves open, and the user's extents for them. Free of TVM."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from tvm_ios.errors import OptionError
 __all__ = ["ANY_RANK", "OpenInput", "static_shapes"]
 
 ANY_RANK = "..."
-"""Stands for the extents of an input whose file does not even say how many there are."""
+"""Extents of an input whose file does not even give their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInput:
-    """An input of a model that is no parameter."""
+    """Input of a model that is no parameter, with its extents."""
 
     name: str
     extents: tuple[int | str, ...]
-    """A number, or the name of an open dimension; the empty name where it has none."""
+    """Numbers, or names of open dimensions; the empty name for one without a name."""
 
     @property
     def open_dimensions(self) -> tuple[int, ...]:
-        """Places of the dimensions whose extents the file does not say."""
+        """Places of the open dimensions."""
         return tuple(i for i, extent in enumerate(self.extents) if isinstance(extent, str))
 
     def as_text(self) -> str:
-        """The name and the extents, as ``--input-shapes`` takes them."""
+        """Name and extents, as ``--input-shapes`` takes them."""
         return f"{self.name}:{_text(self.extents)}"
 
 
 def static_shapes(
     model: str, inputs: Sequence[OpenInput], given: InputShapes
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each input, from the file and what was given.
+    """Shape of each input, from the file and the user.
 
-    Dimensions of one name have one extent, so that one of them says it for all.
+    Dimensions with the same name have the same extent, so one of them gives it for all.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def static_shapes(
 
 
 def _named_extents(model: str, inputs: Sequence[OpenInput], given: InputShapes) -> dict[str, int]:
-    """Extents of open dimensions by name, as shapes of inputs and the batch size give them."""
+    """Extents of open dimensions by name, from given shapes and batch size."""
     known = {each.name: each for each in inputs}
     named: dict[str, int] = {}
     for name, shape in given.shapes.items():

@@ -1,4 +1,4 @@
-"""All options of ``tune``, in one noun that files, the command line and Python share.
+"""Options of ``tune`` in one noun, which files, the command line and Python share.
 
 Free of TVM, so that a bad value is refused before anything is loaded.
 """
@@ -20,7 +20,7 @@ __all__ = ["DEFAULTS", "BuildOptions", "DatabaseOptions", "TuneOptions", "requir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """Which kernels a model is built with.
+    """Choice of the kernels that a model is built with.
 
     Raises
     ------
@@ -29,19 +29,19 @@ class BuildOptions:
     """
 
     pad_channels: bool = True
-    """Whether to try convolutions and dense layers with output channels padded to whole vectors,
-    where they fill none, and dense layers with rows padded to whole tiles, and to keep them if the
-    network is faster. Sums are then taken in another order, and an inf or NaN that a padded one
-    reads spreads as NaN. Not done on a GPU."""
+    """True tries convolutions and dense layers with output channels padded to whole vectors, where
+    they fill none, and dense layers with rows padded to whole tiles, and keeps them if the network
+    is faster. Sums are then taken in another order, and an inf or NaN that a padded one reads
+    spreads as NaN. Not done on a GPU."""
     cudnn: bool = False
-    """On a GPU, whether cuDNN may compute convolutions, with bias and ReLU. Each is priced with
-    TVM's kernel and by cuDNN, and the faster one is kept; a stage may have both."""
+    """True lets cuDNN compute convolutions, with bias and ReLU, on a GPU. Each is priced with TVM's
+    kernel and with cuDNN, and the faster one is kept; a stage may have both."""
     tf32: bool = False
-    """Whether cuDNN may round float32 to TF32, with 10 bits of mantissa, which is faster."""
+    """True lets cuDNN round float32 to TF32, with 10 bits of mantissa, which is faster."""
     onednn: bool = False
-    """On a CPU, whether oneDNN may compute convolutions and products, with what follows them
-    element by element. Each is priced with TVM's kernel and by oneDNN, and the faster one is kept;
-    a stage may have both."""
+    """True lets oneDNN compute convolutions and products on a CPU, with the functions of each
+    element that follow. Each is priced with TVM's kernel and with oneDNN, and the faster one is
+    kept; a stage may have both."""
 
     def __post_init__(self) -> None:
         _require_flags(self)
@@ -49,7 +49,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseOptions:
-    """How a call uses the profile database.
+    """Use of the profile database by a call.
 
     Raises
     ------
@@ -58,8 +58,8 @@ class DatabaseOptions:
     """
 
     fresh: bool = False
-    """Whether to measure all prices, choices and races anew, and to put them in place of those that
-    are there. Tuning records of kernels lie in logs of their own and are used as ever."""
+    """True measures all prices, choices and races anew, and replaces stored ones. Tuning records of
+    kernels lie in logs of their own and are used in any case."""
 
     def __post_init__(self) -> None:
         _require_flags(self)
@@ -67,7 +67,7 @@ class DatabaseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
-    """How a model is tuned and scheduled; every default stands in the noun it belongs to.
+    """Options of tuning and scheduling a model; every default stands in the noun it belongs to.
 
     Raises
     ------
@@ -84,19 +84,19 @@ class TuneOptions:
     search: SearchOptions = field(default_factory=SearchOptions)
     """Limits and rules of the search for a schedule."""
     measure: MeasureOptions = field(default_factory=MeasureOptions)
-    """How stages are timed."""
+    """Options of the measurements that price stages."""
     compare: CompareOptions = field(default_factory=CompareOptions)
-    """How whole networks are timed against each other."""
+    """Options of races between whole networks."""
     conversion: Conversion = field(default_factory=Conversion)
-    """Layout and types that the model is changed to."""
+    """Layout and data types that the model is changed to."""
     build: BuildOptions = field(default_factory=BuildOptions)
-    """Which kernels it is built with."""
+    """Choice of the kernels it is built with."""
     kernels: TuningOptions = field(default_factory=TuningOptions)
-    """How kernels are tuned, where they are."""
+    """Options of kernel tuning."""
     device: DeviceOptions = field(default_factory=DeviceOptions)
-    """A device of an RPC tracker, in place of this machine."""
+    """Device of an RPC tracker, in place of this machine."""
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
-    """Whether what was measured before is used."""
+    """Use of earlier measurements."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -116,12 +116,12 @@ DEFAULTS = TuneOptions()
 
 
 def require_options(options: TuneOptions) -> None:
-    """Refuse what are no options of ``tune``.
+    """Refuse a value that is no :class:`TuneOptions`.
 
     Raises
     ------
     OptionError
-        If it is something else, such as one of its parts.
+        If it is something else, such as one of the nouns in it.
     """
     if not isinstance(options, TuneOptions):
         raise OptionError(f"options is {options!r}; give TuneOptions(…)")

@@ -1,4 +1,4 @@
-"""Runs that were saved: a folder each, with the compiled model and everything that is known of it.
+"""Saved runs: a folder each, with the compiled model and all that is known of it.
 
 ``runs/<run_id>`` in the cache folder holds ``model.so`` (what :func:`tvm_ios.load` reads),
 ``run.json`` (a :class:`RunReport`), ``tune.json`` (the report of ``tune``) and ``schedule.json``.
@@ -32,32 +32,32 @@ __all__ = ["RunFolder", "RunReport", "new_run_id", "runs_directory"]
 
 RUN_VERSION = 1
 MOST_NAMES = 5
-"""Runs that an error names."""
+"""Number of runs that an error names."""
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """Everything that is told of a run: what was compiled, at what cost, and how fast it is."""
+    """Report of a run: what was compiled, at what cost, and its latency."""
 
     run_id: str
     """Name of the run's folder; empty before it is saved."""
     model: str
     target: str
-    """The TVM target that it was compiled for."""
+    """TVM target that it was compiled for."""
     lanes: int
     inputs: tuple[str, ...]
-    """Inputs that are no parameters, in order."""
+    """Names of the inputs that are no parameters, in order."""
     logs: tuple[str, ...]
-    """Tuning logs whose records the kernels were chosen from; the first one was written to."""
+    """Tuning logs whose records the kernels were chosen from; new records went to the first."""
     context: BenchmarkContext
     latency: Latency | None = None
-    """None before :meth:`~tvm_ios.driver.simple_tvm.SimpleTVM.evaluate`."""
+    """Latency of the run; None before :meth:`~tvm_ios.driver.simple_tvm.SimpleTVM.evaluate`."""
     service_level: ServiceLevel | None = None
-    """None where none was asked for."""
+    """Service level with its evaluations; None where none was asked for."""
 
     def as_text(self) -> str:
-        """A page for people."""
+        """Report as a page of text."""
         lines = [
             f"run {self.run_id or '(not saved)'}: {self.model} for {self.target}, "
             f"lanes: {self.lanes}",
@@ -69,7 +69,7 @@ class RunReport:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Versioned JSON; :meth:`from_json` reads it back."""
+        """Versioned JSON of the report; :meth:`from_json` reads it back."""
         level = self.service_level
         record = {"version": RUN_VERSION} | noun_record(RunReport, self)
         if level is not None:
@@ -78,7 +78,7 @@ class RunReport:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what :meth:`to_json` made.
+        """Report in the JSON of :meth:`to_json`.
 
         Raises
         ------
@@ -110,20 +110,20 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """The folder of one run."""
+    """Folder of one run."""
 
     path: Path
 
     @classmethod
     def find(cls, run_id: str) -> Self:
-        """The folder of a run that was saved.
+        """Folder of a saved run.
 
         Raises
         ------
         OptionError
-            If the name is none of a run.
+            If the name cannot be that of a run.
         ArtifactError
-            If there is no such run; the message names the newest ones there are.
+            If there is no such run; the message names the newest runs.
         """
         if not isinstance(run_id, str) or not _PLAIN.fullmatch(run_id):
             raise OptionError(f"run_id is {run_id!r}; give the name of a run, as save() made it")
@@ -138,14 +138,14 @@ class RunFolder:
 
     @classmethod
     def make(cls, report: RunReport, export: Callable[[Path], None], **texts: str) -> Self:
-        """Save a run; its folder appears when everything is in it.
+        """Folder of a run that is saved now; it appears when everything is in it.
 
         Parameters
         ----------
         report
-            With the run's name.
+            Report with the run's name.
         export
-            Writes the compiled model into the file that it is given.
+            Writes the compiled model into a given file.
         texts
             Further JSON files by name, such as the schedule.
 
@@ -179,16 +179,16 @@ class RunFolder:
 
     @property
     def library(self) -> Path:
-        """The compiled model, for :func:`tvm_ios.load`."""
+        """Path of the compiled model, for :func:`tvm_ios.load`."""
         return self.path / "model.so"
 
     @property
     def report_path(self) -> Path:
-        """The report, in JSON."""
+        """Path of the report, in JSON."""
         return self.path / "run.json"
 
     def report(self) -> RunReport:
-        """What was saved of the run, or added since.
+        """Report that was saved with the run, or written since.
 
         Raises
         ------
@@ -201,17 +201,17 @@ class RunFolder:
             raise ArtifactError(f"{self.report_path}: {error}") from error
 
     def write(self, report: RunReport) -> None:
-        """Put another report in place of the one there is."""
+        """Replace the report."""
         write_text(self.report_path, report.to_json() + "\n")
 
 
 def runs_directory() -> Path:
-    """``runs`` in the cache folder of tvm-ios."""
+    """Path of ``runs`` in the cache folder of tvm-ios."""
     return cache_directory() / "runs"
 
 
 def new_run_id(model: str, *, now: datetime | None = None) -> str:
-    """A name for a run: the time in UTC, the model, and digits that no other run has.
+    """Name for a run: time in UTC, model, and digits that no other run has.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Values for the inputs of a model that runs: from a file, or made up. Free of TVM."""
+"""Values for the inputs of a model: from a file, or made up. Free of TVM."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["FillMode", "read_arrays", "run_inputs", "write_arrays"]
 
 
 class FillMode(Enum):
-    """What made-up inputs hold, by the names that tvmc has."""
+    """Content of made-up inputs, by tvmc's names."""
 
     RANDOM = "random"
-    """Standard normal; zeros where integers are expected, which are often places in a table."""
+    """Standard normal numbers; zeros for integers, which are often places in a table."""
     ONES = "ones"
     ZEROS = "zeros"
 
@@ -33,24 +33,24 @@ def run_inputs(
     given: Mapping[str, np.ndarray] | None,
     fill: FillMode = FillMode.RANDOM,
 ) -> dict[str, np.ndarray]:
-    """A value for each input.
+    """Value of each input.
 
     Parameters
     ----------
     plan
-        Of the model.
+        Plan of the model.
     names
-        Inputs that are no parameters.
+        Names of the inputs that are no parameters.
     given
-        All of them, by name; None makes them up.
+        Values of all inputs by name; None makes them up.
     fill
-        What made-up ones hold.
+        Content of made-up values.
 
     Raises
     ------
     OptionError
-        If one is missing, unknown, or of another shape or data type; the message lists what the
-        model takes.
+        If an input is missing, unknown, or of another shape or data type; the message lists the
+        model's inputs.
     """
     tensors = {entry.name: plan.tensors[entry.tensor] for entry in plan.inputs}
     wanted = {name: tensors[name] for name in names}
@@ -83,12 +83,12 @@ def _require_fit(wanted: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) 
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name.
+    """Arrays by name in a file.
 
     Raises
     ------
     OptionError
-        If the file cannot be read, or is none of ``numpy.savez``.
+        If the file cannot be read, or was not written by ``numpy.savez``.
     """
     try:
         return named_arrays(path.read_bytes())
@@ -99,12 +99,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name, into a file of exactly this name.
+    """Write arrays by name into a file of exactly this name.
 
     Raises
     ------
     OptionError
-        If it cannot be written.
+        If the file cannot be written.
     """
     named: dict[str, Any] = dict(arrays)
     try:

@@ -1,7 +1,6 @@
-"""A service level: a latency to reach, first with what is known, then with more and more tuning.
+"""A service level: a latency to reach, first with known records, then with more and more tuning.
 
-The policy alone, which chains and jobs share; who builds and who measures is told to it. Free of
-TVM.
+Only the policy, which chains and jobs share; callers build and measure. Free of TVM.
 """
 
 from __future__ import annotations
@@ -21,46 +20,46 @@ __all__ = ["Answer", "Reached", "ServiceLevel", "reach", "require_sla_ms", "tria
 
 ModelT = TypeVar("ModelT")
 FIRST_TRIALS = (8, 16, 32)
-"""Candidates of a task after which the model is evaluated, where nobody limits them."""
+"""Candidates of a task after which the model is evaluated, where their number has no limit."""
 SHARES = (8, 4, 2)
-"""Parts of the trials after which the model is evaluated: each slice is as long as all before it,
-so that builds and evaluations in between never outweigh the tuning."""
+"""Fractions (one over these) of the trials after which the model is evaluated: each slice is as
+long as all before it, so builds and evaluations never outweigh the tuning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One evaluation on the way to a service level."""
+    """Evaluation on the way to a service level."""
 
     trials: int | None
-    """Candidates of the tuner so far, as its ``trials`` count them; 0 where records alone were
-    used, None for as many as the tuner tries by itself."""
+    """Candidates of the tuner so far, as its ``trials`` count them; 0 with known records only, None
+    for as many as the tuner tries by itself."""
     latency: Latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLevel:
-    """A latency that was asked for, and every evaluation that was made to see whether it is met."""
+    """Latency that was asked for, with every evaluation on the way to it."""
 
     sla_ms: float
     answers: tuple[Answer, ...]
-    """In order; the last one ended the tuning."""
+    """Evaluations in order; the last one ended the tuning."""
     notes: tuple[str, ...] = ()
-    """What was known before, and what was cut for time."""
+    """Lines on what was known before, and what was cut for time."""
 
     @property
     def is_met(self) -> bool:
-        """Whether an evaluation met it."""
+        """True if an evaluation met the level."""
         return any(answer.latency.meets(self.sla_ms) for answer in self.answers)
 
     def as_text(self) -> str:
-        """Whether it is met and at what cost, with a line for each evaluation."""
+        """Text: whether the level is met, with a line for each evaluation."""
         found = "met" if self.is_met else "not met"
         lines = [f"service level {self.sla_ms:g} ms: {found}"]
         lines += [f"  {_told(each.trials)}: {each.latency.as_text()}" for each in self.answers]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def as_record(self) -> dict[str, Any]:
-        """The fields as JSON has them, and the answer."""
+        """Fields as JSON has them, with the answer."""
         record: dict[str, Any] = noun_record(ServiceLevel, self)
         return record | {"met": self.is_met}
 
@@ -77,12 +76,12 @@ class ServiceLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached(Generic[ModelT]):
-    """The end of the way to a service level: the fastest model that was built."""
+    """End of the way to a service level: the fastest model that was built."""
 
     level: ServiceLevel
     model: ModelT
     latency: Latency
-    """Of :attr:`model`."""
+    """Latency of :attr:`model`."""
 
 
 def reach(
@@ -94,19 +93,19 @@ def reach(
     budget: TimeBudget,
     notes: tuple[str, ...] = (),
 ) -> Reached[ModelT]:
-    """Build and evaluate with more and more trials, until an evaluation meets the service level.
+    """Fastest of models built with more and more trials, until one meets the service level.
 
     Parameters
     ----------
     attempts
-        Trials of each attempt; 0 builds with the records there are. At least one, which is made
+        Trials of each attempt, at least one; 0 builds with known records. The first attempt is made
         whatever the budget says.
     build
-        The model with so many trials; the tuner goes on from its log.
+        Returns the model after a number of trials; the tuner goes on from its log.
     evaluate
-        The latency of a model.
+        Returns the latency of a model.
     notes
-        What is to be told with the answers.
+        Lines to tell with the answers.
     """
     answers: list[Answer] = []
     best: tuple[Latency, ModelT] | None = None
@@ -131,16 +130,16 @@ def reach(
 def trial_slices(
     trials: int | None, *, known: int = 0, tasks: int | None = None
 ) -> tuple[int | None, ...]:
-    """Trials after which to look, rising; the last one is all that were asked for.
+    """Numbers of trials after which to evaluate, rising; the last is all that were asked for.
 
     Parameters
     ----------
     trials
-        All of them; None for as many as the tuner tries by itself.
+        Number of all trials; None for as many as the tuner tries by itself.
     known
-        Candidates that the log has already, and which count: fewer need no look.
+        Candidates in the log already, which count: smaller numbers need no evaluation.
     tasks
-        Tasks that share the trials; None where each task has so many.
+        Number of tasks that share the trials; None where each task has that many.
 
     Examples
     --------
@@ -160,12 +159,12 @@ def trial_slices(
 
 
 def require_sla_ms(value: Any) -> float:
-    """A service level in milliseconds, above 0.
+    """Service level in milliseconds, above 0.
 
     Raises
     ------
     OptionError
-        If it is none.
+        If the value is something else.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:

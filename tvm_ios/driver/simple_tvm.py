@@ -1,6 +1,6 @@
-"""A chain of verbs on top of the front door: from a model to a run that is saved and evaluated.
+"""A chain of verbs over :func:`tvm_ios.tune`: from a model to a run, saved and evaluated.
 
-Named after the interface of Stiller (2019), and for the same use: few words, and the time of every
+Named after the interface of Stiller (2019), with the same purpose: few words, and the time of every
 step kept.
 """
 
@@ -40,7 +40,7 @@ __all__ = ["SimpleTVM"]
 
 
 class SimpleTVM:
-    """A model on its way to a run; every verb but :meth:`run` returns the chain.
+    """Chain from a model to a run; every verb but :meth:`run` returns the chain.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ class SimpleTVM:
         As for :func:`tvm_ios.tune`: the best for this processor, or for the tracker's device, where
         omitted.
     rpc_tracker, rpc_key
-        A device of an RPC tracker, which all is measured on; in place of those in ``options``.
+        Device of an RPC tracker for all measurements, in place of the one in ``options``.
     lanes, database, progress
         As for :func:`tvm_ios.tune`.
     options
-        All else: the search, races, tuners.
+        Options of search, races, tuners and everything else.
 
     Raises
     ------
@@ -127,25 +127,25 @@ class SimpleTVM:
         time_budget: float | None = None,
         records: str | Path | None = None,
     ) -> Self:
-        """Tune the kernels, and find the schedule that runs them best.
+        """Tune the kernels, and find the fastest schedule of them.
 
-        With ``sla_ms`` no more is done than it needs. What all logs of the cache folder hold is
-        looked at first: if every task has a record, the model is built with these and evaluated,
-        and if it meets the service level nothing is tuned. Else tuning goes on in slices, each as
+        With ``sla_ms`` no more is done than needed. First the records in all logs of the cache
+        folder are looked up: if every task has one, the model is built with them and evaluated, and
+        if it meets the service level nothing is tuned. Otherwise tuning goes on in slices, each as
         long as all before it, and ends with the first evaluation that meets the level.
 
         Parameters
         ----------
         trials
-            Candidates: of each task with AutoTVM, in all with auto_scheduler.
+            Number of candidates: for each task with AutoTVM, in all with auto_scheduler.
         tuner
             ``"autotvm"`` or ``"auto_scheduler"``.
         sla_ms
-            Milliseconds that the median latency has to stay below, with its whole interval.
+            Milliseconds that the median latency has to stay below with its whole interval.
         time_budget
             Seconds of this verb.
         records
-            The log that gets what is measured; where omitted, the one in the cache folder.
+            Log that gets new records; where omitted, the one in the cache folder.
 
         Raises
         ------
@@ -187,14 +187,14 @@ class SimpleTVM:
     ) -> Self:
         """Compile the model with the fastest inter-operator schedule.
 
-        After :meth:`autotune` that is the one found there, unless the options are others now: then
-        it is searched anew, with the records of that tuning.
+        After :meth:`autotune` that is the schedule found there, unless the options are others now:
+        then it is searched anew, with the records of that tuning.
 
         Parameters
         ----------
         options
-            They take the place of the chain's, but for the tracker and the key that the chain was
-            made with. Their ``kernels`` are for :meth:`autotune`, and not read here.
+            Options in place of the chain's, except for its tracker and key. Their ``kernels`` are
+            for :meth:`autotune`, and not read here.
         time_budget
             Seconds of this verb.
 
@@ -231,7 +231,7 @@ class SimpleTVM:
         OptionError
             If nothing was built yet.
         ArtifactError
-            If it cannot be written.
+            If the folder cannot be written.
         """
         model, source = self._at.require_model("save"), self._at.require_source("save")
         report = replace(self.report(), run_id=new_run_id(source.name))
@@ -247,14 +247,14 @@ class SimpleTVM:
         return self
 
     def load(self, run_id: str) -> Self:
-        """Take a run that was saved, in place of a model: it runs and is evaluated here.
+        """Take a saved run in place of a model: it runs and is evaluated here.
 
         Raises
         ------
         ArtifactError
             If there is no such run, or it was made for another processor, TVM or plan version.
         OptionError
-            If the name is none of a run.
+            If the name cannot be that of a run.
         """
         folder = RunFolder.find(run_id)
         report = folder.report()
@@ -266,9 +266,9 @@ class SimpleTVM:
         return self
 
     def evaluate(self) -> Self:
-        """Measure the latency, alone and in as many rounds as races have, into :attr:`latency`.
+        """Measure the latency, alone and with the rounds of races, into :attr:`latency`.
 
-        A run that this chain has saved gets it into its report.
+        The report of a run that this chain has saved gets it, too.
 
         Raises
         ------
@@ -305,26 +305,26 @@ class SimpleTVM:
 
     @property
     def model(self) -> CompiledModel | None:
-        """What :meth:`build` compiled; None before, and after :meth:`load`."""
+        """Result of :meth:`build`; None before, and after :meth:`load`."""
         return self._at.model
 
     @property
     def latency(self) -> Latency | None:
-        """What :meth:`evaluate` found, or before it the evaluation that ended :meth:`autotune`."""
+        """Result of :meth:`evaluate`, or before it the evaluation that ended :meth:`autotune`."""
         return self._at.latency
 
     @property
     def service_level(self) -> ServiceLevel | None:
-        """What :meth:`autotune` found of ``sla_ms``; None where none was asked for."""
+        """Result of :meth:`autotune` with ``sla_ms``; None where none was asked for."""
         return self._at.service_level
 
     @property
     def run_id(self) -> str:
-        """Name of the run that was saved or loaded; empty where none was."""
+        """Name of the saved or loaded run; empty without one."""
         return self._at.run_id
 
     def report(self) -> RunReport:
-        """Everything about the run so far, as text and JSON.
+        """Report on the run so far, as text and JSON.
 
         Raises
         ------
@@ -334,7 +334,7 @@ class SimpleTVM:
         return self._at.report(self.context)
 
     def close(self) -> None:
-        """Give back the threads of :meth:`run` and :meth:`evaluate`; they come back when needed."""
+        """Give back the threads of :meth:`run` and :meth:`evaluate`; later calls make new ones."""
         self._at.close()
 
     def __enter__(self) -> Self:
@@ -346,13 +346,13 @@ class SimpleTVM:
     # ---- Steps ----
 
     def _on_device(self, options: TuneOptions) -> TuneOptions:
-        """The options, with the tracker and the key that this chain was made with."""
+        """Options with the tracker and key of this chain."""
         require_options(options)
         return replace(options, device=replace(options.device, **self._device))
 
     @contextmanager
     def _step(self, verb: str) -> Iterator[list[Mapping[str, float]]]:
-        """Count the time inside; the list gets the phases of each call of ``tune``."""
+        """Context whose time is counted; its list gets the phases of each call of ``tune``."""
         clock, calls = PhaseClock(self._setup.progress), list[Mapping[str, float]]()
         with clock.phase(verb):
             yield calls
@@ -360,7 +360,7 @@ class SimpleTVM:
         self.context = self.context.with_step(step)
 
     def _begin(self, state: ChainState) -> ChainState:
-        """Go on from a state in which nothing is tuned, built or measured yet."""
+        """Continue from a state in which nothing is tuned, built or measured yet."""
         self._at.close()
         self._at = state
         return state

@@ -1,4 +1,4 @@
-"""The steps of ``tune`` after building: search each build, compile what may win, and race it."""
+"""Steps of ``tune`` after building: search each build, compile possible winners, and race them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ UNTUNED = {
     Contestant.IOS: Contestant.UNTUNED_IOS,
     Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
 }
-"""What schedules are called whose kernels are not the tuned ones that most others run."""
+"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
 SHORT_S = 0.5
-"""Traced runs that take less are made in any case: no budget is missed by them."""
+"""Seconds of traced runs up to which they are made in any case, without harm to a budget."""
 
 
 _LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledBuild:
-    """A build with its schedules found, to be compiled for the race."""
+    """A build with its schedules, to be compiled for the race."""
 
     built: BuiltModel
     prices: KernelPrices
@@ -55,13 +55,13 @@ class ScheduledBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """How builds are scheduled, and their schedules raced, within one call of ``tune``."""
+    """Scheduler and racer of builds within one call of ``tune``."""
 
     call: MeasuringCall
     search: SearchOptions
 
     def schedule(self, built: BuiltModel, session: MeasuringSession) -> ScheduledBuild:
-        """Price a build and search its schedules, under the records in force."""
+        """Prices and schedules of a build, with the records in force."""
         with (
             # First: lanes are bound to the cores that the stage is granted.
             self.call.clock.phase("search", self.call.to_profile),
@@ -110,19 +110,19 @@ class Steps:
         return ScheduledBuild(built=built, prices=prices, found=found, racers=racers)
 
     def _tell_of_operators(self, prices: KernelPrices, counters: MeasureCounters) -> None:
-        """Before the search begins, which tells of stages itself."""
+        """Report on priced operators, before the search reports on stages."""
         if not prices.operator_ns:
             self.call.clock.say(f"operators, {counters.priced} ways of them measured")
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
-        """Compile all contestants, under the records in force; what is compiled stays as it is."""
+        """Compiled contestants, with the records in force; later calls return the same models."""
         with self.call.clock.phase("lower", self.call.to_prepare()):
             return {who: racer.compiled() for who, racer in racers.items()}
 
     def finish(
         self, racers: Mapping[Contestant, Racer], sequential_ns: int, session: MeasuringSession
     ) -> RaceEnd:
-        """Race the contestants, unless an earlier call did."""
+        """Outcome of the contestants' race, or of an equal one of an earlier call."""
         options = self.call.compare
         identity = race_identity(racers, options)
         target = next(iter(racers.values())).built.prepared.target
@@ -154,7 +154,7 @@ class Steps:
         session: MeasuringSession,
         curve: tuple[CurvePoint, ...] = (),
     ) -> Evidence:
-        """All that was measured of the model that is kept, and runs of it that are traced now."""
+        """Measurements of the kept model, with traced runs that are made now."""
         traced = TracedRuns()
         needed_s = RUNS_FOR_TRACES * end.comparison.median_ns(end.kept.value) / 1e9
         if needed_s < SHORT_S or self.call.budget.allows(needed_s):
@@ -186,9 +186,9 @@ class Steps:
     def untuned(
         self, built: BuiltModel, tuned: ScheduledBuild, session: MeasuringSession
     ) -> dict[Contestant, Racer]:
-        """What has to be beaten besides sequential order: the best schedules of untuned kernels.
+        """Best schedules of untuned kernels, which tuned ones have to beat beside sequential order.
 
-        Their sequential order lost to that of the tuned kernels before.
+        Sequential order of the untuned kernels lost to that of the tuned ones before.
         """
         needed_s = 2 * race_s(tuned.found.sequential_ns, self.call.compare)
         if not self.call.budget.allows(needed_s):

@@ -1,6 +1,6 @@
-"""``tune`` takes a model all the way to a measured schedule that runs.
+"""``tune``: takes a model to a measured schedule that runs.
 
-Prepare and build, search with measured prices, then race the winner against sequential order.
+It prepares and builds, searches with measured prices, then races against sequential order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneCall:
-    """What a caller of :func:`tune` handed in, which says what each of them is."""
+    """Arguments of a call of :func:`tune`, which documents them."""
 
     mod: tvm.IRModule
     params: Mapping[str, Any] | None = None
@@ -70,16 +70,16 @@ class TuneCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRace:
-    """Everything that one ``tune`` raced, for who wants more than the winner."""
+    """Everything that one ``tune`` raced, for callers who want more than the winner."""
 
     racers: Mapping[Contestant, Racer]
-    """Every schedule that differs from those before it."""
+    """Contestants whose schedules differ from all before."""
     kept: CompiledModel
-    """What ``tune`` returns, with its report."""
+    """Result of ``tune``, with its report."""
 
     @property
     def models(self) -> dict[Contestant, CompiledModel]:
-        """All of them compiled; of a race that was known, most are only now."""
+        """Compiled models of all contestants; after a known race, most are compiled only now."""
         return {who: racer.compiled() for who, racer in self.racers.items()}
 
 
@@ -100,7 +100,7 @@ def tune(
 
     AutoTVM and auto_scheduler ``ApplyHistoryBest`` contexts around the call are honoured, and so is
     a ``PassContext``. The IOS schedule, and a list made from it, are timed against the greedy and
-    the sequential one; what does not beat sequential order beyond the noise is not returned.
+    the sequential one; a schedule is returned only if it beats sequential order beyond the noise.
 
     Parameters
     ----------
@@ -114,12 +114,12 @@ def tune(
     tuning
         ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
     tuning_records
-        A log of either, or several: what they hold is used, and the first one gets what is
-        measured. Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
+        A log of either tuner, or several: their records are used, and new ones go to the first.
+        Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
     time_budget
-        Seconds of the whole call. Preparing, compiling and pricing single operators are done in
-        any case; other layouts, padded channels, tuning of kernels, the search and the races take
-        what is left, and the report says what was cut.
+        Seconds of the whole call. Preparing, compiling and pricing single operators are done in any
+        case. Other layouts, padded channels, kernel tuning, the search and the races take what is
+        left, and the report says what was cut.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
@@ -128,9 +128,9 @@ def tune(
     progress
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
-        All else: :class:`~tvm_ios.driver.options.TuneOptions` has a field for the search, for each
-        kind of measuring, for layout and types, for cuDNN, oneDNN and padded channels, for the
-        tuners, for a remote device, and for measuring anew what the database knows.
+        Everything else: :class:`~tvm_ios.driver.options.TuneOptions` has fields for the search,
+        each kind of measuring, layout and types, cuDNN, oneDNN and padded channels, the tuners, a
+        remote device, and measuring anew what the database knows.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def tune(
 
 @shared_workers()
 def tune_race(given: TuneCall) -> TuneRace:
-    """All schedules of a :func:`tune` that took part in its last race, compiled, and the winner.
+    """Contestants of a :func:`tune`'s last race and the winner, compiled.
 
     Errors are those of :func:`tune`.
     """
@@ -292,7 +292,7 @@ def tune_race(given: TuneCall) -> TuneRace:
 
 
 def _measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:
-    """Where prices are taken."""
+    """Device that prices are taken on."""
     resolved = None if target is None else resolve_target(target)
     here = LocalCpu() if resolved is None else local_device(resolved)
     tracker = options.rpc_tracker

@@ -1,6 +1,6 @@
-"""Tuning to a service level: what is known decides first, and no more is tuned than is needed.
+"""Tuning to a service level: known records decide first, and only the needed part is tuned.
 
-:mod:`~tvm_ios.driver.service_level` has the policy; this is what builds, for chains and jobs alike.
+:mod:`~tvm_ios.driver.service_level` has the policy; this builds, for chains and jobs alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FrontDoor", "LevelRequest", "tune_to_level", "what_is_known"]
 
 
 class FrontDoor(Protocol):
-    """A call of :func:`tvm_ios.tune` whose model, target and other arguments are chosen."""
+    """Call of :func:`tvm_ios.tune` with model, target and other arguments chosen."""
 
     def __call__(
         self,
@@ -41,20 +41,20 @@ class FrontDoor(Protocol):
         records: tuple[Path, ...],
         time_budget: float | None,
     ) -> CompiledModel:
-        """The model, its kernels tuned by ``tuner``, or chosen from the records alone."""
+        """Model with kernels tuned by ``tuner``, or chosen from the records alone."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRequest:
-    """A service level of one model, and how it may be tuned."""
+    """Service level of one model, and how it may be tuned."""
 
     sla_ms: float
     tuner: RecordFormat
     kernels: TuningOptions
     """Options of the tuner; its trials are those of the last slice."""
     log: Path
-    """The log that gets what is measured."""
+    """Log that gets new records."""
 
 
 def what_is_known(
@@ -65,14 +65,14 @@ def what_is_known(
     options: TuneOptions,
     log: Path,
 ) -> KnownTasks:
-    """What logs hold of a model's tasks, in the form of it that most is known of.
+    """Known records of a model's tasks, in the form of which most is known.
 
     Parameters
     ----------
     target
-        As for :func:`tvm_ios.tune`; that of the device where omitted.
+        Target as for :func:`tvm_ios.tune`; that of the device where omitted.
     log
-        Looked in with all logs of the cache folder, if it is there.
+        Log to look in beside all logs of the cache folder, if it exists.
     """
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
@@ -104,17 +104,17 @@ def tune_to_level(
     *,
     budget: TimeBudget,
 ) -> Reached[CompiledModel]:
-    """Build with what is known if that is everything, then tune in slices until the level is met.
+    """Build with known records if every task has one, then tune in slices until the level is met.
 
     Parameters
     ----------
     known
-        From :func:`what_is_known`. Logs with records of any of the tasks are used beside
+        Known records from :func:`what_is_known`. Logs with records of any task are used beside
         :attr:`LevelRequest.log`.
     evaluate
-        Measures a model on its device.
+        Returns the latency of a model on its device.
     budget
-        Of everything together.
+        Time budget of everything together.
     """
     # Others are applied, but the tuner goes on from this log alone.
     in_all = request.tuner is RecordFormat.AUTO_SCHEDULER
