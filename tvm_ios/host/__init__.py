@@ -1,4 +1,4 @@
-"""The machine at hand: TVM, processor, devices. The one place that knows TVM versions.
+"""The machine at hand: TVM, processor, devices. The only room that knows TVM versions.
 
 Importing this package does not import TVM.
 """

@@ -1,4 +1,4 @@
-"""The GPU side of this machine: devices, driver, nvcc and cuDNN, as found without TVM."""
+"""The GPU side of this machine: devices, driver, nvcc and cuDNN, found without TVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
-    """What was found; None or an empty tuple where nothing was.
+    """GPUs and their tools on this machine; None or empty for what is missing.
 
     ``devices`` are nvidia-smi's lines (name, memory, compute capability), ``driver_cuda`` the
     newest CUDA version that the driver serves, ``nvcc`` and ``cudnn`` a version and a path.
@@ -33,7 +33,7 @@ class GpuReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuClocks:
-    """What a GPU runs at."""
+    """Clock rates and temperature of a GPU."""
 
     sm_mhz: int
     max_sm_mhz: int
@@ -41,7 +41,7 @@ class GpuClocks:
     celsius: int
 
     def as_text(self) -> str:
-        """For reports."""
+        """GPU clocks as one line of text."""
         return (
             f"SM clock {self.sm_mhz} of {self.max_sm_mhz} MHz, memory {self.memory_mhz} MHz, "
             f"{self.celsius} degrees Celsius"
@@ -49,12 +49,12 @@ class GpuClocks:
 
 
 def read_clocks(bus_id: str) -> GpuClocks | None:
-    """What a GPU runs at now; None where nvidia-smi does not tell.
+    """Present clocks of a GPU; None where nvidia-smi does not tell.
 
     Parameters
     ----------
     bus_id
-        Where it is plugged in, such as ``0000:3B:00.0``.
+        Slot of the GPU, such as ``0000:3B:00.0``.
     """
     line = _output("nvidia-smi", "-i", bus_id, _CLOCKS, "--format=csv,noheader,nounits")
     try:
@@ -65,7 +65,7 @@ def read_clocks(bus_id: str) -> GpuClocks | None:
 
 
 def describe_gpu() -> GpuReport:
-    """Look for an NVIDIA GPU and its tools; never fails."""
+    """Report on NVIDIA GPUs and their tools; never fails."""
     return GpuReport(
         devices=tuple((_output("nvidia-smi", *_QUERY) or "").splitlines()),
         driver_cuda=_driver_cuda(),

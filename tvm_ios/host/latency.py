@@ -1,7 +1,7 @@
-"""Core-to-core latency: how long one core waits for what another one wrote.
+"""Core-to-core latency: the time one core waits for what another one wrote.
 
 Virtual machines change mode: a hop takes 40 to 70 ns, then 350 to 400 ns for minutes (the cores
-were moved to other sockets), and what several lanes gain vanishes meanwhile.
+were moved to other sockets); meanwhile several lanes gain nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _LIMIT_NS = 1_000_000_000
 
 
 class LatencyMode(Enum):
-    """Whether lanes can hand over work cheaply: ``fast`` under 150 ns a hop, else ``slow``."""
+    """Cost of handing over work between lanes: ``fast`` under 150 ns a hop, else ``slow``."""
 
     FAST = "fast"
     SLOW = "slow"
 
 
 def core_to_core_ns() -> float | None:
-    """Time of one hop between two of this process's cores, in ns, best of 40 batches.
+    """Nanoseconds of one hop between two of this process's cores, best of 40 batches.
 
-    None if this process has one core only, or two threads cannot be held on two cores.
-    Takes milliseconds, a second at most.
+    None if this process has only one core, or two threads cannot be held on two cores. Takes
+    milliseconds, a second at most.
     """
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -46,5 +46,5 @@ def core_to_core_ns() -> float | None:
 
 
 def latency_mode(hop_ns: float) -> LatencyMode:
-    """The mode that a hop of ``hop_ns`` nanoseconds means."""
+    """Mode for a hop of a number of nanoseconds."""
     return LatencyMode.FAST if hop_ns < _SLOW_NS else LatencyMode.SLOW

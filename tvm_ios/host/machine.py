@@ -1,4 +1,4 @@
-"""Facts of this machine and versions of what runs on it, for everything that keeps a number."""
+"""Facts of this machine and versions of its software, for every stored number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def package_version() -> str:
-    """The version of tvm-ios; ``from the checkout`` where one is on Python's path."""
+    """Version of tvm-ios; ``from the checkout`` where Python's path has one."""
     try:
         return metadata.version("tvm-ios")
     except metadata.PackageNotFoundError:
@@ -34,7 +34,7 @@ def package_version() -> str:
 
 
 def version_facts() -> dict[str, str]:
-    """Versions of tvm-ios, TVM, which is loaded, LLVM and Python, by name."""
+    """Versions of tvm-ios, TVM (which this loads), LLVM and Python, by name."""
     tvm: Any = import_module("tvm")
     return {
         "tvm-ios": package_version(),
@@ -45,7 +45,7 @@ def version_facts() -> dict[str, str]:
 
 
 def source_commit() -> str:
-    """The commit that this package is checked out at, with ``-dirty`` where files differ from it.
+    """Commit of this package's checkout, with ``-dirty`` where files differ from it.
 
     Empty where it is installed without its history, or git is missing.
     """
@@ -56,7 +56,7 @@ def source_commit() -> str:
 
 
 def _git(*words: str) -> str:
-    """What git says in the folder of this file; empty where it refuses."""
+    """Output of git in the folder of this file; empty where git refuses."""
     folder = Path(__file__).resolve().parent
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Pins processes to cores, with all that they have started and all threads of these."""
+"""Pinning of processes to cores, with their descendants and all threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvm_ios.errors import HostError
 __all__ = ["descendants", "pin_tree"]
 
 MOST_PASSES = 50
-"""A pass that finds nothing to move is the last one; threads that start meanwhile need another."""
+"""Limit of passes; the last pass moves nothing, and threads that start meanwhile need another."""
 
 
 def pin_tree(cores: Collection[int], *roots: int) -> None:
     """Pin processes, their descendants and all threads of them to cores.
 
-    What starts later is bound to the same cores, since a thread inherits those of the one that
-    starts it. A process that ends meanwhile, or is somebody else's, is passed over.
+    Later threads get the same cores, since a thread inherits those of the thread that starts it.
+    Processes that end meanwhile, or are somebody else's, are left out.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def pin_tree(cores: Collection[int], *roots: int) -> None:
     Raises
     ------
     HostError
-        If none of the cores is there for this machine's processes, or there are none.
+        If none of the cores is there for this machine's processes, or ``cores`` is empty.
     """
     wanted = set(cores)
     for _ in range(MOST_PASSES):
@@ -42,10 +42,7 @@ def pin_tree(cores: Collection[int], *roots: int) -> None:
 
 
 def descendants(root: int) -> tuple[int, ...]:
-    """A process and all that it started, and these started, as far as their parents live.
-
-    Empty where it has ended.
-    """
+    """A process with its descendants, as far as their parents live; empty where it has ended."""
     found, waiting = [], [root]
     while waiting:
         process = waiting.pop()
@@ -66,14 +63,14 @@ def _threads_below(root: int) -> Iterator[int]:
 
 
 def _threads(process: int) -> list[int]:
-    """None where it has ended; the kernel says so in several ways, which are all an OSError."""
+    """Threads of a process; none where it has ended, which the kernel says by several OSErrors."""
     with contextlib.suppress(OSError):
         return [int(name) for name in os.listdir(f"/proc/{process}/task")]  # noqa: PTH208
     return []
 
 
 def _pin(thread: int, wanted: set[int]) -> bool:
-    """Whether the thread had to be moved."""
+    """True if the thread had to be moved."""
     try:
         if os.sched_getaffinity(thread) == wanted:
             return False

@@ -1,4 +1,4 @@
-"""The processor: how many cores this process may use and which TVM targets fit it (TVM-free)."""
+"""The processor: number of cores this process may use, and TVM targets for it (TVM-free)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _X86_TARGETS = (
 def default_lanes(
     *, cgroup_root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> int:
-    """Cores this process may use: its affinity mask, cut by a cgroup quota; at least 1.
+    """Number of cores this process may use: affinity mask, cut by a cgroup quota; at least 1.
 
-    A quota that is no whole number of cores is rounded down: a lane that the system throttles
-    half of the time holds up every stage.
+    A quota that is no whole number of cores is rounded down: a lane that the system throttles half
+    of the time delays every stage.
     """
     cores = len(os.sched_getaffinity(0))
     quota = _cgroup_cores(cgroup_root, membership)
@@ -34,7 +34,7 @@ def default_lanes(
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's marketing name, else its architecture and the numbers of its model."""
+    """Marketing name of the processor, else its architecture and the numbers of its model."""
     if name := _cpuinfo_field(cpuinfo, "model name"):
         return name
     numbers = [_cpuinfo_field(cpuinfo, f"CPU {each}") for each in ("implementer", "part")]
@@ -78,7 +78,7 @@ def _cpuinfo_field(cpuinfo: Path, name: str) -> str | None:
 
 
 def _cgroup_cores(root: Path, membership: Path) -> float | None:
-    """The smallest CPU quota of this process's cgroups and their parents, in cores."""
+    """Smallest CPU quota of this process's cgroups and their parents, in cores."""
     quotas = []
     for controllers, group in _memberships(membership):
         if controllers == "":

@@ -1,4 +1,4 @@
-"""The TVM with Relay in this process: found or refused, and the target that suits the host.
+"""The TVM with Relay in this process, found or refused, and the target that suits the host.
 
 Written against the documented API of TVM 0.11 to 0.19; 0.20 dropped Relay.
 """
@@ -28,14 +28,14 @@ _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
 def require_relay_tvm() -> ModuleType:
     """Import TVM and return it.
 
-    Unless ``TOPHUB_LOCATION`` is set it becomes ``NONE``: TVM would otherwise try, at every build,
-    to download schedules that were tuned for other machines.
+    ``TOPHUB_LOCATION`` becomes ``NONE`` unless set: otherwise TVM tries at every build to download
+    schedules that were tuned for other machines.
 
     Raises
     ------
     HostError
-        If there is no TVM, it does not load, or it is one without Relay. The message names what
-        was found and the command to run.
+        If there is no TVM, it does not load, or it has no Relay. The message names what was found
+        and the command to run.
     """
     try:
         tvm = importlib.import_module("tvm")
@@ -68,7 +68,7 @@ def require_relay_tvm() -> ModuleType:
 
 @cache
 def host_target() -> str:
-    """The best ``llvm`` target for this processor that this TVM's LLVM knows, tried by a kernel.
+    """Best ``llvm`` target for this processor that this TVM's LLVM knows, tried with a kernel.
 
     Raises
     ------
@@ -92,10 +92,10 @@ def host_target() -> str:
 
 @contextmanager
 def cached_libinfo() -> Iterator[None]:
-    """Within it TVM's build flags are read once; a Relay build gets 13 to 16 % faster.
+    """Context in which TVM's build flags are read once; a Relay build gets 13 to 16 % faster.
 
-    TVM's lowering asks ``tvm.support.libinfo()`` once for every dimension of every tensor, and
-    each answer is a new dictionary of about 100 flags.
+    TVM's lowering calls ``tvm.support.libinfo()`` for every dimension of every tensor, and each
+    answer is a new dictionary of about 100 flags.
     """
     tvm = require_relay_tvm()
     original = tvm.support.libinfo
@@ -121,12 +121,12 @@ def cached_libinfo() -> Iterator[None]:
 
 @cache
 def _build_flags() -> dict[str, str]:
-    """What this TVM was built with, read once in a process: it takes milliseconds."""
+    """Build flags of this TVM, read once in a process: it takes milliseconds."""
     return dict(require_relay_tvm().support.libinfo())
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: (0, 17) of "0.17.dev0"."""
+    """Leading numbers of a version: (0, 17) of "0.17.dev0"."""
     numbers = []
     for field in version.split("."):
         if not field.isdigit():

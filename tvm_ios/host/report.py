@@ -1,4 +1,4 @@
-"""One report on the whole machine, and what to do about what is missing."""
+"""Report on the whole machine, with remedies for what is missing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["HostReport", "describe_host"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """What tvm-ios finds on this machine.
+    """Facts of this machine that tvm-ios needs.
 
-    ``problems`` are what stops the CPU path, ``hints`` what is worth knowing; each line names the
-    next step. ``hop_ns`` is the core-to-core latency, None where it could not be measured.
+    ``problems`` stop the CPU path, ``hints`` are worth knowing; each line names the next step.
+    ``hop_ns`` is the core-to-core latency, None where it could not be measured.
     """
 
     python: str
@@ -38,18 +38,18 @@ class HostReport:
     tvm: TvmReport
     gpu: GpuReport
     onednn: str | None
-    """oneDNN's version and path; None where there is none that fits."""
+    """Version and path of oneDNN; None where none fits."""
     problems: tuple[str, ...]
     hints: tuple[str, ...]
 
     @property
     def latency_mode(self) -> LatencyMode | None:
-        """The mode that ``hop_ns`` means."""
+        """Mode of the machine that ``hop_ns`` means."""
         return None if self.hop_ns is None else latency_mode(self.hop_ns)
 
 
 def describe_host() -> HostReport:
-    """Look at this machine; takes some seconds and never fails on what it finds."""
+    """Report on this machine; takes some seconds and never fails."""
     problems, hints = [], []
     compiler = hop_ns = None
     try:

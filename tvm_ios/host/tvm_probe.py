@@ -1,4 +1,4 @@
-"""Looks at TVM from a process of its own: a TVM that crashes or hangs does not take us with it."""
+"""Probe of TVM in a process of its own, so that a TVM that crashes or hangs does no harm."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LIBRARIES = ("USE_CUDNN", "USE_CUBLAS", "USE_GRAPH_EXECUTOR_CUDA_GRAPH")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TvmReport:
-    """What ``import tvm`` gives; ``problem`` says why it is unfit for Relay, if it is.
+    """Facts of the TVM that ``import tvm`` gives; ``problem`` says why it is unfit for Relay.
 
-    ``origin`` is "wheel" for the one that `tvm-ios install-tvm` installs and "yours" for any
-    other. ``threads`` is the size of TVM's thread pool, ``host_target`` the target that a kernel
-    was compiled and run with, ``libraries`` the optional CUDA libraries compiled in.
+    ``origin`` is "wheel" for the one that `tvm-ios install-tvm` installs and "yours" for any other.
+    ``threads`` is the size of TVM's thread pool, ``host_target`` the target that a kernel was
+    compiled and run with, ``libraries`` the optional CUDA libraries compiled in.
     """
 
     origin: str | None = None
@@ -44,7 +44,7 @@ class TvmReport:
 
 
 def describe_tvm() -> TvmReport:
-    """Look at TVM in a child process with the same module search path; never fails."""
+    """Report on TVM from a child process with the same module search path; never fails."""
     # The child has to find what this process would find, whatever its own first path entry.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-P", "-W", "ignore", "-c", _PROGRAM]

@@ -1,4 +1,4 @@
-"""Events that the processor or the kernel counts for this process, by Linux' perf_event_open(2)."""
+"""Events that processor or kernel count for this process, by Linux' perf_event_open(2)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["CountedEvent", "EventCounter"]
 
 _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
-"""``struct perf_event_attr`` in its first version, which every kernel takes."""
+"""Layout of ``struct perf_event_attr`` in its first version, which every kernel takes."""
 _TIMES_TOO = 0b11
-"""Reads give the times that the event was wanted and counted, too: counters may take turns."""
+"""Flag: reads also give the times the event was wanted and counted, as counters may take turns."""
 _USER_ONLY = 1 << 5 | 1 << 6
-"""Without the kernel's and a hypervisor's share, which needs a privilege."""
+"""Flags that leave out the share of kernel and hypervisor, which needs a privilege."""
 _CLOSE_ON_EXEC = 8
 _READING = struct.Struct("=QQQ")
 _REMEDIES = {
@@ -36,7 +36,7 @@ _REMEDIES = {
 
 
 class CountedEvent(Enum):
-    """What can be counted: the kernel's type and number of it."""
+    """An event to count: the kernel's type and number of it."""
 
     INSTRUCTIONS = (0, 1)
     """Instructions that have retired, outside the kernel."""
@@ -45,19 +45,14 @@ class CountedEvent(Enum):
 
 
 class EventCounter:
-    """A count over all threads of this process that there are when it is opened.
+    """A count of an event over all threads that this process has when it is opened.
 
     A context manager.
-
-    Parameters
-    ----------
-    event
-        What is counted.
 
     Raises
     ------
     HostError
-        If this machine or its kernel does not count it; the message says why.
+        If machine or kernel do not count the event; the message says why.
     """
 
     def __init__(self, event: CountedEvent) -> None:
@@ -78,12 +73,12 @@ class EventCounter:
             raise
 
     def read(self) -> int:
-        """The count since it was opened; estimated where the processor's counters took turns.
+        """Count since the counter was opened; estimated where the processor's counters took turns.
 
         Raises
         ------
         HostError
-            If none of them was free.
+            If no counter of the processor was free.
         """
         total = 0.0
         for file in self._files:
@@ -96,12 +91,11 @@ class EventCounter:
         return round(total)
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting the event."""
         while self._files:
             os.close(self._files.pop())
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(
@@ -110,12 +104,11 @@ class EventCounter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
         self.close()
 
 
 def _opened(number: int, event: CountedEvent, thread: int) -> int | None:
-    """The file that counts for a thread; None where that has ended meanwhile."""
+    """File that counts for a thread; None where the thread has ended meanwhile."""
     kind, which = event.value
     attributes = ctypes.create_string_buffer(
         _ATTRIBUTES.pack(kind, _ATTRIBUTES.size, which, 0, 0, _TIMES_TOO, _USER_ONLY, 0, 0, 0)
