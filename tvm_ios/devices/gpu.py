@@ -1,4 +1,4 @@
-"""A GPU of this machine as a place to measure on."""
+"""A GPU of this machine as a device to measure on."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tvm_ios.support.whole_number import as_whole
 __all__ = ["GpuDevice", "GpuSession", "require_streams"]
 
 DEFAULT_STREAMS = 8
-"""Streams where nobody says how many: as many as a stage of the IOS paper has groups at most."""
+"""Default number of streams: as many as a stage of the IOS paper has groups at most."""
 MAX_STREAMS = 32
-"""Queues that a GPU has at most; the driver gives a process eight unless
-``CUDA_DEVICE_MAX_CONNECTIONS`` says more, and streams that share one wait for each other."""
+"""Limit of a GPU's queues. The driver gives a process eight, unless ``CUDA_DEVICE_MAX_CONNECTIONS``
+says more; streams that share one wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,14 @@ class GpuDevice:
 
     @classmethod
     def find(cls, arch: str, ordinal: int = 0) -> GpuDevice:
-        """The GPU of this number, which runs code for an architecture such as ``sm_90``."""
+        """GPU of a number, which runs code for an architecture such as ``sm_90``."""
         with CudaDevice(ordinal) as gpu:
             require_arch(gpu.facts, arch)
             return cls(ordinal=ordinal, facts=gpu.facts)
 
     @property
     def name(self) -> str:
-        """GPU, architecture and driver."""
+        """Names of GPU, architecture and driver."""
         return f"{self.facts.name} ({self.facts.arch}), {self._driver}"
 
     @property
@@ -58,7 +58,7 @@ class GpuDevice:
 
     @property
     def target(self) -> str:
-        """The TVM target of its architecture."""
+        """TVM target of the GPU's architecture."""
         return f"cuda -arch={self.facts.arch}"
 
     @property
@@ -68,19 +68,19 @@ class GpuDevice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line that says which GPU it is."""
+        """Line that says which GPU it is."""
         return (f"priced and raced on {self.as_text()}",)
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of streams, :data:`DEFAULT_STREAMS` where omitted."""
+        """Number of streams; :data:`DEFAULT_STREAMS` where omitted."""
         return require_streams(lanes) or DEFAULT_STREAMS
 
     def cores_for(self, lanes: int) -> int:  # noqa: ARG002 - lanes are there, not here
-        """One core, for the thread that starts kernels."""
+        """Number of cores that measurements keep busy: one, for the thread that starts kernels."""
         return 1
 
     def as_text(self) -> str:
-        """The GPU, its driver and its L2 cache, for messages."""
+        """GPU, driver and L2 cache, for messages."""
         return (
             f"cuda({self.ordinal}), {self.facts.name}, {self._driver}; prices assume a warm L2 "
             f"cache of {self.facts.l2_bytes / 2**20:.0f} MB"
@@ -91,7 +91,7 @@ class GpuDevice:
         return self
 
     def open(self) -> GpuSession:
-        """Take its context until the session is closed."""
+        """Session that holds the GPU's context until it is closed."""
         return GpuSession(self)
 
     @property
@@ -100,12 +100,12 @@ class GpuDevice:
 
 
 class GpuSession(MeasuringSession):
-    """Stages and models on a GPU.
+    """Session with stages and models on a GPU.
 
     Raises
     ------
     HostError
-        If it is gone.
+        If the GPU is gone.
     """
 
     def __init__(self, device: GpuDevice) -> None:
@@ -114,32 +114,32 @@ class GpuSession(MeasuringSession):
         self._libraries: OpenLibraries | None = None
 
     def export(self, kernels: BuiltKernels) -> Path:
-        """The file that the kernels have anyway: it holds the code for the GPU."""
+        """File of the kernels, which holds the code for the GPU already."""
         return kernels.path
 
     def stage_runner(self, lanes: int) -> CudaStageRunner:
-        """The runner of stages on as many streams."""
+        """Runner of stages on as many streams."""
         return CudaStageRunner(lanes, self._gpu)
 
     def executor(self, model: RunnableModel) -> TimedExecutor:
-        """The model's own executor, on this GPU."""
+        """Executor of the model on this GPU."""
         return model.executor(tvm.cuda(self._gpu.ordinal))
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """Libraries that compute operators on this GPU."""
+        """Operator libraries on this GPU."""
         if self._libraries is None:
             self._libraries = OpenLibraries(self._gpu, store, target_kind="cuda")
         return self._libraries
 
     def notes(self) -> tuple[str, ...]:
-        """The clocks it runs at now: of use right after pricing."""
+        """Line on the GPU's clocks now, useful right after pricing."""
         clocks = read_clocks(self._gpu.bus_id)
         if clocks is None:
             return ("the GPU's clocks are not known: nvidia-smi does not tell",)
         return (f"after pricing: {clocks.as_text()}",)
 
     def close(self) -> None:
-        """Let go of the context; may be called twice."""
+        """Release the context; may be called twice."""
         try:
             if self._libraries is not None:
                 self._libraries.close()
@@ -148,7 +148,7 @@ class GpuSession(MeasuringSession):
 
 
 def require_streams(streams: int | None) -> int | None:
-    """The number of streams, where one was asked for; OptionError if no GPU can have so many."""
+    """Number of streams, if given; OptionError if no GPU can have so many."""
     if streams is None:
         return None
     number = as_whole(streams)

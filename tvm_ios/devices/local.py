@@ -1,4 +1,4 @@
-"""The CPU of this machine as a place to measure on."""
+"""The CPU of this machine as a device to measure on."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["LocalCpu", "LocalSession"]
 
 @dataclass(frozen=True, slots=True)
 class LocalCpu:
-    """The cores that this process may use."""
+    """Cores that this process may use."""
 
     @property
     def name(self) -> str:
-        """The processor's model and instruction set."""
+        """Model and instruction set of the processor."""
         return processor_name()
 
     @property
@@ -38,7 +38,7 @@ class LocalCpu:
 
     @property
     def target(self) -> str:
-        """The best TVM target for its processor."""
+        """Best TVM target for the processor."""
         return host_target()
 
     @property
@@ -48,20 +48,20 @@ class LocalCpu:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing: a report that names no device speaks of this one."""
+        """No lines: a report that names no device speaks of this one."""
         return ()
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of lanes, all usable cores where omitted."""
+        """Number of lanes; all usable cores where omitted."""
         cores = default_lanes()
         return cores if lanes is None else require_lanes(lanes, cores, "this process may use")
 
     def cores_for(self, lanes: int) -> int:
-        """A core for each lane."""
+        """Number of cores that measurements keep busy: one for each lane."""
         return lanes
 
     def as_text(self) -> str:
-        """Its processor and cores, for messages."""
+        """Processor and cores of this machine, for messages."""
         return f"this machine ({processor_name()}, cores: {default_lanes()})"
 
     def at(self, address: str) -> LocalCpu:  # noqa: ARG002 - there is one only
@@ -69,36 +69,36 @@ class LocalCpu:
         return self
 
     def open(self) -> LocalSession:
-        """A session, which takes nothing."""
+        """Session, which holds nothing."""
         return LocalSession(self)
 
 
 class LocalSession(MeasuringSession):
-    """Stages and models on lanes of this process."""
+    """Session with stages and models on lanes of this process."""
 
     def __init__(self, device: LocalCpu) -> None:
         self.device = device
         self._libraries: OpenLibraries | None = None
 
     def export(self, kernels: BuiltKernels) -> Path:
-        """The file that the kernels have anyway."""
+        """File of the kernels, which fits already."""
         return kernels.path
 
     def stage_runner(self, lanes: int) -> NativeStageRunner:
-        """The runner of stages on as many threads, the caller's included."""
+        """Runner of stages on as many threads, the caller's included."""
         return NativeStageRunner(LocalStageLanes(lanes))
 
     def executor(self, model: RunnableModel) -> TimedExecutor:
-        """The model's own executor."""
+        """Executor of the model in this process."""
         return model.executor()
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """Libraries that compute operators on this processor."""
+        """Operator libraries on this processor."""
         if self._libraries is None:
             self._libraries = OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm")
         return self._libraries
 
     def close(self) -> None:
-        """Close what libraries hold; may be called twice."""
+        """Close the operator libraries; may be called twice."""
         if self._libraries is not None:
             self._libraries.close()

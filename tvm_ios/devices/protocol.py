@@ -1,6 +1,6 @@
-"""Protocols of a device that is measured on, and of its sessions.
+"""Protocols of a measuring device and its sessions.
 
-A device is what is known between sessions: immutable, and with no hold on anything. A session holds
+A device is what is known between sessions: immutable, and without hold on anything. A session holds
 the device until it is closed.
 """
 
@@ -36,7 +36,7 @@ class StagedKernels(Protocol):
 
     @property
     def factory(self) -> Any:
-        """TVM's ``GraphExecutorFactoryModule``, which can be linked once more."""
+        """TVM's ``GraphExecutorFactoryModule``, which can be linked again."""
         ...
 
     @property
@@ -50,12 +50,12 @@ class BuiltKernels(Protocol):
 
     @property
     def path(self) -> Path:
-        """A library that this machine can load, linked when first asked for."""
+        """Path of a library that this machine can load, linked on first use."""
         ...
 
     @property
     def staged(self) -> StagedKernels:
-        """The kernels before linking, for a session that links them another way."""
+        """Kernels before linking, for a session that links them in another way."""
         ...
 
 
@@ -67,7 +67,7 @@ class TimedExecutor(Protocol):
         ...
 
     def get_output(self, index: int, /) -> Any:
-        """An output by number: an array of TVM's or NumPy's, which a later run may overwrite."""
+        """Output by number: an array of TVM or NumPy, which a later run may overwrite."""
         ...
 
     def set_input(self, name: str, value: Any, /) -> None:
@@ -79,15 +79,15 @@ class TimedExecutor(Protocol):
         ...
 
     def trace(self, runs: int, /) -> Sequence[TraceEvent]:
-        """The launches of the last of so many runs; none where the device does not tell."""
+        """The launches of the last of several runs; none where the device does not report them."""
         ...
 
     def ping_pong_ns(self) -> float:
-        """One core-to-core hand-off, in nanoseconds; 0 where there is no such thing."""
+        """Nanoseconds of a core-to-core hand-off; 0 where there is no such thing."""
         ...
 
     def close(self) -> None:
-        """Free what it holds; may be called twice."""
+        """Free threads and memory; may be called twice."""
         ...
 
 
@@ -96,95 +96,95 @@ class RunnableModel(Protocol):
 
     @property
     def plan(self) -> ExecutionPlan:
-        """The launches, and the order they run in."""
+        """Launches of the model, and their order."""
         ...
 
     @property
     def kernels(self) -> BuiltKernels:
-        """The kernels that the plan launches."""
+        """Kernels that the plan launches."""
         ...
 
     def executor(self, device: Any = None) -> TimedExecutor:
-        """Run it in this process, on a device of TVM's."""
+        """Executor of the model in this process, on a device of TVM."""
         ...
 
 
 @runtime_checkable
 class MeasuringDevice(Protocol):
-    """A place where stages are priced and networks raced."""
+    """Device that stages are priced and networks raced on."""
 
     @property
     def name(self) -> str:
-        """The name that prices are kept under: a part of every key of the profile database."""
+        """Name that prices are stored under: a part of every key of the profile database."""
         ...
 
     @property
     def executor_digest(self) -> str:
-        """Digest of the code that starts kernels there: the other such part."""
+        """Digest of the code that starts kernels on the device: another part of every key."""
         ...
 
     @property
     def target(self) -> str:
-        """The best TVM target for it."""
+        """Best TVM target for the device."""
         ...
 
     @property
     def traits(self) -> DeviceTraits:
-        """Speed and abilities that all devices of its kind have in common."""
+        """Speed and abilities that all devices of its kind share."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines of a report on it; none on this machine's CPU, where readers expect prices."""
+        """Lines on the device for reports; none for this machine's CPU, which readers expect."""
         ...
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of lanes to use; where omitted, what the device is best used with.
+        """Number of lanes to use; where omitted, the best number for the device.
 
         Raises
         ------
         OptionError
-            If there cannot be so many.
+            If there cannot be so many lanes.
         """
         ...
 
     def cores_for(self, lanes: int) -> int:
-        """Cores of this machine that a measurement with so many lanes keeps busy."""
+        """Cores of this machine that a measurement on a number of lanes keeps busy."""
         ...
 
     def as_text(self) -> str:
-        """The device, for messages."""
+        """Name of the device in messages."""
         ...
 
     def at(self, address: str) -> MeasuringDevice:
-        """The device that a stage was granted in place of this one, alike but for where it is.
+        """Device that a stage was granted in place of this one, equal but for its place.
 
         Parameters
         ----------
         address
-            As :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`; empty: this device.
+            Address, as :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`; or empty.
         """
         ...
 
     def open(self) -> MeasuringSession:
-        """Take the device until the session is closed; one behind a tracker when first used.
+        """Session that holds the device until closed; one behind a tracker from its first use on.
 
         Raises
         ------
         HostError, CostError
-            If it is gone or lost.
+            If the device is gone or lost.
         """
         ...
 
 
 class MeasuringSession(ABC):
-    """Stages and models on a device; a context manager that lets go of it."""
+    """Stages and models on a device; a context manager that releases the device."""
 
     device: MeasuringDevice
 
     @cached_property
     def patience(self) -> Patience:
-        """What its measurements have spent on a slow machine; sessions may share one."""
+        """Time that measurements have spent on a slow machine; sessions may share one."""
         return Patience()
 
     def __enter__(self) -> Self:
@@ -195,39 +195,39 @@ class MeasuringSession(ABC):
 
     @contextmanager
     def in_stage(self, address: str) -> Iterator[None]:
-        """Inside, a stage of a job measures; between two stages others may have the device.
+        """Context in which a stage of a job measures; between stages others may have the device.
 
         Parameters
         ----------
         address
-            Where the stage was granted it, as for :meth:`MeasuringDevice.at`.
+            Address of the stage's device, as for :meth:`MeasuringDevice.at`.
         """
         del address
         yield
 
     @abstractmethod
     def export(self, kernels: BuiltKernels) -> Path:
-        """A library of compiled kernels that :meth:`stage_runner` can load.
+        """Library of compiled kernels that :meth:`stage_runner` can load.
 
         Raises
         ------
         HostError
-            If it cannot be linked.
+            If the library cannot be linked.
         """
 
     @abstractmethod
     def stage_runner(self, lanes: int) -> LibraryStageRunner[Any]:
-        """The runner of stages on as many lanes; to be closed before the session.
+        """Runner of stages on a number of lanes; to be closed before the session.
 
         Raises
         ------
         OptionError
-            If the device has fewer.
+            If the device has fewer lanes.
         """
 
     @abstractmethod
     def executor(self, model: RunnableModel) -> TimedExecutor:
-        """A whole model on the device; to be closed before the session.
+        """Executor of a whole model on the device; to be closed before the session.
 
         Raises
         ------
@@ -239,12 +239,12 @@ class MeasuringSession(ABC):
 
     @abstractmethod
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """Libraries that compute operators there, closed with the session.
+        """Operator libraries on the device, closed with the session.
 
         Parameters
         ----------
         store
-            Where they keep what they find out; that of the first call counts.
+            Facts that they found out before; the store of the first call counts.
         """
 
     def notes(self) -> tuple[str, ...]:
@@ -253,4 +253,4 @@ class MeasuringSession(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the device; may be called twice."""
+        """Release the device; may be called twice."""

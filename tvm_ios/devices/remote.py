@@ -1,7 +1,8 @@
-"""The CPU of a device behind an RPC tracker as a place to measure on.
+"""The CPU of a device behind an RPC tracker as a device to measure on.
 
-A session holds the device from its first use on. So it lets go of it with each stage of a job, and
-none is used while kernels are tuned, since TVM's runners ask the tracker for the same device.
+A session holds the device from its first use on. So it gives it back at the end of each stage of a
+job, and none is used while kernels are tuned, since TVM's runners ask the tracker for the same
+device.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ class RemoteDevice:
 
     address: DeviceAddress
     cores: int
-    """Cores that its server may use."""
+    """Number of cores that its server may use."""
     processor: str
     target: str
-    """The best TVM target for its processor."""
+    """Best TVM target for its processor."""
 
     @property
     def name(self) -> str:
-        """The processor and the key of the tracker: never the name of this machine's CPU."""
+        """Processor and tracker's key: never the name of this machine's CPU."""
         return f"{self.processor}, RPC key {self.address.key}"
 
     @property
     def executor_digest(self) -> str:
-        """Digest of the lane executor that is sent there."""
+        """Digest of the lane executor that is sent to the device."""
         return remote_digest()
 
     @property
@@ -65,20 +66,20 @@ class RemoteDevice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line that says which device it is."""
+        """Line that says which device it is."""
         return (f"priced and raced on {self.as_text()}",)
 
     def require_lanes(self, lanes: int | None) -> int:
-        """The number of lanes, all its cores where omitted."""
+        """Number of lanes; all cores of the device where omitted."""
         owner = f"{self.address.as_text()} has"
         return self.cores if lanes is None else require_lanes(lanes, self.cores, owner)
 
     def cores_for(self, lanes: int) -> int:  # noqa: ARG002 - lanes are there, not here
-        """One core, for the thread that asks and waits."""
+        """Number of cores that measurements keep busy: one, for the thread that asks and waits."""
         return 1
 
     def as_text(self) -> str:
-        """The device, its processor and cores, for messages."""
+        """Device with its processor and cores, for messages."""
         return f"{self.address.as_text()} ({self.processor}, cores: {self.cores})"
 
     def at(self, address: str) -> RemoteDevice:
@@ -86,12 +87,12 @@ class RemoteDevice:
         return replace(self, address=self.address.at(address))
 
     def open(self) -> RemoteSession:
-        """A session, which takes the device from the tracker when it first needs it."""
+        """Session, which takes the device from the tracker on first use."""
         return RemoteSession(self)
 
 
 class RemoteSession(MeasuringSession):
-    """Kernels, lanes and models on a device behind a tracker."""
+    """Session with kernels, lanes and models on a device behind a tracker."""
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
@@ -104,7 +105,7 @@ class RemoteSession(MeasuringSession):
 
     @contextmanager
     def in_stage(self, address: str) -> Iterator[None]:
-        """Inside, the device at this address may be held; it is given back at the end."""
+        """Context in which the device at an address may be held; it is given back at the end."""
         before, self._address = self._address, self._address.at(address)
         try:
             yield
@@ -119,11 +120,11 @@ class RemoteSession(MeasuringSession):
         return self._taken
 
     def export(self, kernels: BuiltKernels) -> Path:
-        """Link compiled kernels for the device; see :meth:`link`."""
+        """Path of the kernels linked for the device; see :meth:`link`."""
         return self.link(kernels.staged.factory)
 
     def link(self, factory: GraphExecutorFactoryModule) -> Path:
-        """Link what TVM compiled for the device, once.
+        """Path of TVM's compiled code linked for the device, once.
 
         Raises
         ------
@@ -147,22 +148,22 @@ class RemoteSession(MeasuringSession):
         return path
 
     def kernels(self, path: Path, params: Mapping[str, Any]) -> RemoteKernels:
-        """Kernels on the device, uploaded when first asked for."""
+        """Kernels on the device, uploaded on first use."""
         if path not in self._kernels:
             self._kernels[path] = RemoteKernels(self._connection, path, params)
         return self._kernels[path]
 
     def stage_runner(self, lanes: int) -> NativeStageRunner:
-        """The runner of stages on as many lanes of the device."""
+        """Runner of stages on as many lanes of the device."""
         return NativeStageRunner(RemoteStageLanes(self, self._connection, lanes))
 
     def executor(self, model: RunnableModel) -> RemoteExecutor:
-        """A whole model on the device, its kernels linked and uploaded when first asked for."""
+        """Executor of a whole model on the device, linked and uploaded on first use."""
         kernels = self.kernels(self.export(model.kernels), model.kernels.staged.params)
         return RemoteExecutor(model.plan, kernels)
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """No library: there is nobody on the device who could call one."""
+        """No operator library: nothing on the device could call one."""
         return OpenLibraries(None, store, target_kind="a device of an RPC tracker")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Targets that a model is compiled for, and the devices of this machine that run them."""
+"""Targets that a model is compiled for, and this machine's devices that run them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TVM_GUESS = "sm_50"
 
 
 def require_known_target(target: tvm.target.Target) -> None:
-    """Refuse a target that nothing here runs.
+    """Refuse a target that no device here runs.
 
     Raises
     ------
     OptionError
-        If it is neither a CPU nor a GPU, or a GPU of an unknown architecture.
+        If the target is neither a CPU nor a GPU, or a GPU of an unknown architecture.
     """
     if target.kind.name not in ("llvm", "cuda"):
         raise OptionError(
@@ -49,7 +49,7 @@ def require_known_target(target: tvm.target.Target) -> None:
 
 
 def traits_for_target(target: tvm.target.Target) -> DeviceTraits:
-    """Traits of the devices that a target is for."""
+    """Traits of a target's devices."""
     return GPU if is_gpu_target(target) else CPU
 
 
@@ -61,7 +61,7 @@ def require_libraries(
     onednn: bool,
     remote: bool = False,
 ) -> tuple[OperatorLibrary, ...]:
-    """All libraries that may compute operators, of those that are asked for."""
+    """Operator libraries that were asked for and may compute."""
     return (
         *require_cudnn(cudnn, tf32, target),
         *require_onednn(onednn, target, remote=remote),
@@ -71,7 +71,7 @@ def require_libraries(
 def require_cudnn(
     cudnn: bool, tf32: bool, target: tvm.target.Target | None
 ) -> tuple[OperatorLibrary, ...]:
-    """The libraries that may compute operators: cuDNN, where it is asked for.
+    """Operator libraries that may compute: cuDNN, where it is asked for; else none.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def require_cudnn(
 def require_onednn(
     onednn: bool, target: tvm.target.Target | None, *, remote: bool = False
 ) -> tuple[OperatorLibrary, ...]:
-    """The libraries that may compute operators: oneDNN, where it is asked for.
+    """Operator libraries that may compute: oneDNN, where it is asked for; else none.
 
     Parameters
     ----------
     target
-        This processor where None.
+        Target of the model; this processor where None.
     remote
-        Whether it is measured on the device of an RPC tracker.
+        True if the device of an RPC tracker is measured.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def require_onednn(
 
 
 def local_device(target: tvm.target.Target) -> MeasuringDevice:
-    """The device of this machine that a target is for.
+    """Device of this machine for a target.
 
     Raises
     ------
@@ -152,10 +152,10 @@ def local_device(target: tvm.target.Target) -> MeasuringDevice:
 
 
 def lanes_for_target(lanes: int | None, target: tvm.target.Target | None) -> int | None:
-    """The number of lanes of a model that is compiled and not measured, so needs no device here.
+    """Number of lanes of a model that is compiled but not measured, so needs no device here.
 
-    Where nobody asked for any: all usable cores for a CPU, and None for a GPU, whose streams are as
-    many as the schedule can use. Without a target, that of this machine's processor.
+    Where omitted, all usable cores for a CPU, and None for a GPU, whose streams are as many as the
+    schedule can use. Without a target, that of this machine's processor.
     """
     if target is not None and is_gpu_target(target):
         return require_streams(lanes)

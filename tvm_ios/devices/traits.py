@@ -1,4 +1,4 @@
-"""Traits that all devices of a kind share: how fast they are, roughly, and what they allow."""
+"""Traits that all devices of a kind share: rough speeds, and abilities."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["CPU", "GPU", "DeviceTraits", "Rates"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Speeds of one lane, roughly: enough to choose lanes and copies."""
+    """Rough speeds of one lane: enough to choose lanes and copies."""
 
     flops_per_ns: int
     bytes_per_ns: int
     least_ns: int
     most_copies: int
-    """A short stage is timed this many times in one program, one copy after the other; see
+    """Number of copies of a short stage in one program, one after the other; see
     :class:`~tvm_ios.runtime.base.stage_libraries.LibraryStageRunner`."""
     longest_program_ns: int
-    """Fewer copies where they would take longer than this."""
+    """Nanoseconds of a program above which it has fewer copies."""
 
     def guess_ns(self, operator: Operator) -> int:
-        """A guess of an operator's time alone on one lane, in nanoseconds."""
+        """Guess of an operator's nanoseconds alone on one lane."""
         return (
             self.least_ns
             + operator.flops // self.flops_per_ns
@@ -31,7 +31,7 @@ class Rates:
         )
 
     def copies(self, stage_ns: int) -> int:
-        """Copies of a stage, given its nanoseconds, in the program that times it."""
+        """Number of copies of a stage in the program that times it, given its nanoseconds."""
         return max(1, min(self.most_copies, round(self.longest_program_ns / max(1, stage_ns))))
 
 
@@ -41,21 +41,21 @@ class DeviceTraits:
 
     rates: Rates
     idle_lanes_help: bool
-    """Whether a long operator is faster where other lanes are idle; streams do not help each
+    """True if a long operator is faster where other lanes are idle; streams do not help each
     other."""
     concurrency_overhead_percent: int
-    """What concurrent groups cost more in a network than run by themselves again and again, in per
-    cent of the work of their long operators: lanes with caches of their own find there what other
-    lanes wrote. 0 where lanes share their caches."""
+    """Per cent of their long operators' work that concurrent groups cost more in a network than
+    when repeated alone: lanes with caches of their own find there what other lanes wrote. 0 where
+    lanes share their caches."""
     convolves_transposed: bool
-    """Whether transposed convolutions are written as convolutions where that is faster."""
+    """True writes transposed convolutions as convolutions where that is faster."""
     pads_channels: bool
-    """Whether output channels are padded to whole vectors where that is faster."""
+    """True pads output channels to whole vectors where that is faster."""
     kernel_layout: str | None
-    """Layout of the convolutions that TVM's kernels are fast in, tried beside a model's own; None
-    where a model stays in its own."""
+    """Layout of convolutions in which TVM's kernels are fast, tried beside a model's own; None
+    where a model keeps its own."""
     tunes_float16: bool
-    """Whether TVM's tuners can compile float16 kernels; for a GPU they cannot with CUDA 12.8."""
+    """True if TVM's tuners can compile float16 kernels; for a GPU they cannot with CUDA 12.8."""
 
 
 CPU = DeviceTraits(
