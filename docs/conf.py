@@ -20,7 +20,13 @@ except metadata.PackageNotFoundError:
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "CHANGELOG.md", "lab/*.md", "lab/results/**/*.md", "lab/tvm_ios_lab/**/*.md"]
+include_patterns = [
+    "docs/**",
+    "CHANGELOG.md",
+    "lab/*.md",
+    "lab/results/**/*.md",
+    "lab/tvm_ios_lab/**/*.md",
+]
 exclude_patterns = [".*", "build", "dist", "out", "tvm_ios", "tests", "**/node_modules"]
 # Decision notes are reached by their list, and tables of results, which begin without a heading, by
 # the pages that speak of them; tests/test_docs.py checks that all others are in the contents.

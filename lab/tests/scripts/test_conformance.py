@@ -1,4 +1,4 @@
-"""A spread of onnx's own tests of operators, as ``benchmarks/conformance.py`` runs all of them."""
+"""A spread of onnx's own tests of operators, of which the lab runs all."""
 
 from __future__ import annotations
 

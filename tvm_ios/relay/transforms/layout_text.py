@@ -3,7 +3,7 @@
 Whenever the type of a convolution is inferred, ``tir::BijectiveLayout`` prints the rules of its
 layouts into a string for a log line that is switched off (``GetStoreRule`` in TVM's
 ``data_layout.cc``). Each term goes through the TVMScript printer, and Relay infers types after
-nearly every pass: more than a third of preparing a network (``benchmarks/prepare.py``).
+nearly every pass: more than a third of preparing a network.
 """
 
 from __future__ import annotations

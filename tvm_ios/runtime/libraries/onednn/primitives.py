@@ -434,7 +434,7 @@ def _copies_too_much(call: OnednnCall, implementation: str) -> bool:
 
     It copies the windows of a convolution, and the weights of any call in every run; a product
     needs enough rows to pay for that. Then it is faster, most of all where columns lie apart: other
-    code writes them together, and a reorder spreads them (``python -m benchmarks.onednn_parts``).
+    code writes them together, and a reorder spreads them (note 22 of docs/adr).
     """
     if "gemm" not in implementation.split(":"):  # its place in the name differs: x64:gemm:jit
         return False
