@@ -10,8 +10,8 @@ import pytest
 from tests.documents import DOCUMENTS, README, code_blocks
 from tests.impatience import IMPATIENT
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.problem import parse_problem
 from tvm_ios.models import MODEL_NAMES
+from tvm_ios_lab.problems.problem import parse_problem
 
 EXAMPLES = code_blocks(README, "python")
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from tests.fake_runner import FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.fake_runner import FakeStageRunner
 
 GRAPH = OperatorGraph("g", (Operator(name="a", kind="k", predecessors=(), workload="w"),))
 STAGE = Stage(((0,),))

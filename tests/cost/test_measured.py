@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fake_runner import FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.fake_runner import FakeStageRunner
 from tvm_ios.cost.measured import (
     MeasureCounters,
     MeasuredCostModel,
@@ -641,7 +641,7 @@ def test_no_stage_costs_nothing() -> None:
 def test_the_cost_room_needs_no_tvm() -> None:
     script = (
         "import sys; import tvm_ios.cost.measured, tvm_ios.measure.compare;"
-        "import tvm_ios.cost.fake_runner;"
+        "import tests.fake_runner;"
         "sys.exit('tvm' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, env=dict(os.environ))

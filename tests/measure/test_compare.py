@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.fake_runner import FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.fake_runner import FakeStageRunner
 from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.compare import (
     CompareOptions,

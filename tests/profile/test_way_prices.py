@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.fake_runner import FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.fake_runner import FakeStageRunner
 from tvm_ios.cost.measured import MeasuredCostModel
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.profile.kernel_variant import KernelVariant, variants_of, with_variants

@@ -19,8 +19,8 @@ import pytest
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
-from tvm_ios.cost.problem import RecordedProblem, parse_problem
-from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
+from tvm_ios_lab.problems.problem import RecordedProblem, parse_problem
+from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONSTANTS = SyntheticConstants(
     peak_per_ns=7000, saturation=163840, launch_ns=5000, host_ns=2500, barrier_ns=10000

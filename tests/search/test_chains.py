@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.search.block_graph import make_block_graph
 from tvm_ios.search.chains import contract_chains
 from tvm_ios.search.exhaustive import solve_exhaustively
@@ -25,6 +24,7 @@ from tvm_ios.search.native_space import make_state_space
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.pricer import Pricer
 from tvm_ios.search.state_space import WEIGHT_SHIFT
+from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONCURRENT = frozenset({Strategy.CONCURRENT})
 CONV = Convolution(

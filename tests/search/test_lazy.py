@@ -12,9 +12,9 @@ from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import Strategy
-from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONCURRENT = frozenset({Strategy.CONCURRENT})
 

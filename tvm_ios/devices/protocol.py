@@ -17,9 +17,9 @@ from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = [
     "BuiltKernels",

@@ -18,7 +18,7 @@ class Rates:
     least_ns: int
     most_copies: int
     """Number of copies of a short stage in one program, one after the other; see
-    :class:`~tvm_ios.runtime.base.stage_libraries.LibraryStageRunner`."""
+    :class:`~tvm_ios.runtime.libraries.stage_libraries.LibraryStageRunner`."""
     longest_program_ns: int
     """Nanoseconds of a program above which it has fewer copies."""
 

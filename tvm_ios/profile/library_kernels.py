@@ -12,9 +12,9 @@ from typing import Any
 
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.relay.functions.library_calls import library_calls
-from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = ["LibraryKernels", "LibraryWay"]
 

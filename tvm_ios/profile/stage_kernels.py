@@ -24,7 +24,7 @@ from tvm_ios.profile.kernel_variant import Bytes, KernelVariant, variants_of
 from tvm_ios.profile.library_kernels import LibraryKernels, LibraryWay
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
-from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = ["RelayStageRunner"]
 

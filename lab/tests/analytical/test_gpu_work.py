@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tvm_ios.core.graph import Convolution, Operator
-from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios.errors import ScheduleError
 from tvm_ios_lab.analytical.gpu import GPU
 from tvm_ios_lab.analytical.gpu_kernel import kernel_time
 from tvm_ios_lab.analytical.gpu_work import copy_work, merged_work, operator_work, recorded_work
+from tvm_ios_lab.problems.synthetic import PrimitiveWork
 
 CONV = Convolution(
     operand="x",

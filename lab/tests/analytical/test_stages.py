@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios_lab.analytical.gpu import GPU, GPU_NAMES
 from tvm_ios_lab.analytical.gpu_kernel import Kernels
 from tvm_ios_lab.analytical.gpu_work import KernelWork, copy_work, merged_work, recorded_work
 from tvm_ios_lab.analytical.stages import Launching, StagePrices
+from tvm_ios_lab.problems.synthetic import PrimitiveWork
 
 
 @st.composite

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.merge_rule import merge_convolutions
-from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios.errors import CostError
+from tvm_ios_lab.problems.synthetic import PrimitiveWork
 
 __all__ = [
     "FLOAT_BYTES",

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.partition import Partition, ScheduleBlock, split_operators
 from tvm_ios.core.schedule import InterOpSchedule, Strategy
-from tvm_ios.cost.problem import RecordedPart, parse_problem
-from tvm_ios.cost.synthetic import SyntheticCostModel
 from tvm_ios.errors import OptionError, ProblemError
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.ios import search_ios
@@ -27,6 +25,8 @@ from tvm_ios_lab.analytical.gpu import GPU, GPU_NAMES
 from tvm_ios_lab.analytical.gpu_work import recorded_work
 from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
 from tvm_ios_lab.figures.simulated import write_simulated_trace
+from tvm_ios_lab.problems.problem import RecordedPart, parse_problem
+from tvm_ios_lab.problems.synthetic import SyntheticCostModel
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers

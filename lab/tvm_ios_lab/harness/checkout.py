@@ -9,10 +9,10 @@ from functools import cache
 from typing import Self
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.cost.problem import RecordedPart, RecordedProblem, parse_problem
 from tvm_ios.errors import ArtifactError
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.places import ROOT
+from tvm_ios_lab.problems.problem import RecordedPart, RecordedProblem, parse_problem
 
 __all__ = [
     "PAPER_NETWORKS",

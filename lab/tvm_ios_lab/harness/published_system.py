@@ -16,8 +16,6 @@ from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
-from tvm_ios.cost.problem import RecordedPart
-from tvm_ios.cost.synthetic import PrimitiveWork
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -25,6 +23,8 @@ from tvm_ios.search.result import SearchResult
 from tvm_ios_lab.analytical.gpu import GPU
 from tvm_ios_lab.analytical.gpu_work import KernelWork, copy_work, recorded_work
 from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
+from tvm_ios_lab.problems.problem import RecordedPart
+from tvm_ios_lab.problems.synthetic import PrimitiveWork
 
 __all__ = ["SCHEDULERS", "SYSTEMS", "GpuSystem", "RememberedPrices", "published_kernels"]
 

@@ -22,10 +22,10 @@ from tvm_ios.runtime.base.kernel_arguments import PreparedLaunches, TensorTable
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
-from tvm_ios.runtime.base.stage_libraries import LibraryStageRunner
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = [
     "Launches",

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.verify import verify_graph
-from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.errors import GraphError, ProblemError
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 __all__ = ["RecordedPart", "RecordedProblem", "parse_problem"]
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Convolution
-from tvm_ios.cost.problem import parse_problem
 from tvm_ios.errors import ProblemError
+from tvm_ios_lab.places import ROOT
+from tvm_ios_lab.problems.problem import parse_problem
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 FIRE = json.loads((GOLDEN / "squeezenet_bs1.json").read_text(encoding="utf-8"))
 SMALL = {
     "cost": FIRE["cost"],

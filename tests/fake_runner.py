@@ -54,7 +54,7 @@ class FakeStageRunner:
         self._slow_spans_s = tuple(slow_spans_s)
         self._slow_factor = slow_factor
         self._lanes = lanes
-        self._random = random.Random(seed)  # noqa: S311 noise, no secret
+        self._random = random.Random(seed)
         self._now_ns = 0
         self.prepared: list[Stage] = []
         """Stages that were prepared, in order."""

@@ -6,8 +6,8 @@ import pytest
 
 from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.cost.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 from tvm_ios.errors import CostError
+from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONSTANTS = SyntheticConstants(peak_per_ns=10, saturation=100, launch_ns=5, host_ns=3, barrier_ns=7)
 
