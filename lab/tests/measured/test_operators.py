@@ -8,17 +8,13 @@ import tvm
 from tvm import auto_scheduler
 
 from tvm_ios.errors import RecordError
+from tvm_ios_lab.cells.ansor_operators import NhwcConvolution, OperatorCell, SquareProduct
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.kernel_source import KernelSource
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured import operators
 from tvm_ios_lab.measured.operators import measured, operator_task
-from tvm_ios_lab.papers.ansor_operators import (
-    OPERATORS,
-    NhwcConvolution,
-    OperatorCell,
-    SquareProduct,
-)
+from tvm_ios_lab.papers.ansor_operators import OPERATORS
 
 SMALL = SquareProduct(size=16)
 WINDOWED = NhwcConvolution(size=9, channels_in=3, channels_out=4, kernel=3, stride=2, padding=1)

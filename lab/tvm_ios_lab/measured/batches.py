@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.cells.batch_size import TimedBatch
+from tvm_ios_lab.cells.batch_specialization import RunAtBatch
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import priced_network
-from tvm_ios_lab.papers.batch_size import TimedBatch
-from tvm_ios_lab.papers.batch_specialization import RunAtBatch
 
 __all__ = ["batch_raced", "batches_raced"]
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tvm_ios.devices.targets import require_onednn
+from tvm_ios_lab.cells.device_specialization import CpuDevice, Transferred
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import PricedNetwork, priced_network
-from tvm_ios_lab.papers.device_specialization import CpuDevice, Transferred
 
 __all__ = ["transferred"]
 

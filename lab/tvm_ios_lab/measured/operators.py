@@ -22,14 +22,14 @@ from tvm_ios.tuning.ansor.history import known_records
 from tvm_ios.tuning.ansor.tasks import KernelTask, hardware_params
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records.records import best_records
-from tvm_ios_lab.harness.protocol import Bench
-from tvm_ios_lab.papers.ansor_operators import (
+from tvm_ios_lab.cells.ansor_operators import (
     MeasuredOperator,
     NhwcConvolution,
     OperatorCell,
     SingleOperator,
     SquareProduct,
 )
+from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.places import ROOT
 
 __all__ = ["COMMITTED_LOG", "measured", "operator_task"]

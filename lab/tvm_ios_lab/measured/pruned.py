@@ -10,10 +10,10 @@ from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
+from tvm_ios_lab.cells.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import priced_network
-from tvm_ios_lab.papers.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
 
 __all__ = ["pruned"]
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.cells.sample import SAMPLED, SampledNetwork, SampledSchedule, stages_text
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import priced_network
-from tvm_ios_lab.papers.sample import (
-    SAMPLED,
-    SampledNetwork,
-    SampledSchedule,
-    stages_text,
-)
 
 __all__ = ["measured"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tvm_ios_lab.bench.evaluation import IOS_LIST, evaluate
+from tvm_ios_lab.cells.schedules import CONTESTANTS, TUNE, FoundSchedules
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import call_of, network_of
-from tvm_ios_lab.papers.schedules import CONTESTANTS, TUNE, FoundSchedules
 
 __all__ = ["measured"]
 

@@ -8,11 +8,11 @@ from tvm_ios.profile.find_schedules import search_schedule
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.cells.utilization import SCHEDULES, Busyness, BusyTime
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.event_counter import CountedEvent, EventCounter
 from tvm_ios_lab.harness.protocol import Bench
 from tvm_ios_lab.measured.network import priced_network
-from tvm_ios_lab.papers.utilization import SCHEDULES, Busyness, BusyTime
 
 __all__ = ["traced"]
 

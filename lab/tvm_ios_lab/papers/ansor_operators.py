@@ -5,87 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.ansor_operators import (
+    MeasuredOperator,
+    NhwcConvolution,
+    OperatorCell,
+    SingleOperator,
+    SquareProduct,
+)
 from tvm_ios_lab.figures.chart import Bars, Panel, Series
-from tvm_ios_lab.harness.cpu_run import CpuRun, cpu_run
-from tvm_ios_lab.harness.kernel_source import KernelSource, kernel_source
+from tvm_ios_lab.harness.cpu_run import cpu_run
+from tvm_ios_lab.harness.kernel_source import kernel_source
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 
-__all__ = [
-    "OPERATORS",
-    "AnsorOperators",
-    "MeasuredOperator",
-    "NhwcConvolution",
-    "OperatorCell",
-    "SingleOperator",
-    "SquareProduct",
-]
+__all__ = ["OPERATORS", "AnsorOperators"]
 
 TRIALS, QUICK_TRIALS = 1000, 64
 """Candidates with ``--tune``; the artifact measures 1000 of each."""
 PUBLISHED = {"matmul-512": (744.05, 0.361)}
 """GFLOPS and milliseconds of its sample output, after 100 candidates."""
-
-
-class SingleOperator(Protocol):
-    """What is computed, float32."""
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of one run, additions and multiplications apart."""
-        ...
-
-    @property
-    def shapes(self) -> str:
-        """Shapes of what is read, in words."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SquareProduct:
-    """Product of two square matrices."""
-
-    size: int
-
-    @property
-    def flops(self) -> int:
-        """A multiplication and an addition for each row, column and term."""
-        return int(2 * self.size**3)
-
-    @property
-    def shapes(self) -> str:
-        """Both matrices."""
-        return f"{self.size}x{self.size} * {self.size}x{self.size}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NhwcConvolution:
-    """Square convolution of one image with bias; NHWC data, HWIO weights."""
-
-    size: int
-    """Height and width of the image."""
-    channels_in: int
-    channels_out: int
-    kernel: int
-    stride: int
-    padding: int
-
-    @property
-    def flops(self) -> int:
-        """Those of the sums over the window, and one for each bias."""
-        size = 1 + (self.size + 2 * self.padding - self.kernel) // self.stride
-        return size**2 * self.channels_out * (2 * self.channels_in * self.kernel**2 + 1)
-
-    @property
-    def shapes(self) -> str:
-        """Image and weights."""
-        k = self.kernel
-        return (
-            f"1x{self.size}x{self.size}x{self.channels_in} * "
-            f"{k}x{k}x{self.channels_in}x{self.channels_out}, stride {self.stride}"
-        )
 
 
 OPERATORS: Mapping[str, SingleOperator] = MappingProxyType(
@@ -101,34 +40,6 @@ OPERATORS: Mapping[str, SingleOperator] = MappingProxyType(
     }
 )
 """Those that the artifact's instructions search, under its names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCell:
-    """One operator."""
-
-    operator: str
-    run: CpuRun
-    source: KernelSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredOperator:
-    """The best program of an operator."""
-
-    ms: float
-    """Median of the samples."""
-    gflops: float
-    samples_ms: tuple[float, ...]
-    candidates: int
-    """Records of this operator in the log."""
-    log: str
-    lowered: str
-    """The program as lowered IR."""
-    program: str
-    """The file with the lowered IR, beside the table."""
-    log_digest: str = ""
-    """Of the committed log; empty with ``--tune``, and of cells from before this was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

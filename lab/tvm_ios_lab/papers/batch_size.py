@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import HostError
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.batch_size import TimedBatch
 from tvm_ios_lab.figures.chart import Lines, Panel, Series
 from tvm_ios_lab.harness.agreement import error_of
 from tvm_ios_lab.harness.checkout import distinct_parts
@@ -24,7 +24,7 @@ from tvm_ios_lab.harness.peers import (
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = ["BATCHES", "PUBLISHED_MS", "BatchSize", "BatchSizeCell", "TimedBatch", "raced_batch"]
+__all__ = ["BATCHES", "PUBLISHED_MS", "BatchSize", "BatchSizeCell", "raced_batch"]
 
 CPU = "CPU"
 NETWORK = "Inception V3"
@@ -56,27 +56,6 @@ class BatchSizeCell:
     """How it is measured; None where it is computed."""
     against: PeerGroup | None = None
     """None where no other framework races."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedBatch:
-    """Latencies of a run of the whole batch."""
-
-    sequential_ms: float
-    ios_ms: float
-    speedup: float
-    """Of IOS over sequential order; where measured, the median of the rounds' ratios."""
-    race: Comparison | None
-    """All rounds; None where nothing was measured."""
-    peer: str = ""
-    """The fastest of the other frameworks; empty where none raced."""
-    peer_ms: float | None = None
-    over_peer: tuple[float, float, float] | None = None
-    """How many times as fast as it IOS is, and the interval of that."""
-    same: bool = False
-    """Whether what IOS found is sequential order, which raced once."""
-    left_out: tuple[str, ...] = ()
-    """Who took no part, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.batch_specialization import RunAtBatch
 from tvm_ios_lab.figures.chart import Panel
 from tvm_ios_lab.harness.checkout import distinct_parts, recorded_problem
 from tvm_ios_lab.harness.cpu_run import CpuRun, cpu_run
@@ -15,7 +15,7 @@ from tvm_ios_lab.harness.found_for import FoundFor, closing_row, matrices
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = ["PUBLISHED_MS", "BatchSpecialization", "BatchSpecializationCell", "RunAtBatch"]
+__all__ = ["PUBLISHED_MS", "BatchSpecialization", "BatchSpecializationCell"]
 
 CPU = "CPU"
 NETWORK = "Inception V3"
@@ -42,18 +42,6 @@ class BatchSpecializationCell:
     batch: int
     run: CpuRun | None
     """How it is measured; None where it is computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunAtBatch:
-    """Latencies at one batch, by the batch that a schedule was found for."""
-
-    found_for: tuple[int, ...]
-    ms: tuple[float, ...]
-    picture: str
-    """Of the last block's schedule for this batch; empty where there is none."""
-    race: Comparison | None
-    """All rounds; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

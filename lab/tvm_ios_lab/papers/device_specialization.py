@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.device_specialization import CpuDevice, Transferred
 from tvm_ios_lab.figures.chart import Panel
 from tvm_ios_lab.harness.checkout import distinct_parts
 from tvm_ios_lab.harness.cpu_run import CpuRun, cpu_run
@@ -14,14 +14,7 @@ from tvm_ios_lab.harness.found_for import FoundFor, closing_row, matrices
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = [
-    "CPU_DEVICES",
-    "PUBLISHED_MS",
-    "CpuDevice",
-    "DeviceSpecialization",
-    "SpecializationCell",
-    "Transferred",
-]
+__all__ = ["CPU_DEVICES", "PUBLISHED_MS", "DeviceSpecialization", "SpecializationCell"]
 
 NETWORK = "Inception V3"
 CPU_NETWORK = "RandWire"
@@ -33,21 +26,6 @@ PUBLISHED_MS = {
     ("V100", "V100"): 4.03,
 }
 """Milliseconds, by the device it runs on and the one that its schedule was found for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuDevice:
-    """What counts as a device on this CPU."""
-
-    lanes: int
-    onednn: bool
-    """Whether oneDNN computes what it computes faster."""
-
-    @property
-    def name(self) -> str:
-        """Lanes and kernels."""
-        kernels = "oneDNN" if self.onednn else "TVM"
-        return f"{kernels}, {self.lanes} lane{'s' if self.lanes > 1 else ''}"
 
 
 CPU_DEVICES = tuple(
@@ -62,16 +40,6 @@ class SpecializationCell:
     runs_on: str
     run: CpuRun | None
     """How it is measured; None where it is computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transferred:
-    """Latencies on one device, by the device that a schedule was found for."""
-
-    found_for: tuple[str, ...]
-    ms: tuple[float, ...]
-    race: Comparison | None
-    """All rounds; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

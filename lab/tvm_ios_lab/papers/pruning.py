@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
 from tvm_ios.search.options import SearchOptions
+from tvm_ios_lab.cells.pruning import LIMITS, PrunedNetwork, PrunedSearch, limits_text
 from tvm_ios_lab.figures.chart import Lines, Panel, Series
 from tvm_ios_lab.harness.agreement import error_of
 from tvm_ios_lab.harness.checkout import distinct_parts
@@ -16,19 +16,9 @@ from tvm_ios_lab.harness.error_column import error_row, error_text
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = [
-    "LIMITS",
-    "PUBLISHED",
-    "PrunedNetwork",
-    "PrunedSearch",
-    "Pruning",
-    "PruningCell",
-    "limits_text",
-]
+__all__ = ["PUBLISHED", "Pruning", "PruningCell"]
 
 CPU = "CPU"
-LIMITS = tuple((r, s) for r in (1, 2, 3) for s in (3, 8))
-"""The paper's r and s."""
 CPU_NETWORK = "SqueezeNet"
 """The one network whose stages can all be priced on a CPU within minutes."""
 PUBLISHED = {
@@ -60,41 +50,6 @@ class PruningCell:
     device: str
     run: CpuRun | None
     """How it is measured; None where it is computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedSearch:
-    """A search within one pair of limits."""
-
-    max_group_size: int
-    max_num_groups: int
-    lazy: bool
-    """Whether only stages are priced that can win; else all of them."""
-    ms: float
-    """Of the schedule; both kinds of search find equally good ones, and where measured only that of
-    the lazy one is raced."""
-    seconds: float
-    """Of the search, pricing included; no price is known before, but all merges are compiled."""
-    priced: int
-    """Stages."""
-    possible: int
-    states: int
-    transitions: int
-    """Counted as the paper does, without merges of one operator."""
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """The pair, as in :data:`LIMITS`."""
-        return self.max_group_size, self.max_num_groups
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedNetwork:
-    """All searches of a network."""
-
-    searches: tuple[PrunedSearch, ...]
-    race: Comparison | None
-    """Of the schedules, one for each pair of limits; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,11 +166,6 @@ class Pruning:
                 ),
             ]
         return tuple(panels)
-
-
-def limits_text(limits: tuple[int, int]) -> str:
-    """A pair of limits as a name."""
-    return f"r={limits[0]} s={limits[1]}"
 
 
 def _modelled(cell: PruningCell) -> PrunedNetwork:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.figure import draw_if_possible
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.sample import SAMPLED, SampledNetwork, SampledSchedule, stages_text
 from tvm_ios_lab.figures.chart import Bars, Panel, Series
 from tvm_ios_lab.harness.agreement import error_of
 from tvm_ios_lab.harness.checkout import sample_part
@@ -18,11 +16,9 @@ from tvm_ios_lab.harness.error_column import error_text
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = ["SAMPLED", "Sample", "SampleCell", "SampledNetwork", "SampledSchedule", "stages_text"]
+__all__ = ["Sample", "SampleCell"]
 
 CPU = "CPU"
-SAMPLED = ("sequential", "IOS-parallel", "IOS-both")
-"""The README compares the first two."""
 PUBLISHED_MS = {"sequential": 0.486, "IOS-parallel": 0.333}
 PUBLISHED_STAGES_US = {
     "sequential": (110.7, 126.0, 106.0, 125.5, 17.9),
@@ -37,30 +33,6 @@ class SampleCell:
     device: str
     run: CpuRun | None
     """How it is measured; None where it is computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledSchedule:
-    """One schedule of it."""
-
-    name: str
-    ms: float
-    over_sequential: float
-    """How many times as fast as sequential order; where measured, the median of the rounds."""
-    stages: tuple[str, ...]
-    stage_us: tuple[float, ...]
-    """What each stage takes by itself."""
-    picture: str
-    """The file that it is drawn in; empty where matplotlib is missing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledNetwork:
-    """What was found of all schedules of a device."""
-
-    schedules: tuple[SampledSchedule, ...]
-    race: Comparison | None
-    """All rounds; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,17 +126,6 @@ class Sample:
                 series=(*series, *told),
             ),
         )
-
-
-def stages_text(graph: OperatorGraph, stages: Sequence[Stage]) -> tuple[str, ...]:
-    """Stages as the README prints them: groups side by side, a merge with plus signs."""
-    names = [operator.name for operator in graph.operators]
-    return tuple(
-        ("+" if stage.is_merge else " | ").join(
-            " > ".join(names[index] for index in group) for group in stage.groups
-        )
-        for stage in stages
-    )
 
 
 def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:

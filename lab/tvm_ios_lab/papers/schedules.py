@@ -7,22 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.schedules import NAMES, TUNE, FoundSchedules
 from tvm_ios_lab.figures.chart import Bars, Panel, Series
 from tvm_ios_lab.harness.agreement import ALIKE, Agreement, error_of, mean_error
 from tvm_ios_lab.harness.checkout import PAPER_NETWORKS, distinct_parts
 from tvm_ios_lab.harness.cpu_run import CpuRun, cpu_run
 from tvm_ios_lab.harness.error_column import error_text
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
-from tvm_ios_lab.harness.published_system import SCHEDULERS, SYSTEMS
+from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = ["PUBLISHED_COST_S", "PUBLISHED_MS", "FoundSchedules", "Schedules", "SchedulesCell"]
+__all__ = ["PUBLISHED_COST_S", "PUBLISHED_MS", "Schedules", "SchedulesCell"]
 
 CPU = "CPU"
-NAMES = tuple(SCHEDULERS)
-TUNE = "tune"
-"""What ``tune`` keeps of all it races; only measured networks have it."""
 PUBLISHED_MS = {
     "Inception V3": (6.51, 4.62, 5.39, 4.11, 4.03),
     "RandWire": (8.49, 6.27, 8.54, 6.02, 6.02),
@@ -50,34 +47,6 @@ class SchedulesCell:
     """:data:`CPU`, or a key of ``SYSTEMS``."""
     run: CpuRun | None
     """How it is measured; None where it is computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSchedules:
-    """Latencies of one network on one device, by schedule."""
-
-    ms: Mapping[str, float]
-    """Medians where measured."""
-    search_s: Mapping[str, float]
-    """Seconds of the search, pricing included; searches of one network share their prices."""
-    stages: Mapping[str, int]
-    priced_by: str
-    """The clock, or the model."""
-    kept: str
-    """What ``tune`` keeps; empty where nothing was measured."""
-    race: Comparison | None
-    """All rounds; None where nothing was measured."""
-
-    def speedup(self, name: str) -> float:
-        """How many times as fast as sequential order: of medians of ratios where measured."""
-        if self.race is not None:
-            contestant = self.kept if name == TUNE else CONTESTANTS[name]
-            return self.race.speedup(contestant, over=CONTESTANTS[NAMES[0]]).ratio
-        return self.ms[NAMES[0]] / self.ms[name]
-
-
-CONTESTANTS = {name: name for name in NAMES} | {"IOS-parallel": "IOS-concurrent"}
-"""What evaluations call the schedules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

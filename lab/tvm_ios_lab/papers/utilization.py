@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.report.table import Table
+from tvm_ios_lab.cells.utilization import SCHEDULES, Busyness, BusyTime
 from tvm_ios_lab.figures.chart import Lines, Panel, Series
 from tvm_ios_lab.harness.agreement import error_of
 from tvm_ios_lab.harness.checkout import sample_part
@@ -14,10 +15,9 @@ from tvm_ios_lab.harness.error_column import error_text
 from tvm_ios_lab.harness.protocol import Bench, Outcome, Settings, table_of
 from tvm_ios_lab.harness.published_system import SYSTEMS
 
-__all__ = ["BusyTime", "Busyness", "Utilization", "UtilizationCell", "busy_over_time"]
+__all__ = ["Utilization", "UtilizationCell", "busy_over_time"]
 
 CPU = "CPU"
-SCHEDULES = ("sequential", "IOS-both")
 PUBLISHED_WARPS = {"sequential": 1.7e8, "IOS-both": 2.7e8}
 """Active warps in a millisecond on the V100."""
 PUBLISHED_OVER = {"sequential": 1.0, "IOS-both": 1.58}
@@ -33,35 +33,6 @@ class UtilizationCell:
     device: str
     run: CpuRun | None
     """How it is traced; None where it is simulated."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyTime:
-    """One run of one schedule."""
-
-    schedule: str
-    run_us: float
-    spans: tuple[tuple[float, float, float], ...]
-    """Begin and end in microseconds, and how much of the device is busy in between: 1 for a lane,
-    the share of its arithmetic for a GPU."""
-    instructions_per_us: float | None = None
-    """Instructions of all lanes in a microsecond of timed runs; None where they are not counted."""
-
-    @property
-    def mean(self) -> float:
-        """Mean of what is busy at a time."""
-        return sum((end - begin) * share for begin, end, share in self.spans) / self.run_us
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Busyness:
-    """Runs of all schedules on one device."""
-
-    unit: str
-    """What is counted."""
-    runs: tuple[BusyTime, ...]
-    uncounted: str = ""
-    """Why instructions are not counted, where they could be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
