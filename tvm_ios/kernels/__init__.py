@@ -1,6 +1,6 @@
-"""Kernels one by one: lowered code in, objects out of a cache or a compiler, linked into a library.
+"""Kernels one by one: lowered code in, objects from a cache or a compiler, linked into a library.
 
-Between a dialect, which says what each kernel computes, and the library that an executor loads.
+Comes between a dialect, which says what each kernel computes, and the library for an executor.
 """
 
 from __future__ import annotations

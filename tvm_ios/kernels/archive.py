@@ -1,7 +1,7 @@
 """Archives of compiled kernels: an object for the host's linker, and code for a device.
 
-A zip archive holds ``host.o``, and on a GPU ``device.cubin`` (or ``device.ptx``) with what TVM
-writes beside it. Its members carry checksums.
+A zip archive holds ``host.o``, and on a GPU ``device.cubin`` (or ``device.ptx``) with TVM's files
+beside it. Its members carry checksums.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["pack_kernel", "unpack_kernel"]
 HOST, DEVICE = "host.o", "device"
 DEVICE_FORMATS = ("cubin", "ptx")
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The time of every member, so that equal kernels make equal archives."""
+"""Time of every member, so that equal kernels make equal archives."""
 
 
 def pack_kernel(module: Any) -> bytes:
-    """The archive of what ``tvm.build`` made of one kernel.
+    """Archive of a kernel that ``tvm.build`` compiled.
 
     Raises
     ------
     ModelError
-        If its device code can be saved in no format that is known here.
+        If its device code can be saved in no known format.
     """
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
         folder = Path(name)
@@ -45,7 +45,7 @@ def pack_kernel(module: Any) -> bytes:
 
 
 def unpack_kernel(archive: bytes, symbol: str) -> Any:
-    """A module that TVM can link into a library, with its device code imported.
+    """Module that TVM can link into a library, with its device code imported.
 
     ``symbol`` is the function that the object of the archive defines.
     """
@@ -62,7 +62,7 @@ def unpack_kernel(archive: bytes, symbol: str) -> Any:
 
 
 def _save_device(module: Any, folder: Path) -> None:
-    """Save device code in the format it is in: TVM knows, does not tell, and refuses any other."""
+    """Save device code in its format, which TVM knows, does not tell, and demands."""
     for device_format in DEVICE_FORMATS:
         path = folder / f"{DEVICE}.{device_format}"
         try:

@@ -1,9 +1,9 @@
-"""Compiled kernels on disk: one file each, bounded in all, safe for many writers at once. No TVM.
+"""Cache of compiled kernels on disk: a file each, bounded, safe for many writers. No TVM.
 
 An entry is a zip archive (see :mod:`tvm_ios.kernels.archive`) in ``kernels/`` of the cache folder,
 named by the digest of everything its code depends on. So an entry is never wrong, only absent: a
-writer moves a finished file into place, a reader that finds a damaged one drops it, and what is
-gone is compiled again.
+writer moves a finished file into place, a reader drops a damaged one, and a missing kernel is
+compiled again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tvm_ios.support.whole_file import write_bytes
 __all__ = ["KernelCache"]
 
 MOST_BYTES = 1 << 30
-"""Many thousand kernels: an object has some ten kilobytes."""
+"""Limit in bytes, for many thousand kernels: an object has some ten kilobytes."""
 ENTRIES_A_LOOK = 64
-"""New entries, on average, from one look at the size of all to the next: a look reads the whole
+"""Average number of new entries between two looks at the size of all. A look reads the whole
 folder, and merge stages are compiled by the hundred, two or three kernels at a time."""
 KEPT_SHARE = 0.75
-"""Share that is left after a cut, so that not every later entry makes another one."""
+"""Share of the bytes that a cut leaves, so that not every later entry makes another cut."""
 
 
 class KernelCache:
@@ -36,9 +36,9 @@ class KernelCache:
     Parameters
     ----------
     folder
-        Where they lie; ``kernels`` in the cache folder of tvm-ios where omitted.
+        Folder of the archives; ``kernels`` in the cache folder of tvm-ios where omitted.
     most_bytes
-        Bytes of all entries together. Beyond, those not used for longest go.
+        Limit of all entries' bytes. Beyond it, the entries not used for longest go.
     """
 
     def __init__(self, folder: Path | None = None, *, most_bytes: int = MOST_BYTES) -> None:
@@ -46,7 +46,7 @@ class KernelCache:
         self._most_bytes = most_bytes
 
     def get(self, key: str) -> bytes | None:
-        """The archive of this key; None where there is none, or only a damaged one."""
+        """Archive of a key; None where there is none, or only a damaged one."""
         path = self._path(key)
         try:
             content = path.read_bytes()
@@ -61,7 +61,7 @@ class KernelCache:
         return content
 
     def put(self, key: str, archive: bytes) -> None:
-        """Keep an archive; where it cannot be written a warning says so, and nothing is lost."""
+        """Store an archive; a warning says if it cannot be written, and nothing is lost."""
         try:
             write_bytes(self._path(key), archive)
             if zlib.crc32(key.encode()) % ENTRIES_A_LOOK == 0:
@@ -75,7 +75,7 @@ class KernelCache:
             )
 
     def trim(self) -> int:
-        """Drop entries while all together are too large; return how many went."""
+        """Drop the oldest entries while the sum is too large; return the number of dropped ones."""
         entries = []
         for path in self.folder.glob("*.zip"):
             with suppress(OSError):  # another process dropped it

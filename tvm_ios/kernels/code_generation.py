@@ -1,4 +1,4 @@
-"""Turns one lowered kernel into machine code, in this process or in a worker."""
+"""Code generation: from one lowered kernel to machine code, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tvm_ios.kernels.lowered import LoweredKernel
 __all__ = ["CodeGeneration", "compilers", "cuda_compiler", "generate", "generate_in_worker"]
 
 OWN_PASSES = "tir.add_lower_pass"
-"""Option of a PassContext that holds passes a user wrote; no text says what they do."""
+"""Option of a PassContext that holds a user's own passes; no text says what they do."""
 ENTRY_VERSION = 1
-"""Version of the archives; another one makes old entries unknown."""
+"""Version of the archives; entries of another version are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +33,19 @@ class CodeGeneration:
     """
 
     target: str
-    """TVM's JSON of the target, its host in it."""
+    """TVM's JSON of the target, with its host."""
     opt_level: int
     required: tuple[str, ...]
     disabled: tuple[str, ...]
     config: tuple[tuple[str, str], ...]
     """Options of the PassContext for passes on TIR, as JSON of TVM, sorted."""
     portable: bool
-    """Whether another process, or a later call, would do the same: not if passes of the user's own,
-    instruments that watch them, or hooks of CUDA's compiler are in force."""
+    """True if another process, or a later call, would do the same: not with passes of the user's
+    own, instruments that watch them, or hooks of CUDA's compiler in force."""
 
     @classmethod
     def current(cls, target: tvm.target.Target) -> CodeGeneration:
-        """The settings for a target, under the PassContext of this thread."""
+        """Settings for a target, with the PassContext of this thread."""
         context = PassContext.current()
         config = {
             str(name): value
@@ -64,7 +64,7 @@ class CodeGeneration:
         )
 
     def key(self, kernel: LoweredKernel) -> str:
-        """The name of an archive in the cache: a digest of kernel, target, passes, TVM and LLVM."""
+        """Name of an archive in the cache: a digest of kernel, target, passes, TVM and LLVM."""
         parts = (
             ENTRY_VERSION,
             kernel.symbol,
@@ -80,12 +80,12 @@ class CodeGeneration:
 
 
 def generate(kernel: LoweredKernel, target: tvm.target.Target) -> bytes:
-    """The archive of a kernel, compiled in this process under the PassContext of this thread."""
+    """Archive of a kernel, compiled in this process with the PassContext of this thread."""
     return _generate(kernel.module(), target)
 
 
 def generate_in_worker(module: str, settings: CodeGeneration) -> bytes:
-    """The archive of a kernel, compiled in a worker under the settings of the process that asks.
+    """Archive of a kernel, compiled in a worker with the settings of the asking process.
 
     ``module`` is TVM's JSON of :meth:`LoweredKernel.module`.
     """
@@ -106,7 +106,7 @@ def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
 
 
 def _with_host(target: tvm.target.Target) -> tvm.target.Target:
-    """A target that names its host: TVM compiles the code around a kernel for that one."""
+    """Target that names its host, for which TVM compiles the code around a kernel."""
     if target.host is not None:
         return target
     return tvm.target.Target(target, host=target if target.kind.name == "llvm" else "llvm")
@@ -118,7 +118,7 @@ def _exported(target: tvm.target.Target) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of TVM, with its containers as Python's, for JSON."""
+    """Value of TVM with its containers as Python's, for JSON."""
     if isinstance(value, tvm.ir.Map):
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, tvm.ir.Array):
@@ -129,27 +129,27 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value of the configuration as text that another process reads."""
+    """Value of the configuration as text that another process reads."""
     return str(tvm.ir.save_json(tvm.runtime.convert(value)))
 
 
 def _compile_callback() -> Any:
-    """The address of the function that compiles CUDA source now."""
+    """Address of the function that compiles CUDA source now."""
     found = tvm.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     return None if found is None else found.handle.value
 
 
 CUDA_COMPILER = _compile_callback()
-"""The compiler when this is imported: TVM's own, if nobody has replaced it before."""
+"""Address of the compiler at import: TVM's own, unless replaced before."""
 
 
 def _cuda_is_untouched() -> bool:
-    """True if CUDA source is compiled as in a process where nobody registered hooks."""
+    """True if CUDA source is compiled as in a process without registered hooks."""
     return users_hook() is None and _compile_callback() == CUDA_COMPILER
 
 
 def cuda_compiler() -> str:
-    """Place and version of the CUDA compiler; empty where there is none to compile anything."""
+    """Path and version of the CUDA compiler; empty where there is none."""
     place = shutil.which("nvcc")
     return "" if place is None else f"{place} {_version_of(place)}"
 
@@ -164,6 +164,6 @@ def _version_of(_compiler: str) -> str:
 
 @cache
 def compilers() -> tuple[str, ...]:
-    """Versions of TVM and LLVM, exactly."""
+    """Exact versions of TVM and LLVM."""
     flags = tvm.support.libinfo()
     return tvm.__version__, str(flags["GIT_COMMIT_HASH"]), str(flags["LLVM_VERSION"])

@@ -1,4 +1,4 @@
-"""Compiles the kernels of a model: those the cache has not, side by side in worker processes."""
+"""Compilation of a model's kernels: those missing in the cache, side by side in workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["KernelCompiler", "KernelCounts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounts:
-    """Numbers of kernels of a build, by where they came from."""
+    """Numbers of a build's kernels, by their source."""
 
     compiled: int = 0
     from_cache: int = 0
@@ -31,18 +31,18 @@ class KernelCounts:
 
 
 class KernelCompiler:
-    """Compiles lowered kernels under the PassContext of this thread; a context manager.
+    """Compiler of lowered kernels with the PassContext of this thread; a context manager.
 
     Kernels are added one by one, so that workers compile some while others are still lowered.
 
     Parameters
     ----------
     cache
-        Where compiled kernels are kept; the default place where omitted. It is left alone where
-        the PassContext has passes or instruments of the user's own, which want to see every kernel.
+        Compiled kernels; the default cache where omitted. Not used where the PassContext has passes
+        or instruments of the user's own, which want to see every kernel.
     workers
-        Processes besides this one, which end with it; those that are shared, or else one for every
-        other usable core, where omitted.
+        Processes besides this one, which end with it. Where omitted, shared ones, or else one for
+        every other usable core.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class KernelCompiler:
         self._missing: dict[str, LoweredKernel] = {}
         self._begun: dict[str, Future[bytes]] = {}
         self.counts = KernelCounts()
-        """Kernels so far: compiled, and found in the cache."""
+        """Numbers of kernels so far: compiled, and found in the cache."""
         self.keys: dict[str, str] = {}
-        """Names of kernels in the cache, which say all that their code depends on, by symbol; empty
-        where the cache is left alone."""
+        """Names of kernels in the cache, which cover everything their code depends on, by symbol;
+        empty where the cache is not used."""
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +77,7 @@ class KernelCompiler:
             self._workers.close()
 
     def add(self, kernel: LoweredKernel) -> None:
-        """Look a kernel up, and begin to compile it where it is not known."""
+        """Look up a kernel, and begin to compile it if it is not known."""
         symbol = kernel.symbol
         if symbol in self._archives or symbol in self._missing:
             return
@@ -94,7 +94,7 @@ class KernelCompiler:
             self._begin()
 
     def archives(self) -> dict[str, bytes]:
-        """Every kernel that was added, compiled, by symbol."""
+        """Archives of all kernels that were added, by symbol."""
         # From the end, where workers have not begun.
         for symbol in reversed(tuple(self._missing)):
             kernel = self._missing[symbol]

@@ -1,7 +1,7 @@
-"""Mends the CUDA source that TVM 0.17 writes, where a newer CUDA refuses it.
+"""Mended CUDA source: TVM 0.17 writes some that newer CUDA refuses.
 
-With float16 in it, the source defines ``htanh`` for itself; since CUDA 12.8 ``cuda_fp16.h`` has a
-function of that name and type. TVM asks a global function to look over the source, if there is one.
+Source with float16 defines ``htanh`` for itself, and since CUDA 12.8 ``cuda_fp16.h`` has a function
+of that name and type. TVM passes the source through a global function, if there is one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CLASH = re.compile(r"\bhtanh\b")
 
 
 def mended_names(source: str) -> str:
-    """CUDA source with TVM's ``htanh`` under a name of its own."""
+    """CUDA source with another name for TVM's ``htanh``."""
     return CLASH.sub("tvm_htanh", source)
 
 
 class _Hook:
-    """TVM's global hook: the user's, or ours in front of it while anything is built."""
+    """TVM's global hook: the user's, with ours in front of it during builds."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -35,12 +35,12 @@ class _Hook:
         self._users: Any = None
 
     def users(self) -> Any:
-        """What the user has registered; None if nothing."""
+        """Hook that the user has registered; None without one."""
         with self._lock:
             return self._users if self._builds else _registered()
 
     def enter(self) -> None:
-        """A build begins; the first one registers our hook."""
+        """Begin a build; the first one registers our hook."""
         with self._lock:
             if not self._builds:
                 self._users = _registered()
@@ -48,7 +48,7 @@ class _Hook:
             self._builds += 1
 
     def leave(self) -> None:
-        """A build ends; the last one brings the user's hook back."""
+        """End a build; the last one restores the user's hook."""
         with self._lock:
             self._builds -= 1
             if not self._builds and self._users is None:
@@ -66,12 +66,12 @@ def _registered() -> Any:
 
 _hook = _Hook()
 users_hook = _hook.users
-"""The hook that the user has registered, which goes first; None if there is none."""
+"""Function that returns the user's hook, which runs first; None without one."""
 
 
 @contextmanager
 def mended_cuda_source() -> Iterator[None]:
-    """Mend what TVM compiles for GPUs, in any thread; the user's own hook goes first."""
+    """Context that mends TVM's CUDA source, in any thread; the user's own hook runs first."""
     _hook.enter()
     try:
         yield

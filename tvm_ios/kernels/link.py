@@ -1,4 +1,4 @@
-"""Puts compiled kernels into the library of a model."""
+"""Linking of compiled kernels into the library of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["import_kernels"]
 
 
 def import_kernels(library: Any, archives: Mapping[str, bytes]) -> None:
-    """Import kernels, by symbol, into the module of a model that declares and does not define them.
+    """Import kernels, by symbol, into a model's module that declares but does not define them.
 
     Exporting that module links all of them in one call of the C compiler.
     """

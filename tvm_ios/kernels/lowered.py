@@ -1,4 +1,4 @@
-"""A kernel before code generation: its lowered functions, and a name that says what is in them."""
+"""A kernel before code generation: its lowered functions, and a name derived from them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LABELS = ("hash", "global_symbol")
 
 @dataclass(frozen=True)
 class LoweredKernel:
-    """A kernel of a network as TIR, scheduled, ready for TVM's code generators."""
+    """A scheduled kernel of a network as TIR, ready for TVM's code generators."""
 
     stem: str
-    """What it computes, as TVM names the fused function; part of its symbol."""
+    """TVM's name of the fused function's computation; first part of the symbol."""
     function: tvm.tir.PrimFunc
     source_digest: str
     """Digest of the dialect's function it was lowered from, 16 hexadecimal digits. With the code's
-    own hash beside it, two kernels share a name only if two digests of 64 bits agree at once."""
+    own hash beside it, kernels share a name only if two digests of 64 bits agree at once."""
 
     @cached_property
     def code(self) -> str:
-        """Digest of the code, 16 hexadecimal digits: the same in every process and network."""
+        """Digest of the code, 16 hexadecimal digits; equal in every process and network."""
         plain = self.function
         for label in LABELS:
             if plain.attrs is not None and label in plain.attrs:
@@ -37,10 +37,10 @@ class LoweredKernel:
 
     @property
     def symbol(self) -> str:
-        """The kernel's name in a library; no two kernels of different code share it."""
+        """Name of the kernel in a library; kernels of different code never share it."""
         return f"{self.stem}_{self.code}"
 
     def module(self) -> tvm.IRModule:
-        """The function under its symbol, alone in a module."""
+        """Module with only this function, under its symbol."""
         named = self.function.with_attr("global_symbol", self.symbol)
         return tvm.IRModule({self.symbol: named})

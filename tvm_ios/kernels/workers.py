@@ -1,6 +1,6 @@
-"""Worker processes that compile kernels; all compilers of one call share them.
+"""Worker processes that compile kernels, shared by all compilers of one call.
 
-A worker takes two seconds to import TVM, so it is worth keeping, and starting before it is needed.
+A worker takes two seconds to import TVM, so it is kept, and started before it is needed.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = [
 ]
 
 WORTH_STARTING = 12
-"""Kernels to compile from which on it pays to start workers."""
+"""Number of kernels to compile from which on it pays to start workers."""
 WORTH_ASKING = 2
-"""Kernels to compile from which on a worker that runs already is given some."""
+"""Number of kernels to compile from which on running workers get some."""
 
 
 class KernelWorkers:
-    """Processes of TVM's own that compile a kernel at a time, each driven by a thread.
+    """Processes of TVM that compile a kernel at a time, each driven by a thread.
 
-    They are started with their first task, and ended by :meth:`close`.
+    The first task starts them, :meth:`close` ends them.
 
     Parameters
     ----------
     count
-        How many; one for every other usable core where omitted.
+        Number of processes; one for every other usable core where omitted.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -50,7 +50,7 @@ class KernelWorkers:
         self._answered = False
 
     def worth(self, kernels: int) -> bool:
-        """Whether so many kernels are compiled sooner with workers than without."""
+        """True if a number of kernels is compiled sooner with workers than without."""
         return self.count > 0 and kernels >= (WORTH_ASKING if self._answered else WORTH_STARTING)
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class KernelWorkers:
         return self._pool().submit(self._run, generate_in_worker, (module, settings))
 
     def close(self) -> None:
-        """End the processes, each after the kernel it is at."""
+        """End the processes, each after its present kernel."""
         # Not the other way round: closing a pipe waits for the thread that reads from it.
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
@@ -91,14 +91,14 @@ _SHARED: ContextVar[KernelWorkers | None] = ContextVar("shared kernel workers", 
 
 
 def workers_in_force() -> KernelWorkers | None:
-    """The workers that compilers of this context share; None outside of :func:`shared_workers`."""
+    """Workers that compilers of this context share; None outside of :func:`shared_workers`."""
     return _SHARED.get()
 
 
 def start_shared_workers(kernels: int) -> None:
-    """Start the workers that are shared, if any are, to be ready when the first kernel comes.
+    """Start the shared workers, if there are any, to be ready for the first kernel.
 
-    ``kernels`` is about how many will come; for a few, none are started.
+    ``kernels`` is the expected number; for a few, no workers are started.
     """
     workers = workers_in_force()
     if workers is not None and workers.worth(kernels):
@@ -107,7 +107,7 @@ def start_shared_workers(kernels: int) -> None:
 
 @contextmanager
 def shared_workers() -> Iterator[None]:
-    """Within it, all compilers of kernels share workers, which end with it."""
+    """Context in which all compilers of kernels share workers, which end with it."""
     if workers_in_force() is not None:
         yield
         return
