@@ -1,7 +1,7 @@
 """Built models: compiled kernels of one module, before any schedule.
 
-:class:`ModelKernels` is compiled code, shared by all schedules that merge nothing;
-:class:`BuiltModel` is what such schedules are for.
+:class:`ModelKernels` is compiled code, shared by all schedules without merges; :class:`BuiltModel`
+is what such schedules are for.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["BuiltModel", "ModelKernels", "build_model", "build_prepared"]
 
 
 class ModelKernels:
-    """Compiled kernels of one module in a file of their own, loaded when first needed.
+    """Compiled kernels of one module in a file of their own, loaded on first use.
 
-    The file lives as long as this object; executors keep what they have loaded.
+    The file lives as long as this object; executors keep the code they have loaded.
     """
 
     def __init__(self, staged: StagedBuild) -> None:
@@ -50,7 +50,7 @@ class ModelKernels:
 
     @cached_property
     def path(self) -> Path:
-        """The exported kernels, without parameters."""
+        """Path of the exported kernels, without parameters."""
         path = self._folder / "kernels.so"
         with self._lock:  # from Python 3.12 on a cached_property has none
             if not path.exists():
@@ -59,7 +59,7 @@ class ModelKernels:
 
     @cached_property
     def library(self) -> KernelLibrary:
-        """The kernels, loaded, their parallel launches sent to our lanes."""
+        """Loaded kernels, whose parallel launches go to our lanes."""
         return KernelLibrary(self.path, shared_runtime())
 
 
@@ -71,16 +71,16 @@ class BuiltModel:
     kernels: ModelKernels
     name: str = "main"
     libraries: tuple[OperatorLibrary, ...] = ()
-    """Libraries that may compute operators of it, in place of TVM's kernels."""
+    """Operator libraries that may compute in place of TVM's kernels."""
 
     @property
     def extraction(self) -> Extraction:
-        """The operators, and the IR they stand for."""
+        """Operators of the model, and the IR they stand for."""
         return self.kernels.staged.extraction
 
     @cached_property
     def graph(self) -> OperatorGraph:
-        """The operators that are scheduled, under the name of the model."""
+        """Graph of the scheduled operators, under the name of the model."""
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
 
@@ -93,12 +93,12 @@ def build_model(
     sink: bool = True,
     like: BuiltModel | None = None,
 ) -> BuiltModel:
-    """Prepare a model and compile its kernels once, every operator a stage of its own.
+    """Prepared model with kernels compiled once, in which every operator is a stage of its own.
 
     Parameters
     ----------
     mod
-        A Relay module; one that ``PrepareModule`` has run on is taken as it is.
+        A Relay module; a module from ``PrepareModule`` is taken unchanged.
     params
         Parameters by name.
     target
@@ -107,9 +107,9 @@ def build_model(
     name
         Name of the operator graph, for pictures and reports.
     sink
-        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would.
+        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would compile.
     like
-        A build under the same tuning records, most of whose kernels are in this one, too.
+        A build with the same tuning records that shares most of its kernels.
     """
     with cached_libinfo():
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
@@ -120,7 +120,7 @@ def build_model(
 def build_prepared(
     prepared: PreparedModule, *, name: str = "main", like: BuiltModel | None = None
 ) -> BuiltModel:
-    """Compile the kernels of a prepared model; arguments as in :func:`build_model`."""
+    """Prepared model with compiled kernels; arguments as in :func:`build_model`."""
     with cached_libinfo():
         known = None if like is None else like.kernels.staged.lowered
         staged = build(prepared.module, prepared.target, prepared.params, known=known)

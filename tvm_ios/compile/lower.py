@@ -1,4 +1,4 @@
-"""Lowers schedules onto compiled kernels: from a schedule to a compiled model."""
+"""Lowering of schedules onto compiled kernels: from a schedule to a compiled model."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"
 
 
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
-    """Put a schedule on the kernels of a built model; merged stages are compiled anew.
+    """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew.
 
     Raises
     ------
     ScheduleError
-        If the schedule is for another graph, breaks a rule, or has a library compute that does not
-        for the target.
+        If the schedule is for another graph, breaks a rule, or uses an operator library that is for
+        another target.
     """
     verify_schedule(schedule, built.graph)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
@@ -75,9 +75,9 @@ def lower_partitioned(
     lanes: int | None,
     libraries: Sequence[OperatorLibrary] = (),
 ) -> CompiledModel:
-    """Compile a module that carries its schedule, as ``ScheduleOperators`` left it.
+    """Compiled model of a module that carries its schedule, as ``ScheduleOperators`` left it.
 
-    Without ``lanes`` there are as many as the widest stage has groups, or a list has lanes.
+    Where ``lanes`` are omitted, as many as the widest stage has groups, or a list has lanes.
     """
     chosen = resolve_target(target if target is not None else host_target())
     require_known_target(chosen)
@@ -124,7 +124,7 @@ def _plan(
 
 
 def _require_libraries_of(target: tvm.target.Target, schedule: InterOpSchedule) -> None:
-    """Refuse a schedule in which a library computes that is for another kind of target."""
+    """Refuse a schedule that uses an operator library for another kind of target."""
     for row in schedule.libraries or ():
         library = find_library(row.library)
         if not row.operators or (library is not None and library.target_kind == target.kind.name):
@@ -147,12 +147,12 @@ def _other_kind(target: tvm.target.Target) -> str:
 
 
 def hand_over_of(target: tvm.target.Target) -> HandOver:
-    """Time from one lane to another where code for this target runs."""
+    """Cost of a hand-over between lanes where a target's code runs."""
     return STREAMS if is_gpu_target(target) else CORES
 
 
 def widest_stage(schedule: InterOpSchedule) -> int:
-    """The lanes of a list, or else the most groups in a stage: streams that a GPU can use."""
+    """Number of streams that a GPU can use: lanes of a list, or else most groups in a stage."""
     if schedule.home_lanes:
         return schedule.num_home_lanes
     groups = (1 if stage.is_merge else len(stage.groups) for stage in schedule.stages)

@@ -1,6 +1,6 @@
 """Compiled models: kernels, a schedule on them, and the executor that runs it.
 
-The last noun before running.
+This is the last noun before running.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ __all__ = ["CompiledModel"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CompiledModel:
-    """A model with its inter-operator schedule, compiled."""
+    """A compiled model with its inter-operator schedule."""
 
     partition: Callable[[], tvm.IRModule]
-    """Writes :attr:`module`, which takes seconds for a large network, when it is asked for."""
+    """Returns :attr:`module`, which takes seconds for a large network."""
     graph: OperatorGraph
-    """Operators that were scheduled; of a module partitioned before, those of its kernels."""
+    """Operators that were scheduled; for a module partitioned before, those of its kernels."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
     kernels: ModelKernels
     notes: tuple[str, ...] = ()
-    """Lines a user should know on how the module was prepared."""
+    """Lines for the user on how the module was prepared."""
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
-    """Tuning records that its kernels have; None where nobody gave any."""
+    """Tuning records of its kernels; None where nobody gave any."""
     evidence: Evidence | None = None
-    """What ``tune`` measured of it; None where its schedule was given."""
+    """Measurements of ``tune``; None where the schedule was given."""
 
     @property
     def module(self) -> tvm.IRModule:
-        """The partitioned module: one function a stage. Plain ``relay.build`` runs it too."""
+        """Partitioned module with one function a stage. Plain ``relay.build`` runs it too."""
         return self.partition()
 
     def executor(
@@ -68,7 +68,7 @@ class CompiledModel:
         options: LaneOptions | None = None,
         cuda_graph: bool = True,
     ) -> MultiStreamGraphModule | CudaGraphModule:
-        """Run the model in this process, with the interface of TVM's ``GraphModule``.
+        """Executor of the model in this process, with the interface of TVM's ``GraphModule``.
 
         Parameters
         ----------
@@ -76,8 +76,8 @@ class CompiledModel:
             ``tvm.cpu()``, or a GPU such as ``tvm.cuda(0)`` if it was compiled for one; may be
             omitted.
         lanes
-            Threads, the caller's included; what the model was compiled for where omitted. Not for
-            GPUs, whose streams are those it was compiled for.
+            Threads, the caller's included; as many as the plan has lanes where omitted. Not for
+            GPUs, whose streams are those of the plan.
         options
             How lanes share work and wait; not for GPUs.
         cuda_graph
@@ -120,7 +120,7 @@ class CompiledModel:
         export_artifact(factory, self.plan, path, self.story(), store)
 
     def story(self) -> ModelStory:
-        """What files and pages tell of it: graph, schedule, machine, versions, and why this one."""
+        """Story for files and pages: graph, schedule, machine, versions, and reasons."""
         return ModelStory(
             graph=self.graph,
             schedule_json=self.schedule.to_json(),
@@ -131,7 +131,7 @@ class CompiledModel:
         )
 
     def report(self) -> TuneReport:
-        """The record of tuning: what was done, and why this schedule was kept.
+        """Report of tuning: what was done, and why this schedule was kept.
 
         Raises
         ------
@@ -146,12 +146,12 @@ class CompiledModel:
         return self.tune_report
 
     def as_text(self) -> str:
-        """The schedule, one line a stage."""
+        """Text of the schedule, a line for each stage."""
         return self.schedule.as_text()
 
 
 def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
-    """The database where libraries look up what the plan does not bring along: algorithms."""
+    """Database of facts that the plan lacks, such as algorithms, for operator libraries."""
     if not uses_libraries(plan):
         return None
     with suppress(DatabaseError):  # they find it out without one, too
