@@ -1,4 +1,4 @@
-"""What a user puts into a ``tvm.transform.Sequential``: thin shells over search and dialect."""
+"""Passes for a ``tvm.transform.Sequential``: thin shells over search and dialect."""
 
 from __future__ import annotations
 

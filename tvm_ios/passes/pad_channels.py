@@ -1,9 +1,9 @@
 """The pass ``tvm_ios.PadChannels``: goes before ``PrepareModule``; plain Relay in, plain Relay out.
 
-Convolutions of NCHW data, and dense layers of four rows or more, get output channels more where
+Convolutions of NCHW data, and dense layers of four rows or more, get more output channels where
 theirs fill no whole number of vectors (:mod:`tvm_ios.relay.transforms.channel_padding`). If any do,
-batched products with one matrix for the whole batch become dense layers, too. A module that is
-prepared or partitioned, has control flow or dynamic shapes, is returned as it is.
+batched products with one matrix for the whole batch become dense layers, too. A prepared or
+partitioned module, or one with control flow or dynamic shapes, is returned unchanged.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["PadChannels"]
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PadChannels")
 @dataclass(frozen=True, kw_only=True)
 class PadChannels:
-    """Bind parameters, and pad output channels to whole vectors."""
+    """Pass that binds parameters, and pads output channels to whole vectors."""
 
     target: Any
-    """Anything :class:`tvm.target.Target` takes; says how wide a vector is."""
+    """Target, in any form :class:`tvm.target.Target` takes, which gives the width of a vector."""
     params: Mapping[str, Any] | None = None
     """Parameters by name; only operators with constant weights are padded."""
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
-        """Run the pass; TVM calls this."""
+        """Module that the pass returns; TVM calls this."""
         names = {variable.name_hint for variable in mod.get_global_vars()}
         if is_partitioned(mod) or is_prepared(mod) or ("main" in names and find_obstacles(mod)):
             return mod

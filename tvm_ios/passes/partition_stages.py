@@ -1,7 +1,7 @@
 """The pass ``tvm_ios.PartitionStages``: goes after ``PrepareModule``; writes a given schedule.
 
-It cannot search; see ``ScheduleOperators``. A module that is partitioned already is returned as it
-is.
+It cannot search; see ``ScheduleOperators``. A module that is partitioned already is returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["PartitionStages"]
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PartitionStages")
 @dataclass(frozen=True, kw_only=True)
 class PartitionStages:
-    """Turn the stages of a schedule into functions of the module.
+    """Pass that turns the stages of a schedule into functions of the module.
 
     Raises
     ------
     OptionError
-        If the schedule is none; raised where the pass is made.
+        If ``schedule`` is no schedule; raised where the pass is made.
     """
 
     schedule: InterOpSchedule
-    """A schedule that was made for the graph of this very module."""
+    """Schedule that was made for the graph of this very module."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, InterOpSchedule):
@@ -41,5 +41,5 @@ class PartitionStages:
             )
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
-        """Run the pass; TVM calls this."""
+        """Module that the pass returns; TVM calls this."""
         return mod if is_partitioned(mod) else rewrite(mod, self.schedule)

@@ -1,7 +1,7 @@
 """The pass ``tvm_ios.PrepareModule``: goes first; a user's module in, a fused module out.
 
 It runs TVM's graph pipeline, so no fusing pass is needed before or after it. A module with control
-flow or dynamic shapes, and one that is prepared already, is returned as it is.
+flow or dynamic shapes, or a prepared one, is returned unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def prepare_unless_done(
     target: Any,
     conversion: Conversion = AS_IT_IS,
 ) -> PreparedModule | None:
-    """Prepare a module; None where it is not for us: partitioned, or with control flow."""
+    """Module that is prepared; None for a module that is partitioned or has control flow."""
     if is_partitioned(mod):
         return None
     if is_prepared(mod):
@@ -46,20 +46,20 @@ def _has_main(mod: tvm.IRModule) -> bool:
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PrepareModule")
 @dataclass(frozen=True, kw_only=True)
 class PrepareModule:
-    """Bind parameters, simplify, fold, choose layouts and fuse."""
+    """Pass that binds parameters, simplifies, folds, chooses layouts and fuses."""
 
     target: Any
-    """Anything :class:`tvm.target.Target` takes."""
+    """Target, in any form :class:`tvm.target.Target` takes."""
     params: Mapping[str, Any] | None = None
     """Parameters by name; None where weights are inputs on purpose."""
     conversion: Conversion = AS_IT_IS
-    """What is changed of layouts and types first."""
+    """Changes of layouts and data types, which come first."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.conversion, Conversion):
             raise OptionError(f"conversion is {self.conversion!r}; give a Conversion")
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
-        """Run the pass; TVM calls this."""
+        """Module that the pass returns; TVM calls this."""
         prepared = prepare_unless_done(mod, self.params, self.target, self.conversion)
         return mod if prepared is None else prepared.module

@@ -2,8 +2,8 @@
 
 It replaces TVM's fusing passes; only ``relay.build`` or ``tvm_ios.relay.build`` goes after it. It
 has TVM's optimization level 3, so a lower PassContext leaves it out unless it is required. A
-module that is partitioned already keeps its schedule, and one that no graph executor runs (control
-flow, dynamic shapes) is returned as it is: ``tvm_ios.relay.extract(mod).coverage`` says why.
+partitioned module keeps its schedule, and one that no graph executor runs (control flow, dynamic
+shapes) is returned unchanged: ``tvm_ios.relay.extract(mod).coverage`` says why.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = ["ScheduleOperators", "Scheduler"]
 
 
 class Scheduler(Enum):
-    """Who makes the schedule."""
+    """Maker of the schedule."""
 
     IOS = "ios"
     LIST = "list"
-    """A list of operators on lanes: prices of single operators only, and no stages."""
+    """List of operators on lanes: needs only prices of single operators, and has no stages."""
     GREEDY = "greedy"
     SEQUENTIAL = "sequential"
 
@@ -55,26 +55,26 @@ class Scheduler(Enum):
 @dataclass(frozen=True, kw_only=True)
 class _Options:
     target: Any
-    """Anything :class:`tvm.target.Target` takes."""
+    """Target, in any form :class:`tvm.target.Target` takes."""
     params: Mapping[str, Any] | None = None
     """Parameters by name; None where weights are inputs on purpose."""
     scheduler: Scheduler | str = Scheduler.IOS
-    """The scheduler or its value, such as ``"greedy"``."""
+    """Scheduler or its value, such as ``"greedy"``."""
     cost_model: CostModel | None = None
-    """Prices stages for IOS, operators for a list; None measures them on this machine."""
+    """Prices of stages for IOS, of operators for a list; None measures them on this machine."""
     search: SearchOptions = field(default_factory=SearchOptions)
     """Limits and rules of IOS, such as ``SearchOptions.of(strategies="concurrent")``."""
     lanes: int | None = None
-    """Lanes to measure for, or to make a list for, streams on a GPU; as for ``tune`` where omitted.
-    Not read by IOS with a cost model."""
+    """Number of lanes to measure for, or to make a list for (streams on a GPU); as for ``tune``
+    where omitted. Not read by IOS with a cost model."""
     database: ProfileDatabase | str | Path | None = None
-    """Where measured prices are kept; the default file where omitted."""
+    """Database of measured prices; the default file where omitted."""
 
 
 @tvm.transform.module_pass(opt_level=3, name="tvm_ios.ScheduleOperators")
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOperators(_Options):
-    """Partition a module into stages of concurrent or merged operators.
+    """Pass that partitions a module into stages of concurrent or merged operators.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class ScheduleOperators(_Options):
         lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
-        """Run the pass; TVM calls this."""
+        """Module that the pass returns; TVM calls this."""
         prepared = prepare_unless_done(mod, self.params, self.target)
         if prepared is None:
             return mod
@@ -101,7 +101,7 @@ class ScheduleOperators(_Options):
         return rewrite(prepared.module, self.schedule(prepared, extraction))
 
     def schedule(self, prepared: PreparedModule, extraction: Extraction) -> InterOpSchedule:
-        """The schedule the options ask for."""
+        """Schedule that the options ask for."""
         scheduler = self.chosen_scheduler()
         if scheduler is Scheduler.SEQUENTIAL:
             return sequential_schedule(extraction.graph)
@@ -120,7 +120,7 @@ class ScheduleOperators(_Options):
             return found.schedules[scheduler.value]
 
     def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
-        """A list by prices of a model, which may know nothing of help by idle lanes."""
+        """List by prices of a cost model, which may know nothing of help by idle lanes."""
         target = resolve_target(self.target)
         lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS
         pricer = Pricer(graph, cost_model)
@@ -134,7 +134,7 @@ class ScheduleOperators(_Options):
         )
 
     def chosen_scheduler(self) -> Scheduler:
-        """The scheduler, from its value or itself."""
+        """Scheduler, from itself or its value."""
         try:
             return Scheduler(self.scheduler)
         except ValueError as error:
