@@ -1,4 +1,4 @@
-"""Compiles a prepared or partitioned module, and says where each of its kernels runs."""
+"""Compilation of a prepared or partitioned module, with the place of each of its kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FINISHED_PASSES = (
     "AlterOpLayout",
     "FastMath",
 )
-"""Graph passes that ``prepare`` has run; once more they cost time, or would alter kernels."""
+"""Graph passes that ``prepare`` has run; run again they cost time, or would alter kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class StagedBuild:
 
     factory: GraphExecutorFactoryModule
     graph_json: str
-    """The graph as TVM's own executors read it."""
+    """Graph in the JSON that TVM's own executors read."""
     graph: KernelGraph
-    """The graph as our lowering reads it."""
+    """Graph of kernels for our lowering."""
     params: dict[str, tvm.nd.NDArray]
     """Constants of the model, by their names in the graph JSON."""
     placements: tuple[Placement, ...]
@@ -73,12 +73,12 @@ class StagedBuild:
     """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
     it with the module around it."""
     kernel_keys: Mapping[str, str]
-    """What machine code depends on, as a digest, by the symbol of the kernel; none for a kernel
-    that TVM compiled with the module around it, or that passes of the user's own may change."""
+    """Digest of everything that a kernel's machine code depends on, by symbol; missing for kernels
+    that TVM compiled with the module around them, or that a user's own passes may change."""
     lowered: Mapping[str, LoweredKernel]
-    """The kernels before code generation, by the digest of their function."""
+    """Kernels before code generation, by the digest of their function."""
     extraction: Extraction
-    """The operators that were compiled, merged ones included, in node order."""
+    """Operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
 
 
@@ -89,14 +89,14 @@ def build(
     *,
     known: Mapping[str, LoweredKernel] | None = None,
 ) -> StagedBuild:
-    """Compile with TVM, under the caller's PassContext and tuning records.
+    """Kernels compiled with TVM, under the caller's PassContext and tuning records.
 
     Parameters
     ----------
     module
-        Prepared, or partitioned into stages. Without stages every operator is a stage of its own.
+        A module prepared, or partitioned; without stages every operator is a stage of its own.
     target
-        What the module was prepared for.
+        Target that the module was prepared for.
     params
         Parameters that are still inputs; None where all are bound.
     known
@@ -146,7 +146,7 @@ def build(
 
 
 def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[Placement, ...]:
-    """Place a schedule without merged stages on the kernels of the unscheduled build.
+    """Placements of a schedule without merge stages on the kernels of the unscheduled build.
 
     Concurrent stages change only when and where operators run, so they need no second build.
 
@@ -179,9 +179,9 @@ def _placements(
     names: Sequence[str],
     places: Sequence[tuple[int, int]],
 ) -> tuple[Placement, ...]:
-    """The placement of every kernel, given its name and its stage and group.
+    """Placement of every kernel, from its name, stage and group.
 
-    A merged kernel is named after its members and counts as all of them; copies count nothing.
+    A merged kernel has its members' names and costs as much as all of them; copies cost nothing.
     """
     costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
     unsplit = {schedule.operator_names[index] for index in schedule.unsplit}
@@ -202,7 +202,7 @@ def _placements(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernels:
-    """The compiled kernels of a module, by the digest of their function or by symbol."""
+    """Compiled kernels of a module, by digest of their function or by symbol."""
 
     lowered: dict[str, LoweredKernel]
     symbols: dict[str, str]
@@ -215,7 +215,7 @@ def _compile_kernels(
     target: tvm.target.Target,
     known: Mapping[str, LoweredKernel] | None,
 ) -> _Kernels:
-    """Compile each distinct function once; one that an earlier build compiled is known."""
+    """Compile each distinct function once, unless an earlier build compiled it."""
     lowered: dict[str, LoweredKernel] = {}
     with tvm_pipeline(), KernelCompiler(target) as compiler, _explained(target):
         for digest, kernel in lower_kernels(extraction.calls, target, known):
@@ -252,7 +252,7 @@ def _compile(
 
 @contextmanager
 def _explained(target: tvm.target.Target) -> Iterator[None]:
-    """Turn what TVM throws into an error of ours."""
+    """Context that turns TVM's exceptions into errors of ours."""
     try:
         yield
     # TVM hands on what fails while a kernel is lowered as a bare RuntimeError, as TVMError is one.
@@ -278,11 +278,11 @@ def require_match(
     Parameters
     ----------
     graph_json
-        What TVM wrote.
+        JSON of the graph that TVM wrote.
     extraction, names
-        The operators, and what they are called.
+        The operators and their names.
     symbols
-        Of kernels compiled by themselves, by the digest of their function.
+        Symbols of kernels compiled one by one, by the digest of their function.
     """
     graph = json.loads(graph_json)
     shapes = graph["attrs"]["shape"][1]

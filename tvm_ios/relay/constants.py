@@ -1,4 +1,4 @@
-"""Constants of a model as numpy arrays, and back."""
+"""Constants of a model as NumPy arrays, and back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DATA_TYPES = frozenset(
     {"bool", "float16", "float32", "float64"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Types whose bytes numpy holds as TVM does."""
+"""Data types whose bytes NumPy holds as TVM does."""
 
 
 def constant(array: np.ndarray) -> relay.Constant:
-    """A constant of the array's own type; ``relay.const`` makes 32 bits of 64."""
+    """Constant of the array's own type; ``relay.const`` makes 32 bits of 64."""
     return relay.Constant(tvm.nd.array(array))
 
 
 def is_array(expression: relay.Expr) -> bool:
-    """Whether an expression is a constant whose values numpy has; bfloat16 comes as integers."""
+    """True if an expression is a constant whose values NumPy has; bfloat16 comes as integers."""
     return isinstance(expression, relay.Constant) and str(expression.data.dtype) in DATA_TYPES

@@ -1,8 +1,8 @@
-"""Under which PassContext TVM's own pipeline runs: the caller's, or a fit one where there is none.
+"""PassContext of TVM's own pipeline: the caller's, or a suitable one where there is none.
 
 A PassContext that the caller has entered is honoured: its level, required and disabled passes,
-configuration and instruments. Only where something has to be switched off is a context nested in
-it, and then without the instruments: TVM would tell them of a second context's end, on which
+configuration and instruments. A context is nested in it only to switch something off, and then
+without the instruments: TVM would tell them of a second context's end, at which
 ``PassTimingInstrument`` throws away the profiles it is still writing.
 """
 
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 ANSOR_SWITCH = "relay.backend.use_auto_scheduler"
-"""The key of a PassContext's configuration that makes TVM compile with Ansor's records."""
+"""Key in a PassContext's configuration that makes TVM compile with Ansor's records."""
 DEFAULT_OPT_LEVEL = 2
-"""The level of the context TVM has when nobody entered one."""
+"""Level of the context that TVM has when nobody entered one."""
 
 
 def _caller_entered_a_context() -> bool:
@@ -68,18 +68,18 @@ def pass_context(
     instruments: Iterable[Any] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
-    """Run under the caller's PassContext, with a few passes more disabled.
+    """Context that is the caller's PassContext, with a few more passes disabled.
 
     Parameters
     ----------
     opt_level
-        The level where the caller has entered no context.
+        Level where the caller has entered no context.
     disabled
-        Passes to disable beyond the caller's. A pass that the caller requires stays.
+        Passes to disable besides the caller's. A pass that the caller requires stays.
     instruments
         Instruments of our own, for a nested context; the caller's do not watch that one.
     config
-        Configuration to add to the caller's.
+        Configuration added to the caller's.
     """
     current = PassContext.current()
     entered = _caller_entered_a_context()
@@ -105,7 +105,7 @@ def pass_context(
 def tvm_pipeline(
     *, opt_level: int = 3, disabled: Iterable[str] = (), instruments: Iterable[Any] = ()
 ) -> Iterator[None]:
-    """Everything one of TVM's long pipelines runs under; arguments as in :func:`pass_context`."""
+    """Context for TVM's long pipelines; arguments as in :func:`pass_context`."""
     context = pass_context(opt_level=opt_level, disabled=disabled, instruments=instruments)
     with context, offline_tophub(), cached_libinfo(), default_gpu_kernels():
         yield
@@ -113,7 +113,7 @@ def tvm_pipeline(
 
 @contextmanager
 def offline_tophub() -> Iterator[None]:
-    """Keep TVM from downloading tuning logs on every build, unless the user names a place."""
+    """Context that keeps TVM from downloading tuning logs, unless the user names a place."""
     if "TOPHUB_LOCATION" in os.environ:
         yield
         return
@@ -127,7 +127,7 @@ def offline_tophub() -> Iterator[None]:
 def applied_records_digest() -> str:
     """Digest of the tuning records in force, AutoTVM's and auto_scheduler's; empty without any.
 
-    What is compiled later on, such as a merged convolution, depends on them.
+    Code that is compiled later, such as a merged convolution, depends on them.
     """
     parts = []
     for kind in (autotvm.task.DispatchContext, auto_scheduler.dispatcher.DispatchContext):
@@ -138,7 +138,7 @@ def applied_records_digest() -> str:
 
 
 def dispatch_contexts(kind: Any) -> Iterator[Any]:
-    """A tuner's dispatch contexts in force, the innermost first, TVM's fallback last.
+    """Dispatch contexts of a tuner in force, the innermost first, TVM's fallback last.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def dispatch_contexts(kind: Any) -> Iterator[Any]:
 def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
     """Digest of what a model's kernels depend on: code, shapes of parameters, PassContext.
 
-    The values of parameters do not count, those of constants do; the same in every process.
+    Values of parameters do not count, values of constants do; equal in every process.
     """
     context = PassContext.current()
     shapes = {name: f"{array.dtype} {array.shape}" for name, array in (params or {}).items()}
@@ -169,7 +169,7 @@ def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
 
 
 def _choices(key: str, best: Any) -> list[str]:
-    """AutoTVM keeps a record for each key, auto_scheduler all workloads of a kind of target."""
+    """Texts of a context's records: AutoTVM has one for each key, auto_scheduler all workloads."""
     if isinstance(best, tuple):
         return [f"{key} {best[0].config}"]
     return [
@@ -180,7 +180,7 @@ def _choices(key: str, best: Any) -> list[str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """The one line of a TVM error that says what is wrong; the rest is a trace and a dump."""
+    """The line of a TVM error that says what is wrong; the rest is a trace and a dump."""
     lines = lines_that_tell(error, type(error).__name__)
     telling = [line for line in lines if re.match(r"(\w+(Error|Exception): |Check failed)", line)]
     line = (telling or lines)[-1]

@@ -1,4 +1,4 @@
-"""Walks and rebuilds the top level of ``main``: calls of kernels, tuples, their fields, and leaves.
+"""Walks over the top level of ``main``, and copies of it: kernel calls, tuples, fields, leaves.
 
 The order is TVM's own post-order (operator, then arguments from left to right), so the i-th kernel
 call met here is the i-th ``tvm_op`` node of the graph JSON. Everything is iterative: a network of
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def graph_order(root: relay.Expr) -> list[relay.Expr]:
-    """All expressions below ``root`` in post-order, each once; functions are not entered."""
+    """Expressions below ``root`` in post-order, each once; functions are not entered."""
     order: list[relay.Expr] = []
     done: set[relay.Expr] = set()
     stack: list[tuple[relay.Expr, bool]] = [(root, False)]
@@ -49,12 +49,12 @@ def graph_order(root: relay.Expr) -> list[relay.Expr]:
 
 
 def children(expression: relay.Expr) -> list[relay.Expr]:
-    """What an expression reads; functions are not entered.
+    """Expressions that an expression reads; functions are not entered.
 
     Raises
     ------
     ModelError
-        If no graph executor runs such an expression.
+        If no graph executor runs the expression.
     """
     if isinstance(expression, relay.Call):
         return list(expression.args)
@@ -71,7 +71,7 @@ def children(expression: relay.Expr) -> list[relay.Expr]:
 
 
 def callee(module: tvm.IRModule, call: relay.Call) -> relay.Function | None:
-    """The Relay function a call runs, or None where it calls an operator such as device_copy."""
+    """Relay function that a call runs; None where it calls an operator such as device_copy."""
     if isinstance(call.op, relay.Function):
         return call.op
     if isinstance(call.op, relay.GlobalVar):
@@ -80,17 +80,17 @@ def callee(module: tvm.IRModule, call: relay.Call) -> relay.Function | None:
 
 
 def local_function(call: relay.Call) -> relay.Function | None:
-    """The fused function a call holds, or None where it calls a global or an operator."""
+    """Fused function that a call holds; None where it calls a global or an operator."""
     return call.op if isinstance(call.op, relay.Function) else None
 
 
 def kernel_calls(root: relay.Expr) -> list[relay.Call]:
-    """All calls below ``root`` in TVM's order: one ``tvm_op`` node each."""
+    """Calls below ``root`` in TVM's order: one ``tvm_op`` node each."""
     return [expression for expression in graph_order(root) if isinstance(expression, relay.Call)]
 
 
 def is_call_of(expression: relay.Expr, *names: str) -> bool:
-    """Whether an expression calls one of TVM's operators of these names."""
+    """True if an expression calls one of TVM's operators with these names."""
     return (
         isinstance(expression, relay.Call)
         and isinstance(expression.op, tvm.ir.Op)
@@ -99,9 +99,9 @@ def is_call_of(expression: relay.Expr, *names: str) -> bool:
 
 
 def fusion_pattern(expression: relay.Expr) -> int:
-    """How TVM fuses an operator (``tvm.relay.op.OpPattern``), the freest kinds first.
+    """Fusion pattern of an operator (``tvm.relay.op.OpPattern``), the freest kinds first.
 
-    ``OPAQUE`` of all that TVM says nothing of, and of what calls no operator.
+    ``OPAQUE`` for operators without a pattern, and for expressions that call no operator.
     """
     operator = expression.op if isinstance(expression, relay.Call) else None
     pattern = operator.get_attr("TOpPattern") if isinstance(operator, tvm.ir.Op) else None
@@ -109,7 +109,7 @@ def fusion_pattern(expression: relay.Expr) -> int:
 
 
 def resolve_field(expression: relay.Expr) -> relay.Expr:
-    """Follow fields of tuples that are built on the spot: ``(a, b).1`` is ``b``."""
+    """Expression behind fields of tuples built on the spot: ``(a, b).1`` is ``b``."""
     while isinstance(expression, relay.TupleGetItem) and isinstance(
         expression.tuple_value, relay.Tuple
     ):
@@ -118,12 +118,12 @@ def resolve_field(expression: relay.Expr) -> relay.Expr:
 
 
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
-    """A call of the same kernel on other arguments."""
+    """Call of the same kernel on other arguments."""
     return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
 
 
 def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
-    """The module with another body of ``main``, types inferred."""
+    """Module with another body of ``main``, types inferred."""
     main = module["main"]
     new = tvm.IRModule(module.functions, module.type_definitions)
     function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
@@ -136,14 +136,14 @@ def rebuild(
     known: dict[relay.Expr, relay.Expr],
     make_call: Callable[[relay.Call, list[relay.Expr]], relay.Expr],
 ) -> relay.Expr:
-    """Copy the expressions below ``root``, with replacements.
+    """Copy of the expressions below ``root``, with replacements.
 
     Parameters
     ----------
     known
-        Replacements; filled with what is made here, so that later roots share it.
+        Replacements; filled with the copies made here, so that later roots share them.
     make_call
-        From a call and its new arguments to the call that takes its place.
+        Function from a call and its new arguments to the call that takes its place.
     """
     for expression in graph_order(root):
         if expression in known:

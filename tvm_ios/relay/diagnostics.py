@@ -1,4 +1,4 @@
-"""What TVM would print of an error in Relay, gathered for an error of ours."""
+"""Messages of TVM about an error in Relay, gathered for an error of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["collected_diagnostics"]
 
 @contextmanager
 def collected_diagnostics() -> Iterator[list[str]]:
-    """Gather messages of TVM's parser and type checker, each with its line where it has one.
+    """Context whose list gets messages of TVM's parser and type checker, each with its line if any.
 
     TVM would print the source around them, and fails where the module has none.
     """

@@ -1,4 +1,4 @@
-"""From a fused Relay module to the operator graph that the search works on."""
+"""Extraction of the operator graph that the search works on from a fused Relay module."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How much of a model the search may schedule."""
+    """Share of a model that the search may schedule."""
 
     scheduled_operators: int
     total_operators: int
     scheduled_flops: int
     total_flops: int
     barriers: tuple[Obstacle, ...]
-    """Operators that run in a stage of their own, or what keeps the whole model out."""
+    """Operators that run in a stage of their own, or whatever keeps the whole model out."""
 
     def as_text(self) -> str:
-        """One line, then one line a barrier."""
+        """Text: one line, then a line for each barrier."""
         share = self.scheduled_flops / self.total_flops if self.total_flops else 1.0
         if not self.scheduled_operators:
             share = 0.0
@@ -69,26 +69,26 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """An operator graph and, operator by operator, the IR it stands for."""
+    """An operator graph and the IR that each operator stands for."""
 
     module: tvm.IRModule
-    """The fused, typed module the operators were taken from."""
+    """Fused, typed module that the operators were taken from."""
     graph: OperatorGraph
     calls: tuple[relay.Call, ...]
-    """The kernel call of every operator, in graph order."""
+    """Kernel call of every operator, in graph order."""
     views: tuple[SliceView | ConcatView | None, ...]
     patterns: tuple[ConvolutionPattern | None, ...]
-    """How every mergeable convolution is built."""
+    """Parts of each mergeable convolution; None for other operators."""
     outputs: tuple[int, ...]
     """Operators whose results ``main`` returns, ascending."""
     joins: tuple[tuple[int, ...], ...]
-    """Mergeable convolutions whose channels an operator lays side by side, in their order; empty
-    for all that is no concatenation of such."""
+    """Mergeable convolutions whose channels an operator concatenates, in order; empty for operators
+    that are no such concatenation."""
     coverage: Coverage
 
 
 def is_prepared(module: tvm.IRModule) -> bool:
-    """Whether ``main`` is straight-line code of fused functions, as ``prepare`` leaves it."""
+    """True if ``main`` is straight-line code of fused functions, as ``prepare`` leaves it."""
     if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
         return False
     main = module["main"]
@@ -100,7 +100,7 @@ def is_prepared(module: tvm.IRModule) -> bool:
 
 
 def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
-    """Read the operator graph of a prepared module.
+    """Operator graph of a prepared module, with its IR.
 
     A module that no graph executor runs (control flow, dynamic shapes) gives a graph without
     operators, and a coverage that says why. A partitioned module is read with its stages inlined.
@@ -108,7 +108,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     Parameters
     ----------
     module
-        What :func:`tvm_ios.relay.prepare` returned, in ``.module``.
+        Module in the result of :func:`tvm_ios.relay.prepare`.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
 
 
 def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
-    """The typed module with its kernels as they are before TVM labels them."""
+    """Typed module with its kernels as they are before TVM labels them."""
     main = module["main"]
     functions = {call.op for call in kernel_calls(main.body) if isinstance(call.op, relay.Function)}
     if all(unlabelled(function).same_as(function) for function in functions):
@@ -143,7 +143,7 @@ def unlabelled_module(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def unlabelled_calls() -> Callable[[relay.Call, list[relay.Expr]], relay.Call]:
-    """What copies calls on other arguments, their kernels as they are before TVM labels them."""
+    """Function that copies calls on other arguments, with kernels as before TVM labels them."""
     known: dict[relay.Function, relay.Function] = {}
 
     def copy(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
@@ -260,7 +260,7 @@ def _call_name(call: relay.Call) -> str:
 def _facts(
     module: tvm.IRModule, call: relay.Call, known: dict[str, PrimitiveFacts]
 ) -> PrimitiveFacts:
-    """What an operator is; equal functions, by their digest in ``known``, are read once."""
+    """Facts on an operator; equal functions, by their digest in ``known``, are read once."""
     function = callee(module, call)
     if function is None:
         kind = call.op.name
@@ -279,7 +279,7 @@ def _facts(
 
 
 def _barrier_reason(module: tvm.IRModule, call: relay.Call) -> str | None:
-    """Why an operator is not understood; None where it is."""
+    """Reason why an operator is not understood; None where it is."""
     function = callee(module, call)
     if function is None:
         return "a copy between devices"
@@ -307,7 +307,7 @@ def _quantised_operators(function: relay.Function) -> list[str]:
 
 
 def _unique_names(kinds: list[str]) -> list[str]:
-    """``conv2d_0``, ``conv2d_1`` …: the kind, and which of its kind it is."""
+    """Names such as ``conv2d_0`` and ``conv2d_1``: the kind, and its number within the kind."""
     seen: Counter[str] = Counter()
     names = []
     for kind in kinds:
@@ -318,7 +318,7 @@ def _unique_names(kinds: list[str]) -> list[str]:
 
 
 def _producers(argument: relay.Expr) -> list[relay.Call]:
-    """The calls whose results an argument is made of."""
+    """Calls whose results an argument is made of."""
     pending, found = [argument], []
     while pending:
         expression = resolve_field(pending.pop())
@@ -341,7 +341,7 @@ def _joined_convolutions(
     index_of: dict[relay.Call, int],
     patterns: Sequence[ConvolutionPattern | None],
 ) -> tuple[int, ...]:
-    """The mergeable convolutions whose channels a call lays side by side, if it does just that."""
+    """Mergeable convolutions whose channels a call concatenates, if it does just that."""
     found = joined_arguments(call.op, list(call.args))
     if found is None:
         return ()
@@ -368,7 +368,7 @@ def _convolution(
 def _operand_name(
     argument: relay.Expr, index_of: dict[relay.Call, int], names: list[str]
 ) -> str | None:
-    """One text for one tensor; None where it is not the plain output of an operator or input."""
+    """Text that names a tensor; None where it is not the plain output of an operator or input."""
     source = resolve_field(argument)
     if isinstance(source, relay.Var):
         return f"input {source.name_hint}"

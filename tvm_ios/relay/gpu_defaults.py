@@ -1,7 +1,7 @@
-"""Kernels of a GPU's convolutions that nobody has tuned: blocks of threads, not of one.
+"""Default kernels of untuned GPU convolutions, with blocks of many threads.
 
-TVM's templates for CUDA imitate a log of other people's records, which it downloads. Offline they
-leave every tile at one, and so every block at one thread, of the 32 that a GPU runs at once.
+TVM's templates for CUDA imitate a downloaded log of other people's records. Offline they leave
+every tile at one, and so every block at one thread, of the 32 that a GPU runs at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from tvm_ios.runtime.base.device import is_gpu_target
 __all__ = ["default_gpu_kernels", "default_tiles"]
 
 FEWEST_BLOCKS = 264
-"""Two for each processor of a large GPU, before a thread computes several channels."""
+"""Fewest blocks, two for each processor of a large GPU, before a thread computes several
+channels."""
 MOST_POSITIONS = 64
-"""Threads along width and height of a block, and along channels up to twice as many in all."""
+"""Most threads along width and height of a block; with channels up to twice as many in all."""
 MOST_CHANNELS = 32
 LONGEST_PRIME = 256
-"""A width without useful divisors, such as 149, becomes one row of threads."""
+"""Widest row that becomes one row of threads if it has no useful divisors, such as 149."""
 _SPACE = ("tile_f", "tile_y", "tile_x")
 _REDUCED = {"tile_rc": 8, "tile_ry": 1, "tile_rx": 7}
-"""What a block keeps in shared memory at once: at most 46 kB, and a GPU has 48 for each block."""
+"""Elements a block keeps in shared memory at once: at most 46 kB of the 48 kB a block has."""
 _UNROLLED = 512, 256
-"""Steps, with and without channels to sum over; each template's own middle choice."""
+"""Unrolled steps, with and without channels to sum over; each template's own middle choice."""
 
 
 @contextmanager
 def default_gpu_kernels() -> Iterator[None]:
-    """Inside, templates without records and without a log to imitate take :func:`default_tiles`."""
+    """Context in which templates without records and reference log take :func:`default_tiles`."""
     imitate = FallbackConfigEntity.fallback_with_reference_log
 
     def choose(config: Any, log: Sequence[Any]) -> None:
@@ -65,14 +66,14 @@ def default_gpu_kernels() -> Iterator[None]:
 def default_tiles(
     channels: int, height: int, width: int, *, sums: bool
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Threads of a block, and what one thread computes, along channels, height and width.
+    """Threads of a block, and results of one thread, along channels, height and width.
 
     Parameters
     ----------
     channels, height, width
-        Of the output.
+        Extents of the output.
     sums
-        Whether an output value is a sum over channels, as it is not in a depthwise convolution.
+        True if an output value is a sum over channels, unlike in a depthwise convolution.
     """
     threads_x = _divisor(width, MOST_POSITIONS)
     if threads_x < 8 < width <= LONGEST_PRIME:
@@ -93,7 +94,7 @@ def _divisor(number: int, most: int) -> int:
 
 
 def _is_convolution(config: Any) -> bool:
-    """Whether these are the knobs of a convolution in NCHW, depthwise or not."""
+    """True if a configuration has the knobs of a convolution in NCHW, depthwise or not."""
     splits = {
         name: space.num_output
         for name, space in config.space_map.items()

@@ -1,4 +1,4 @@
-"""Reads the JSON of TVM's graph executor, which ``relay.build`` writes, into a graph of kernels."""
+"""Reader of the graph executor's JSON that ``relay.build`` writes, into a graph of kernels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["read_graph_json", "with_own_constant_names"]
 
 
 def with_own_constant_names(factory: GraphExecutorFactoryModule) -> GraphExecutorFactoryModule:
-    """The factory with names of their own for constants; inputs keep theirs.
+    """Factory with names for constants that no input has; inputs keep their names.
 
-    TVM calls constants ``p0``, ``p1`` and so on, whatever inputs are called.
+    TVM names constants ``p0``, ``p1`` and so on, whatever inputs are named.
     """
     graph = json.loads(factory.get_graph_json())
     nodes = [graph["nodes"][number] for number in graph["arg_nodes"]]
@@ -38,12 +38,12 @@ def with_own_constant_names(factory: GraphExecutorFactoryModule) -> GraphExecuto
 
 
 def read_graph_json(text: str) -> KernelGraph:
-    """Read a whole graph: its operators are the ``tvm_op`` nodes, its tensors the entries.
+    """Graph of kernels: its operators are the ``tvm_op`` nodes, its tensors the entries.
 
     Raises
     ------
     PlanError
-        If a field is missing or a node is of a kind no kernel library can run.
+        If a field is missing, or a node is of a kind that no kernel library can run.
     """
     try:
         return _read(json.loads(text))

@@ -1,4 +1,4 @@
-"""Checks of what a user hands in: module, parameters, target. Every refusal is a ModelError."""
+"""Checks of a user's module, parameters and target. Every refusal is a ModelError."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ WEIGHT_ARGUMENTS = {
     "nn.bias_add": (1,),
     "nn.batch_norm": (1, 2, 3, 4),
 }
-"""Arguments that are parameters of a model, never its inputs."""
+"""Positions of arguments that are parameters of a model, never its inputs, by operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedModule:
-    """A module that :func:`check_module` has checked, and need not check again.
+    """Module that :func:`check_module` has checked, and need not check again.
 
-    Modules can be changed in place, so this is for one that nobody else holds.
+    Modules can be changed in place, so nobody else may hold this one.
     """
 
     typed: tvm.IRModule
 
 
 def resolve_target(target: Any) -> tvm.target.Target:
-    """One TVM target with a host, from whatever TVM takes for one.
+    """TVM target with a host, from whatever TVM takes for a target.
 
     Raises
     ------
@@ -68,9 +68,9 @@ def resolve_target(target: Any) -> tvm.target.Target:
 
 
 def check_module(mod: Any) -> tvm.IRModule:
-    """The module with types inferred and plain helper functions inlined.
+    """Module with types inferred and plain helper functions inlined.
 
-    One that was checked before comes as a :class:`CheckedModule`, and is taken as it is.
+    A :class:`CheckedModule` was checked before, and its module is returned unchanged.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def check_module(mod: Any) -> tvm.IRModule:
 
 
 def _inlined(module: tvm.IRModule) -> tvm.IRModule:
-    """Inline plain global functions, so that their operators are scheduled too."""
+    """Module with plain global functions inlined, so that their operators are scheduled, too."""
     helpers = {
         variable: function
         for variable, function in module.functions.items()
@@ -133,12 +133,12 @@ def _inlined(module: tvm.IRModule) -> tvm.IRModule:
 def check_parameters(
     main: relay.Function, params: Mapping[str, Any] | None
 ) -> dict[str, tvm.nd.NDArray]:
-    """Parameters as TVM arrays, each of the shape and type ``main`` wants.
+    """Parameters as TVM arrays, each of the shape and type that ``main`` wants.
 
     Raises
     ------
     ModelError
-        If one is unknown, does not fit, or is missing.
+        If a parameter is unknown, does not fit, or is missing.
     """
     given = {} if params is None else dict(params)
     types = {parameter.name_hint: parameter.checked_type for parameter in main.params}
@@ -177,7 +177,7 @@ def _as_array(name: str, value: Any, type_: tvm.ir.TensorType) -> tvm.nd.NDArray
 
 
 def weight_inputs(main: relay.Function) -> list[str]:
-    """Names of inputs that are used as weights, in the order they are met."""
+    """Names of inputs that are used as weights, in order."""
     own = set(main.params)
     found: dict[str, None] = {}
 

@@ -1,7 +1,7 @@
 """Kernels of a fused module, one by one: lowered by TVM, and taken out of the module.
 
-A function whose kernel was compiled elsewhere is marked ``Extern``: TVM then plans memory and
-writes the graph as ever, and leaves the kernel to whoever provides its symbol.
+A function whose kernel is compiled elsewhere is marked ``Extern``: TVM then plans memory and writes
+the graph as usual, and expects the kernel under its symbol.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tvm_ios.relay.obstacles import is_dynamic
 __all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
-"""TVM's attribute of a function that it runs no kernel for."""
+"""Attribute of functions for which TVM runs no kernel."""
 NUMBER = re.compile(r"_\d+$")
-"""Suffix that TVM puts behind a name that it has given before in this process."""
+"""Suffix that TVM adds to a name that it has given before in this process."""
 
 lowering = Lock()
-"""Held by whoever lowers a function or clears what TVM's one compiler remembers of them."""
+"""Lock for lowering a function and for clearing the memory of TVM's one compiler."""
 
 
 def lower_kernels(
@@ -36,17 +36,18 @@ def lower_kernels(
     target: tvm.target.Target,
     known: Mapping[str, LoweredKernel] | None = None,
 ) -> Iterator[tuple[str, LoweredKernel]]:
-    """Lower each distinct function among calls, under the PassContext and records in force.
+    """Digests and lowered kernels of the distinct functions among calls.
 
-    Functions that TVM has to compile with the module around them are left out: those of external
-    code generators, of dynamic shapes, and those that need no kernel.
+    Uses the PassContext and records in force. Left out are functions that TVM has to compile with
+    the module around them: those of external code generators, of dynamic shapes, and without
+    kernel.
 
     Parameters
     ----------
     calls
         Kernel calls of a fused, typed module.
     known
-        Kernels that were lowered before, under the same records and PassContext, by digest.
+        Kernels lowered before, with the same records and PassContext, by digest.
 
     Yields
     ------
@@ -79,14 +80,14 @@ def lower_kernels(
 
 
 def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:
-    """The module with its kernels declared, not defined.
+    """Module with its kernels declared, not defined.
 
     Parameters
     ----------
     module
         A fused, typed module whose ``main`` calls functions.
     symbols
-        Of kernels that are compiled elsewhere, by the digest of their function.
+        Symbols of kernels that are compiled elsewhere, by the digest of their function.
     """
     declared = {digest: relay.GlobalVar(symbol) for digest, symbol in symbols.items()}
     functions: dict[str, relay.Function] = {}
@@ -112,7 +113,7 @@ def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModu
 
 
 def _stands_alone(call: relay.Call, function: relay.Function) -> bool:
-    """Whether one function of machine code, and nothing else, computes it."""
+    """True if one function of machine code, and nothing else, computes a call."""
     types = [parameter.checked_type for parameter in function.params]
     return not (
         "Compiler" in function.attrs
@@ -123,7 +124,7 @@ def _stands_alone(call: relay.Call, function: relay.Function) -> bool:
 
 @contextmanager
 def empty_compiler() -> Iterator[te_compiler.TECompiler]:
-    """TVM's compiler of functions, without memory of earlier ones, and left so.
+    """Context with TVM's compiler of functions, empty at begin and end.
 
     It asks no template and no record about a function whose result it remembers.
     """

@@ -1,10 +1,10 @@
-"""Builds the kernels of a merge stage: one convolution of all members, and slices of it.
+"""Kernels of a merge stage: one convolution of all members, and slices of it.
 
 The geometry comes from :mod:`tvm_ios.core.merge_rule`. Weights are padded with zeros to the merged
-kernel and laid one after another along the output channels, per-channel arguments likewise; in a
-blocked layout whole blocks are laid one after another. At batch one each slice is contiguous, so
-the memory plan can make it a view. A concatenation of just the members is the merged convolution
-itself, and a member that only it reads needs no slice.
+kernel and laid one after another along the output channels, per-channel arguments likewise, in a
+blocked layout by whole blocks. At batch one each slice is contiguous, so the memory plan can make
+it a view. A concatenation of exactly the members is the merged convolution itself, and a member
+that only it reads needs no slice.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedKernels:
-    """The calls that compute one merge stage."""
+    """Calls that compute one merge stage."""
 
     convolution: relay.Call
     slices: dict[int, relay.Call]
-    """Slice of each member that needs one."""
+    """Slice of each member that needs one, by member."""
 
 
 def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutputs:
-    """What a merge stage makes; members in the order of their channels."""
+    """Tensors that a merge stage makes; members in the order of their channels."""
     readers: list[set[int]] = [set() for _ in extraction.calls]
     for index, operator in enumerate(extraction.graph.operators):
         for predecessor in operator.predecessors:
@@ -54,7 +54,7 @@ def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutput
 
 
 def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
-    """Whether channels of a convolution like this one are one piece of memory."""
+    """True if channels of a convolution like this one are one piece of memory."""
     pattern = _pattern(extraction, member)
     shape = pattern.convolution.checked_type.shape
     return all(int(extent) == 1 for extent in shape[: pattern.channel_axis])
@@ -63,7 +63,7 @@ def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
 def merged_kernels(
     extraction: Extraction, outputs: MergeOutputs, operand: relay.Expr
 ) -> MergedKernels:
-    """The kernels of a merge stage, reading ``operand``.
+    """Kernels of a merge stage that read ``operand``.
 
     Raises
     ------
@@ -98,10 +98,10 @@ def merged_kernels(
 
 
 def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IRModule:
-    """A module that computes exactly one merge stage, to be built and priced by itself.
+    """Module that computes exactly one merge stage, to be built and priced by itself.
 
     ``main`` takes the shared operand and returns what others in the network read: the concatenation
-    that the merged convolution is, if there is one, then slices for members, in their order.
+    that the merged convolution computes, if any, then slices for members, in order.
     """
     data = _pattern(extraction, members[0]).data
     operand = relay.Var("operand", extraction.calls[members[0]].args[data].checked_type)
@@ -126,7 +126,7 @@ def _merged_call(
     geometry: MergedConvolution,
     operand: relay.Expr,
 ) -> relay.Call:
-    """A call of a fused function like the first member's, with wider weights."""
+    """Call of a fused function like the first member's, with wider weights."""
     first, pattern = calls[0], patterns[0]
     function = first.op
     arguments = list(first.args)
@@ -155,12 +155,12 @@ def _merged_call(
 def _merged_weight(
     weights: Sequence[np.ndarray], geometry: MergedConvolution, axes: tuple[int, int, int]
 ) -> np.ndarray:
-    """Members one after another along the output channels, each at its offset in the kernel.
+    """Weights of the members along the output channels, each at its offset in the kernel.
 
     Parameters
     ----------
     axes
-        Those of output channels, rows and columns.
+        Axes of output channels, rows and columns.
     """
     height, width = geometry.kernel
     out_axis, row_axis, column_axis = axes
@@ -175,7 +175,7 @@ def _merged_weight(
 
 
 def _channel_axis(pattern: ConvolutionPattern, value: np.ndarray) -> int:
-    """Axis of a per-channel argument that holds channels, or blocks of them."""
+    """Axis of a per-channel argument with channels, or blocks of them."""
     if value.ndim == 1:
         return 0
     return pattern.channel_axis - (len(pattern.convolution.checked_type.shape) - value.ndim)

@@ -1,6 +1,6 @@
 """Models in files of Relay, as JSON or text with parameters beside it.
 
-What comes before the front door: a path in, the module and its parameters out.
+Comes before the front door: a path in, the module and its parameters out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tvm_ios.support.named_arrays import named_arrays
 __all__ = ["MODEL_SUFFIXES", "read_model"]
 
 MODEL_SUFFIXES = (".json", ".relay", ".txt")
-"""Relay in JSON, and Relay as text."""
+"""Suffixes of Relay in JSON, and of Relay as text."""
 
 Model = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
 
 
 def read_model(path: str | Path, params: str | Path | None = None) -> Model:
-    """Read a model by the suffix of its file.
+    """Module and parameters in files, read by their suffixes.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def read_model(path: str | Path, params: str | Path | None = None) -> Model:
         ``.json`` as ``tvm.ir.save_json`` writes it, ``.relay`` or ``.txt`` as ``mod.astext()``
         does.
     params
-        Parameters by name: ``.npz``, or what ``tvm.runtime.save_param_dict`` gives.
+        File with parameters by name: ``.npz``, or the bytes of ``tvm.runtime.save_param_dict``.
 
     Raises
     ------
     ModelError
-        If a file cannot be read, is malformed.
+        If a file cannot be read, or is malformed.
     """
     path = Path(path)
     suffix = path.suffix.lower()

@@ -1,7 +1,7 @@
-"""What in a Relay module keeps all of it from being scheduled: control flow and unknown shapes.
+"""Obstacles in a Relay module that keep all of it from being scheduled.
 
-TVM's graph executor, and so ours, runs straight-line code of static shapes. A module with
-anything else is left as it is, and the obstacle is reported; TVM's virtual machine runs it.
+TVM's graph executor, and so ours, runs straight-line code of static shapes. A module with control
+flow or unknown shapes is left unchanged and the obstacle reported; TVM's virtual machine runs it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ CONTROL_FLOW = (relay.If, relay.Match, relay.RefCreate, relay.RefRead, relay.Ref
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One construct that cannot be scheduled."""
+    """A construct that cannot be scheduled, with its place."""
 
     where: str
-    """The function or operator with the construct."""
+    """Function or operator with the construct."""
     reason: str
 
 
@@ -37,7 +37,7 @@ def find_obstacles(module: tvm.IRModule) -> tuple[Obstacle, ...]:
 
 
 def obstacles_of(typed: tvm.IRModule) -> tuple[Obstacle, ...]:
-    """The obstacles that :func:`find_obstacles` finds, of a module whose types are inferred."""
+    """Obstacles as of :func:`find_obstacles`, in a module whose types are inferred."""
     found: dict[Obstacle, None] = {}
     for name, body in _reachable(typed, "main"):
         for parameter in body.params:
@@ -54,7 +54,7 @@ def obstacles_of(typed: tvm.IRModule) -> tuple[Obstacle, ...]:
 
 
 def is_dynamic(type_: tvm.ir.Type) -> bool:
-    """Whether a type has a dimension that is not known before the run."""
+    """True if a type has a dimension that is not known before the run."""
     if isinstance(type_, tvm.ir.TupleType):
         return any(is_dynamic(field) for field in type_.fields)
     if isinstance(type_, tvm.ir.TensorType):
@@ -63,13 +63,13 @@ def is_dynamic(type_: tvm.ir.Type) -> bool:
 
 
 def is_primitive(function: relay.Function) -> bool:
-    """Whether a function is one kernel: fused by TVM or compiled by an external code generator."""
+    """True if a function is one kernel: fused by TVM or compiled by an external code generator."""
     attributes = function.attrs
     return attributes is not None and ("Primitive" in attributes or "Compiler" in attributes)
 
 
 def _reachable(module: tvm.IRModule, root: str) -> list[tuple[str, relay.Function]]:
-    """A global function and those it calls, directly or not, kernels left out."""
+    """A global function and those it calls, directly or not, without kernels."""
     pending, seen = [root], {root}
     functions = []
     while pending:

@@ -1,8 +1,8 @@
 """The first step: a user's module becomes one ``main`` of fused functions, parameters bound.
 
-TVM's own graph pipeline does the work (binding, simplification, folding, layout choice, fusion);
-this file checks what goes in, keeps one of TVM's passes from growing the graph, and removes what
-the pipeline leaves behind that belongs to one target object only.
+TVM's own graph pipeline does the work (binding, simplification, folding, layout choice, fusion).
+This file checks its input, keeps one of TVM's passes from growing the graph, and removes leftovers
+of the pipeline that belong to one target object only.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class PreparedModule:
     """Parameters that are still inputs of ``main``; empty where all were bound."""
     target: tvm.target.Target
     sunk: int = 0
-    """Element-wise operators that were moved in front of concatenations."""
+    """Number of element-wise operators that were moved in front of concatenations."""
     notes: tuple[str, ...] = ()
-    """What a user should know of how it was prepared."""
+    """Lines for the user on how the model was prepared."""
 
     def as_text(self) -> str:
-        """The Relay text, constants left out."""
+        """Relay text without constants."""
         return str(self.module.astext(show_meta_data=False))
 
 
@@ -59,22 +59,22 @@ def prepare(
     sink: bool = True,
     conversion: Conversion = AS_IT_IS,
 ) -> PreparedModule:
-    """Bind, simplify, fold, choose layouts and fuse.
+    """Module that is bound, simplified, folded, with layouts chosen, and fused.
 
     Parameters
     ----------
     mod
-        A Relay module with a ``main`` of static shapes; any batch size. Left as it is.
+        A Relay module with a ``main`` of static shapes; any batch size. It is not changed.
     params
-        Parameters by name, as TVM or numpy arrays; None where weights are inputs on purpose.
+        Parameters by name, as TVM or NumPy arrays; None where weights are inputs on purpose.
     target
-        Anything :class:`tvm.target.Target` takes, for one device.
+        Target for one device, in any form :class:`tvm.target.Target` takes.
     opt_level
-        TVM's optimization level, where the caller has entered no PassContext. One that is entered
-        is honoured: level, required and disabled passes, configuration, instruments. So are the
-        tuning records of an ``ApplyHistoryBest`` around the call.
+        TVM's optimization level, if the caller has entered no PassContext. An entered one is
+        honoured: level, required and disabled passes, configuration, instruments. So are the tuning
+        records of an ``ApplyHistoryBest`` around the call.
     sink
-        Whether to move element-wise operators in front of concatenations
+        True moves element-wise operators in front of concatenations
         (:mod:`tvm_ios.relay.transforms.concatenation`), which TVM does not do.
 
     Raises
@@ -123,7 +123,7 @@ def prepare(
 def converted_model(
     mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any, conversion: Conversion
 ) -> tuple[tvm.IRModule, Mapping[str, Any] | None]:
-    """A model in other layouts and types, its parameters bound; as it is where nothing changes.
+    """Model in other layouts and types, with parameters bound; unchanged if nothing changes.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def converted_model(
 
 
 def unshares(module: tvm.IRModule) -> bool:
-    """Whether SimplifyExpr, after common subexpressions were found, would make the graph grow."""
+    """True if SimplifyExpr, after common subexpressions were found, would make the graph grow."""
     if UNSHARER in [str(name) for name in PassContext.current().disabled_pass]:
         return False
     transform = relay.transform
@@ -159,7 +159,7 @@ def unshares(module: tvm.IRModule) -> bool:
 
 
 def heavy_operators(module: tvm.IRModule) -> int:
-    """Convolutions, matrix products and poolings in ``main``."""
+    """Number of convolutions, matrix products and poolings in ``main``."""
     names: list[str] = []
 
     def visit(expression: relay.Expr) -> None:
@@ -190,7 +190,7 @@ def _optimize(
 
 
 def _portable(fused: tvm.IRModule) -> tvm.IRModule:
-    """The module without device annotations and labels; the former cannot even be parsed back."""
+    """Module without device annotations, which cannot even be parsed back, and without labels."""
     main = fused["main"]
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in main.params]
     known: dict[relay.Expr, relay.Expr] = dict(zip(main.params, parameters, strict=True))

@@ -1,9 +1,10 @@
-"""Writes a schedule into Relay: one function a stage, called in order by ``main``.
+"""Rewriting of Relay by a schedule: one function a stage, called in order by ``main``.
 
 Goes after ``extract`` and the search; ``build`` and plain ``relay.build`` come after it. The
 attributes are described in :mod:`tvm_ios.relay.stage_ir`. Constants stay in the stage functions.
-A kernel with several outputs hands them on one by one, since the graph executor flattens tuples.
-A concatenation that a merged convolution is belongs to the merge's stage; its own only hands it on.
+A kernel with several outputs hands them on one by one, since the graph executor flattens tuples. A
+concatenation that a merged convolution computes belongs to the merge's stage; its own stage only
+hands it on.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from tvm_ios.relay.stage_ir import main_attributes, stage_attributes, with_attri
 __all__ = ["rewrite", "rewrite_extraction"]
 
 Value = tuple[relay.Expr, int]
-"""A tensor: an output of a kernel call, or (with number 0) a parameter of main."""
+"""Tensor: an output of a kernel call, or (with number 0) a parameter of main."""
 
 
 def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
-    """Partition a prepared module into the stages of a schedule.
+    """Prepared module, partitioned into the stages of a schedule.
 
     Parameters
     ----------
     module
-        A prepared module; left as it is.
+        A prepared module; it is not changed.
     schedule
         A schedule for the graph that ``extract`` reads from the module.
     """
@@ -43,7 +44,7 @@ def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
 
 
 def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm.IRModule:
-    """:func:`rewrite` for a module that has been extracted already; that is most of its time.
+    """Partitioned module, as of :func:`rewrite`, for a module that was extracted already.
 
     Raises
     ------
@@ -58,18 +59,18 @@ def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm
 
 
 class _Partition:
-    """The new module while its stages are added one after another."""
+    """New module whose stages are added one after another."""
 
     def __init__(self, extraction: Extraction, schedule: InterOpSchedule) -> None:
         self.extraction = extraction
         self.schedule = schedule
         self.main = extraction.module["main"]
         self.outer: dict[Value, relay.Expr] = {(var, 0): var for var in self.main.params}
-        """The expression of every tensor in the new main."""
+        """Expression of every tensor in the new main."""
         self.functions: dict[relay.GlobalVar, relay.Function] = {}
         self.readers = _readers(extraction, self.main.body)
         self.joined: set[relay.Call] = set()
-        """Concatenations that a merged convolution is."""
+        """Concatenations that a merged convolution computes."""
 
     def finish(self) -> tvm.IRModule:
         for number, stage in enumerate(self.schedule.stages):
@@ -106,7 +107,7 @@ class _Partition:
             self.outer[value] = result if alone else relay.TupleGetItem(result, position)
 
     def _outputs(self, calls: list[relay.Call]) -> list[Value]:
-        """Tensors of these kernels that someone else reads."""
+        """Tensors of these kernels that others read."""
         inside = set(calls)
         return [
             (call, number)
@@ -136,16 +137,16 @@ class _Partition:
 
 @dataclass(slots=True)
 class _StageBody:
-    """The inside of one stage function."""
+    """Body of one stage function under construction."""
 
     extraction: Extraction
     inside: frozenset[relay.Expr]
     parameters: dict[Value, relay.Var] = field(default_factory=dict)
-    """Tensors that come from outside, in the order they are first read."""
+    """Tensors from outside, in the order they are first read."""
     tensors: dict[Value, relay.Expr] = field(default_factory=dict)
-    """The expression of every tensor made here."""
+    """Expression of every tensor made in the stage."""
     names: dict[relay.Expr, str] = field(default_factory=dict)
-    """Operator names of the kernels here."""
+    """Operator names of the kernels in the stage."""
 
     def add_kernels(self, operators: tuple[int, ...], made_before: set[relay.Call]) -> None:
         for index in operators:
@@ -205,7 +206,7 @@ class _StageBody:
 
 
 def _readers(extraction: Extraction, body: relay.Expr) -> dict[Value, set[relay.Expr]]:
-    """Who reads every tensor: kernel calls, or (as main's body) the caller of the model."""
+    """Readers of every tensor: kernel calls, or (as main's body) the caller of the model."""
     readers: dict[Value, set[relay.Expr]] = {}
     for call in extraction.calls:
         for argument in call.args:
@@ -218,7 +219,7 @@ def _readers(extraction: Extraction, body: relay.Expr) -> dict[Value, set[relay.
 
 
 def _read(expression: relay.Expr) -> list[Value]:
-    """The tensors an expression is made of, down to the kernels that made them."""
+    """Tensors that an expression is made of, down to the kernels that made them."""
     expression = resolve_field(expression)
     if isinstance(expression, relay.Call):
         return [(expression, number) for number in range(_arity(expression))]
@@ -237,7 +238,7 @@ def _arity(call: relay.Call) -> int:
 
 
 def _whole(call: relay.Call, tensors: list[relay.Expr | None]) -> relay.Expr:
-    """All outputs of a call as one expression; a tensor that nobody reads is None."""
+    """Outputs of a call as one expression; a tensor that nobody reads is None."""
     if isinstance(call.checked_type, tvm.ir.TensorType):
         return call if tensors[0] is None else tensors[0]
     return relay.Tuple([tensor if tensor is not None else relay.const(0) for tensor in tensors])

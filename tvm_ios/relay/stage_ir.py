@@ -1,4 +1,4 @@
-"""How a schedule is written into Relay: the attributes, and reading them back.
+"""Schedules in Relay: their attributes, and reading them back.
 
 ``main`` calls one global function a stage, in order. A stage function carries
 
@@ -8,8 +8,8 @@
 - ``tvm_ios_groups``: names by group, ``a -> b | c``.
 
 ``main`` carries ``tvm_ios_version``, the graph's name, fingerprint and operator names, the
-scheduler, the predicted latency, whose prediction it is unless it was measured, what each operator
-costs alone, which are not split, and, where it was chosen, which a library computes:
+scheduler, the predicted latency, its source unless measured, the time of each operator alone, the
+operators on one lane, and, where chosen, those that an operator library computes:
 ``tvm_ios_libraries``, such as ``cudnn: a, b | other: c``. A list has the lane of each operator,
 ``tvm_ios_home_lanes``. Relay text keeps attributes of functions but loses those of modules, so the
 module itself has none.
@@ -53,7 +53,7 @@ class PlacedKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatModule:
-    """A partitioned module with its stages inlined, and the place of every kernel."""
+    """Partitioned module with its stages inlined, and the place of every kernel."""
 
     module: tvm.IRModule
     kernels: tuple[PlacedKernel, ...]
@@ -61,7 +61,7 @@ class FlatModule:
 
 
 def is_partitioned(module: tvm.IRModule) -> bool:
-    """Whether a schedule has been written into this module."""
+    """True if a schedule has been written into a module."""
     names = {variable.name_hint for variable in module.get_global_vars()}
     if "main" not in names:
         return False
@@ -70,7 +70,7 @@ def is_partitioned(module: tvm.IRModule) -> bool:
 
 
 def with_attributes(function: relay.Function, attributes: dict[str, str | int]) -> relay.Function:
-    """The function with these attributes added."""
+    """Function with further attributes."""
     for name, value in attributes.items():
         stored = tvm.tir.IntImm("int32", value) if isinstance(value, int) else value
         function = function.with_attr(name, stored)
@@ -78,7 +78,7 @@ def with_attributes(function: relay.Function, attributes: dict[str, str | int]) 
 
 
 def main_attributes(schedule: InterOpSchedule) -> dict[str, str | int]:
-    """The attributes that ``main`` of a partitioned module has."""
+    """Attributes of ``main`` in a partitioned module."""
     return {
         "tvm_ios_version": STAGE_IR_VERSION,
         "tvm_ios_graph": schedule.graph_name,
@@ -116,7 +116,7 @@ def stage_attributes(
 
 
 def flatten(module: tvm.IRModule) -> FlatModule:
-    """Inline the stages of a partitioned module, and say where every kernel runs.
+    """Partitioned module with its stages inlined, and the place of every kernel.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def flatten(module: tvm.IRModule) -> FlatModule:
 
 
 def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
-    """The schedule that was written into a partitioned module.
+    """Schedule that was written into a partitioned module.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _libraries_text(libraries: Sequence[LibraryOperators], names: Sequence[str])
 def _libraries(
     attributes: tvm.ir.Attrs, index_of: Mapping[str, int]
 ) -> tuple[LibraryOperators, ...] | None:
-    """What libraries compute; modules that were partitioned before have cuDNN's by itself."""
+    """Operators of each library; older modules have cuDNN's in an attribute of their own."""
     if "tvm_ios_cudnn" in attributes:
         listed = _text(attributes, "tvm_ios_cudnn", "main")
         return (LibraryOperators("cudnn", _indices(listed, "cudnn", index_of)),)
@@ -270,7 +270,7 @@ def _libraries(
 
 
 def _indices(text: str, role: str, index_of: Mapping[str, int]) -> tuple[int, ...]:
-    """The operators that a text lists, for a role such as ``unsplit``."""
+    """Indices of the operators that a text lists, for a role such as ``unsplit``."""
     listed = _split(text, ", ")
     unknown = [name for name in listed if name not in index_of]
     if unknown:
@@ -282,7 +282,7 @@ def _indices(text: str, role: str, index_of: Mapping[str, int]) -> tuple[int, ..
 
 
 def _group_positions(function: relay.Function, where: str) -> dict[str, int]:
-    """The group of every operator; all kernels of a merged stage run in one."""
+    """Group of every operator; empty for a merge stage, whose kernels run in one group."""
     if _strategy(function, where) is Strategy.MERGE:
         return {}
     groups = _group_names(function, where)

@@ -1,1 +1,1 @@
-"""What one fused function is: kind, cost, convolution, view, library calls."""
+"""Facts on one fused function: kind, cost, convolution, view, library calls."""

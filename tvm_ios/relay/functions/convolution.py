@@ -1,4 +1,4 @@
-"""Recognises a fused function that is one plain convolution and pointwise steps after it.
+"""Recognition of fused functions that are one plain convolution and pointwise steps after it.
 
 Such a function can be merged with others of the same operand: kernels padded and laid one after
 another along the output channels, and every per-channel argument (bias, scale) likewise.
@@ -20,12 +20,12 @@ __all__ = ["ConvolutionPattern", "describe_convolution", "match_convolution"]
 
 CONVOLUTIONS = frozenset({"nn.conv2d", "nn.contrib_conv2d_NCHWc"})
 POINTWISE = frozenset({0, 1})
-"""TVM's operator patterns kElemWise and kBroadcast."""
+"""Values of TVM's operator patterns kElemWise and kBroadcast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionPattern:
-    """The parts of a fused convolution, as positions among the function's parameters."""
+    """Parts of a fused convolution, as positions among the function's parameters."""
 
     convolution: relay.Call
     steps: tuple[relay.Call, ...]
@@ -35,27 +35,27 @@ class ConvolutionPattern:
     channelwise: tuple[int, ...]
     """Parameters with one value an output channel, in the order the steps read them."""
     epilogue: str
-    """Equal for functions whose steps are the same but for the per-channel values."""
+    """Text of the steps without per-channel values; equal texts mean equal steps."""
 
     @property
     def packed(self) -> bool:
-        """Whether data and weights are blocked, as in ``NCHW16c`` and ``OIHW16i16o``."""
+        """True if data and weights are blocked, as in ``NCHW16c`` and ``OIHW16i16o``."""
         return len(self.convolution.checked_type.shape) == 5
 
     @property
     def channel_axis(self) -> int:
-        """Axis of the output that holds channels, or blocks of them."""
+        """Axis of the output with channels, or blocks of them."""
         return _letters(str(call_attribute(self.convolution, "data_layout"))).index("C")
 
     @property
     def kernel_axes(self) -> tuple[int, int, int]:
-        """Axes of the weight that hold output channels, rows and columns."""
+        """Axes of the weight with output channels, rows and columns."""
         letters = _letters(str(call_attribute(self.convolution, "kernel_layout")))
         return letters.index("O"), letters.index("H"), letters.index("W")
 
 
 def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
-    """Read a fused, typed function; None where it is anything but such a convolution."""
+    """Pattern of a fused, typed function; None where it is anything but such a convolution."""
     spine = _spine(function.body)
     if spine is None:
         return None
@@ -94,7 +94,7 @@ def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
 def describe_convolution(
     pattern: ConvolutionPattern, call: relay.Call, operand: str
 ) -> Convolution | None:
-    """What the merge rule has to know; None where weights or biases are no constants of numpy.
+    """Convolution for the merge rule; None where weights or biases are no constants of NumPy.
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ _PLAIN = frozenset({("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")})
 
 
 def _letters(layout: str) -> list[str]:
-    """The axes of a layout such as ``NCHW16c``, block sizes left out."""
+    """Axes of a layout such as ``NCHW16c``, without block sizes."""
     return [letter for letter in layout if letter.isalpha()]
 
 
 def _spine(body: relay.Expr) -> list[relay.Call] | None:
-    """The convolution and what follows it, if each step reads exactly one earlier step."""
+    """Convolution and the steps after it, if each step reads exactly one earlier step."""
     steps: list[relay.Call] = []
     current = body
     while isinstance(current, relay.Call) and isinstance(current.op, tvm.ir.Op):
@@ -171,7 +171,7 @@ def _describe_step(
     positions: dict[relay.Var, int],
     channel_axes: list[int],
 ) -> tuple[str, list[int]] | None:
-    """One pointwise step as text, and the per-channel parameters it reads."""
+    """Text of a pointwise step, and the per-channel parameters it reads."""
     shape = [int(extent) for extent in inner.checked_type.shape]
     if [int(extent) for extent in step.checked_type.shape] != shape:
         return None

@@ -1,6 +1,6 @@
-"""Describes what an operator runs in words that no dialect owns, for libraries to recognise.
+"""Description of an operator's computation in terms of no dialect, for operator libraries.
 
-Goes after ``extract``; what comes out is a :class:`~tvm_ios.core.fused_function.FusedFunction`.
+Goes after ``extract``; the result is a :class:`~tvm_ios.core.fused_function.FusedFunction`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ __all__ = ["describe_function"]
 
 
 def describe_function(function: relay.Function) -> FusedFunction | None:
-    """A fused, typed function described.
+    """Description of a fused, typed function; None if no library could compute it.
 
     A constant inside it is a call of ``constant`` without operands, and with its ``value`` where it
-    is one number; the fields of a tuple are
-    operands of whoever reads the tuple. None where the function has a dynamic shape, several
-    results, or anything but primitive operators in it.
+    is one number; the fields of a tuple are operands of its reader. None where the function has a
+    dynamic shape, several results, or anything but primitive operators.
     """
     try:
         types = [_tensor_type(parameter.checked_type) for parameter in function.params]
@@ -41,7 +40,7 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
 
 
 class _UndescribedError(Exception):
-    """A function has something in it that no library computes."""
+    """A part of a function that no operator library computes."""
 
 
 def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[PrimitiveCall]) -> None:
@@ -73,9 +72,9 @@ def _describe(body: relay.Expr, values: dict[relay.Expr, int], calls: list[Primi
 
 
 def _main_call_first(found: list[relay.Expr]) -> list[relay.Expr]:
-    """The expressions in an order in which constants come behind the first call, if it reads none.
+    """Expressions with constants behind the first call, if that reads none of them.
 
-    In ``0.5 * conv2d(x, w)`` the number would come first, and libraries look for the convolution.
+    In ``0.5 * conv2d(x, w)`` the number would come first; libraries look for the convolution.
     """
     begin = next((n for n, each in enumerate(found) if isinstance(each, relay.Call)), 0)
     numbers, rest = found[:begin], found[begin:]

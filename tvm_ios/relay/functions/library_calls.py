@@ -1,6 +1,6 @@
-"""Finds the calls of libraries that compute fused functions, and places them.
+"""Calls of operator libraries that compute fused functions, and their placement.
 
-Goes after ``extract``, before lowering. Which functions a library computes is its own business.
+Goes after ``extract``, before lowering. Each library knows itself which functions it computes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["library_calls", "with_library_calls"]
 def library_calls(
     calls: Sequence[relay.Call], library: OperatorLibrary
 ) -> tuple[LibraryCall | None, ...]:
-    """For each kernel call, the call of a library that computes the same; None where there is none.
+    """Calls of a library that compute the same as kernel calls; None where there is no such call.
 
     Parameters
     ----------
     calls
-        Of an extraction, in its order.
+        Kernel calls of an extraction, in order.
     library
-        Who is asked, with the options it may be used with.
+        Operator library to ask, with its options.
     """
     return tuple(
         _library_call(call, library) if isinstance(call.op, relay.Function) else None
@@ -43,16 +43,16 @@ def with_library_calls(
     libraries: Sequence[OperatorLibrary],
     chosen: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Placement, ...]:
-    """The placements of operators, with the calls of those that libraries are to compute.
+    """Placements of operators, with calls for those that operator libraries are to compute.
 
     Parameters
     ----------
     placements, calls, names
-        Of all operators of a build, in node order.
+        Placements, calls and names of all operators of a build, in node order.
     chosen
-        For each library, by its name in files, names of the operators it is to compute, if it can.
-        Where omitted, the first library that can computes an operator. A merged convolution is
-        chosen where all its members are.
+        For each library, by its key, names of the operators it is to compute, if it can. Where
+        omitted, the first library that can computes an operator. A merged convolution is chosen
+        where all its members are.
     """
     placed = list(placements)
     for library in libraries:

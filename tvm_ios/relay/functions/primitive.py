@@ -1,4 +1,4 @@
-"""What one fused function is and costs: kind, floating-point operations, bytes, workload key."""
+"""Kind and cost of one fused function: floating-point operations, bytes, workload key."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ TRANSPOSED = frozenset({"nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitiveFacts:
-    """What the operator graph says of one fused function."""
+    """Facts on one fused function for the operator graph."""
 
     kind: str
     flops: int
     memory_bytes: int
     output_elements: int
     workload: str
-    """Kind and digest of body, attributes, shapes and types; no names, no argument values."""
+    """Kind and digest of body, attributes, shapes and types, without names and argument values."""
 
 
 def analyse_primitive(function: relay.Function, digest: str | None = None) -> PrimitiveFacts:
-    """Read a fused, typed function; ``digest`` is its :func:`kernel_digest`, where known.
+    """Facts on a fused, typed function; ``digest`` is its :func:`kernel_digest`, where known.
 
     A multiplication and an addition count as two operations; moving data counts as none.
     """
@@ -86,9 +86,9 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
 
 
 def unlabelled(function: relay.Function) -> relay.Function:
-    """The function without the labels TVM derives from its body: hash and layouts.
+    """Function without the labels TVM derives from its body: hash and layouts.
 
-    TVM keeps a label that is there already, even a wrong one, so they go before a build.
+    TVM keeps a label that is there already, even a wrong one, so labels go before a build.
     """
     names = [] if function.attrs is None else [str(n) for n in function.attrs.keys()]  # noqa: SIM118
     for name in names:
@@ -98,16 +98,16 @@ def unlabelled(function: relay.Function) -> relay.Function:
 
 
 def kernel_digest(function: relay.Function) -> str:
-    """Digest of body, attributes, shapes and types: what TVM labels the function with.
+    """Digest of body, attributes, shapes and types, which TVM labels the function with.
 
-    Names do not count, and it is the same in every process.
+    Names do not count; equal in every process.
     """
     value = int(tvm.ir.structural_hash(unlabelled(function), map_free_vars=False))
     return f"{value & (2**64 - 1):016x}"
 
 
 def call_attribute(call: relay.Call, name: str, default: Any = None) -> Any:
-    """An attribute of an operator call, or the default where it has none of that name."""
+    """Attribute of an operator call, or the default without such an attribute."""
     return default if call.attrs is None else getattr(call.attrs, name, default)
 
 
@@ -124,7 +124,7 @@ def _operator_name(call: relay.Call) -> str:
 
 
 def _kind(calls: list[relay.Call]) -> str:
-    """The heaviest sort of operator in the function, by the name people use."""
+    """Heaviest sort of operator in a function, by the name that people use."""
     names = [_operator_name(call) for call in calls]
     for call, name in zip(calls, names, strict=True):
         if name in TRANSPOSED:
@@ -159,7 +159,7 @@ def _channels_read(call: relay.Call) -> int:
 
 
 def _channels(call: relay.Call, tensor: tvm.ir.TensorType) -> int:
-    """Channels of what a convolution reads or makes, whatever its layout."""
+    """Channels that a convolution reads or makes, whatever its layout."""
     layout = str(call_attribute(call, "data_layout", "NCHW"))
     letters = [letter for letter in layout if letter.isalpha()]
     extents = zip(letters, tensor.shape, strict=True)

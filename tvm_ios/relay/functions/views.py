@@ -1,7 +1,7 @@
-"""Kernels that only move whole pieces of memory: opportunities for the memory plan.
+"""Kernels that only move whole pieces of memory: possible views for the memory plan.
 
-A reshape is its input; a slice that is contiguous is a piece of its input; a concatenation along
-an axis with nothing but ones before it is its inputs laid one after another (design decision 7).
+A reshape is its input. A contiguous slice is a piece of its input. A concatenation along an axis
+with only ones before it is its inputs one after another (design decision 7).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ View = SliceView | ConcatView | None
 
 
 def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
-    """The view a fused, typed function computes, or None where it needs its kernel.
+    """View that a fused, typed function computes; None where it needs its kernel.
 
     Parameters
     ----------
     function
-        A fused function; it must be exactly one operator, of static shapes.
+        A fused function of static shapes; only one with exactly one operator can be a view.
     arguments
-        What the call passes; a concatenation of a tensor with itself is no view.
+        Arguments of the call; a concatenation of a tensor with itself is no view.
     """
     if function.attrs is not None and "relay.reshape_only" in function.attrs:
         return SliceView(0)
@@ -77,7 +77,7 @@ def _slice_view(body: relay.Call, function: relay.Function) -> View:
 
 
 def _begins(body: relay.Call, shape: list[int]) -> list[int] | None:
-    """Where the slice begins on every axis; None unless every stride is one."""
+    """Begin of a slice on every axis; None unless every stride is one."""
     strides = call_attribute(body, "strides")
     if strides is not None and any(int(stride) != 1 for stride in strides):
         return None

@@ -1,4 +1,4 @@
-"""A model as its changes begin: checked, parameters bound; and with batch norms in their parts."""
+"""A checked model with parameters bound, where changes begin; also with batch norms in parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["bound_model", "in_parts"]
 def bound_model(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tvm.IRModule:
-    """A typed module of ``main`` alone, in which parameters are constants."""
+    """Typed module of only ``main``, in which parameters are constants."""
     typed = check_module(mod)
     arrays = check_parameters(typed["main"], params)
     main = relay.build_module.bind_params_by_name(typed["main"], arrays)
@@ -25,7 +25,7 @@ def bound_model(
 
 
 def in_parts(bound: tvm.IRModule) -> tvm.IRModule:
-    """The module with batch norms and dropouts as plain operators, constants of them folded."""
+    """Module with batch norms and dropouts as plain operators, whose constants are folded."""
     with pass_context():
         steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
         return relay.transform.InferType()(tvm.ir.transform.Sequential(steps)(bound))

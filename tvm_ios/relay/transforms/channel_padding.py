@@ -1,15 +1,15 @@
-"""Pads the channels of convolutions and dense layers to whole vectors, before layouts are chosen.
+"""Padding of channels of convolutions and dense layers to whole vectors, before layouts are chosen.
 
 TVM's CPU convolutions compute a block of channels at a time, and a block has to divide the
 channels: 44 channels are computed 11 at a time, 154 are 14, where a vector holds 16. A dense layer
 suffers most: 1000 classes are computed 25 at a time, forty times as slow as 1024 for 32 rows, and
-the 50257 words of a vocabulary 29 at a time. Here such an operator gets output channels more, whose
-weights are zero, and every later one carries them along until one needs the channels as they were.
-What is added is exact zeros times finite numbers, so results change by the order of summation at
-most. Where a padded operator reads inf or NaN, the added channels are NaN, and so is what a later
+the 50257 words of a vocabulary 29 at a time. Such an operator gets more output channels, with
+weights of zero. Later operators carry them along until one needs the original channels. Added
+values are exact zeros times finite numbers, so results change at most by the order of summation.
+Where a padded operator reads inf or NaN, the added channels are NaN, and so is what a later
 convolution makes of them.
 
-Where channels lie is followed through concatenations: the next convolution gathers its weights
+Places of channels are followed through concatenations: the next convolution gathers its weights
 accordingly, and nothing is copied.
 """
 
@@ -43,28 +43,27 @@ from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 __all__ = ["may_pad", "pad_channels"]
 
 MOST_WORK = 4 / 3
-"""An operator with more output channels than this many times its own is left alone."""
+"""Ratio of output channels to the original ones above which an operator is left unchanged."""
 FEWEST_ROWS = 4
-"""A dense layer of fewer rows waits for its weights, however they are computed with."""
+"""Fewest rows of a padded dense layer: with fewer it waits for its weights in any case."""
 
 
 def pad_channels(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None, target: Any
 ) -> tuple[tvm.IRModule, int]:
-    """Pad convolutions of NCHW data and dense layers whose blocks fill no whole number of vectors.
+    """Module with convolutions of NCHW data and dense layers padded to whole vectors.
 
     Parameters
     ----------
     mod, params
         A Relay module with a ``main`` of static shapes, and its parameters, which are bound.
     target
-        For one CPU: says how many float32 a vector has.
+        Target of one CPU, which gives the number of float32 in a vector.
 
     Returns
     -------
     module, padded
-        The module, and how many operators were padded. Where there are none, nothing else has
-        changed but that parameters are bound.
+        The module, and how many operators were padded. Without any, only parameters are bound.
     """
     bound = bound_model(mod, params)
     rewriter = _Rewriter(_float32_lanes(target))
@@ -77,7 +76,7 @@ def pad_channels(
 
 
 def may_pad(typed: tvm.IRModule, target: Any) -> bool:
-    """Whether ``main`` of a typed module has something to pad, if its weights are constants."""
+    """True if ``main`` of a typed module has something to pad, if its weights are constants."""
     rewriter = _Rewriter(_float32_lanes(target))
     body = multiply_rows_at_once(typed)["main"].body
     return any(rewriter.pads(call, unbound=True) for call in kernel_calls(body))
@@ -89,7 +88,7 @@ def _float32_lanes(target: Any) -> int:
 
 
 class _Rewriter:
-    """Rewrites one function from its inputs to its result."""
+    """Rewriter of one function, from its inputs to its result."""
 
     def __init__(self, lanes: int) -> None:
         self.padded = 0
@@ -98,13 +97,13 @@ class _Rewriter:
         self._plains: dict[relay.Expr, relay.Expr] = {}
 
     def rewrite(self, body: relay.Expr) -> relay.Expr:
-        """The body with padded convolutions and results as they were."""
+        """Body with padded convolutions and with results of the original channels."""
         for expression in graph_order(body):
             self._values[expression] = self._rewritten(expression)
         return self._plain(body)
 
     def pads(self, call: relay.Call, *, unbound: bool = False) -> bool:
-        """Whether an operator gets channels more; with ``unbound``, if weights were constants."""
+        """True if an operator gets more channels; with ``unbound``, if weights were constants."""
         if _is_convolution(call, unbound=unbound):
             suits = int(call_attribute(call, "groups", 1)) == 1
         else:
@@ -113,7 +112,7 @@ class _Rewriter:
         return suits and channels < self._wanted(call) <= MOST_WORK * channels
 
     def _wanted(self, call: relay.Call) -> int:
-        """The output channels with which TVM's blocks are whole vectors."""
+        """Number of output channels with which TVM's blocks are whole vectors."""
         channels = int(call.args[1].checked_type.shape[0])
         if not is_call_of(call, "nn.dense"):
             return _multiple(channels, self._lanes)
@@ -130,7 +129,7 @@ class _Rewriter:
         return self._call(expression) or Value(self._as_it_was(expression))
 
     def _call(self, call: relay.Call) -> Value | None:
-        """The call on padded operands; None where it has to have them as they were."""
+        """Call on padded operands; None where it needs the original ones."""
         if not isinstance(call.op, tvm.ir.Op):
             return None
         name = call.op.name
@@ -150,7 +149,7 @@ class _Rewriter:
         return copy_call(call, [self._plain(argument) for argument in call.args])
 
     def _plain(self, expression: relay.Expr) -> relay.Expr:
-        """An expression with the channels it had: the runs of them, cut out and joined."""
+        """Expression with its original channels: runs of them, cut out and joined."""
         if expression not in self._plains:
             value = self._values[expression]
             if isinstance(expression, relay.Tuple):
@@ -203,7 +202,7 @@ class _Rewriter:
         return Value(spanned(made, call), channels)
 
     def _weights(self, call: relay.Call) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights for the channels that the data have now, and for those that the result gets."""
+        """Weights for the data's present channels and the result's new ones, and their map."""
         weight, data = call.args[1].data.numpy(), self._values[call.args[0]]
         if data.channels is not None:
             weight = gathered(weight, data.channels, axis=1)
@@ -234,7 +233,7 @@ class _Rewriter:
 
 
 def _is_convolution(call: relay.Call, *, unbound: bool = False) -> bool:
-    """Whether a call convolves NCHW data with constant weights, or ``unbound`` with any."""
+    """True if a call convolves NCHW data with constant weights, or ``unbound`` with any."""
     return (
         is_call_of(call, "nn.conv2d")
         and (unbound or is_array(call.args[1]))
@@ -245,7 +244,7 @@ def _is_convolution(call: relay.Call, *, unbound: bool = False) -> bool:
 
 
 def _is_dense(call: relay.Call, *, unbound: bool = False) -> bool:
-    """Whether a call multiplies a matrix with constant weights, or ``unbound`` with any."""
+    """True if a call multiplies a matrix with constant weights, or ``unbound`` with any."""
     return (
         is_call_of(call, "nn.dense")
         and (unbound or is_array(call.args[1]))
@@ -258,12 +257,12 @@ def _rows(dense: relay.Call) -> int:
 
 
 def _multiple(count: int, of: int) -> int:
-    """The least multiple that is not below."""
+    """Smallest multiple that is not below a number."""
     return -(-count // of) * of
 
 
 def _runs(channels: np.ndarray) -> list[tuple[int, int]]:
-    """Begin and end of each run of old channels."""
+    """Begin and end of each run of original channels."""
     real = np.concatenate([[False], channels != PADDING, [False]])
     edges = np.flatnonzero(real[1:] != real[:-1])
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]

@@ -1,7 +1,7 @@
-"""How operators other than convolutions and dense layers carry padded channels along.
+"""Rules of how operators carry padded channels along, other than convolutions and dense layers.
 
 A rule takes a call and its rewritten operands, of which at least one has padded channels, and gives
-the call on them; None where the operator needs the channels as they were.
+the call on them; None where the operator needs the original channels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 __all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
 
 PADDING = -1
-"""Stands in a channel map for a channel that was added."""
+"""Mark of an added channel in a channel map."""
 CHANNEL_WISE = frozenset(
     {
         "abs",
@@ -47,15 +47,15 @@ BINARY = frozenset({"add", "maximum", "minimum", "multiply", "nn.bias_add", "sub
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A rewritten expression, and where the channels (axis 1) of the old one lie in it."""
+    """A rewritten expression, and the places of the original channels (axis 1) in it."""
 
     expression: relay.Expr
     channels: np.ndarray | None = None
-    """The old channel of each new one, or PADDING; None where nothing changed."""
+    """Original channel of each new one, or PADDING; None where nothing changed."""
 
 
 def gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarray:
-    """Values in the new order of channels along an axis, zeros for those that were added."""
+    """Values in the new order of channels along an axis, zeros for added ones."""
     chosen = np.take(values, np.maximum(channels, 0), axis=axis)
     shape = [-1 if place == axis else 1 for place in range(values.ndim)]
     added = (channels == PADDING).reshape(shape)
@@ -63,7 +63,7 @@ def gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarr
 
 
 def spanned(made: relay.Call, call: relay.Call) -> relay.Call:
-    """A call made anew, named in the model as the old one."""
+    """Copy of a call that has the name of the original one in the model."""
     return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
 
 
@@ -74,7 +74,7 @@ def _channel_wise(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """Two tensors with the same channels, or one and constants."""
+    """Binary operator on two tensors with the same channels, or on one and constants."""
     channels = next(value.channels for value in operands if value.channels is not None)
     rank = len(call.checked_type.shape)
     if call.op.name == "nn.bias_add" and int(call_attribute(call, "axis")) % rank != 1:
@@ -95,7 +95,7 @@ def _binary(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _constant(operand: relay.Constant, channels: np.ndarray, axis: int) -> relay.Expr:
-    """A constant operand with a value for each channel, zero for those that were added."""
+    """Constant operand with a value for each channel, zero for added ones."""
     values = operand.data.numpy()
     if axis < 0 or values.shape[axis] == 1:
         return operand
@@ -103,7 +103,7 @@ def _constant(operand: relay.Constant, channels: np.ndarray, axis: int) -> relay
 
 
 def _pad(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """Padding of height and width."""
+    """Padding of height and width only."""
     widths = [[int(extent) for extent in pair] for pair in call_attribute(call, "pad_width")]
     if len(widths) != 4 or widths[1] != [0, 0] or operands[1].channels is not None:
         return None
@@ -113,7 +113,7 @@ def _pad(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _slice(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """A part of height and width, with all channels."""
+    """Slice of height and width, with all channels."""
     begin, end, strides = (
         [int(value) for value in call_attribute(call, name) or ()]
         for name in ("begin", "end", "strides")
@@ -146,7 +146,7 @@ def _flatten(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _mean(call: relay.Call, operands: Sequence[Value]) -> Value | None:
-    """The mean over height and width."""
+    """Mean over height and width."""
     axes = call_attribute(call, "axis")
     if call_attribute(call, "exclude") or not axes or {int(axis) for axis in axes} != {2, 3}:
         return None
@@ -154,7 +154,7 @@ def _mean(call: relay.Call, operands: Sequence[Value]) -> Value | None:
 
 
 def _channels(value: Value) -> np.ndarray:
-    """The channel map of an operand that has one."""
+    """Channel map of an operand that has one."""
     assert value.channels is not None
     return value.channels
 

@@ -1,10 +1,9 @@
-"""Moves element-wise operators from behind a concatenation to in front of it.
+"""Motion of element-wise operators from behind a concatenation to in front of it.
 
-TVM fuses a concatenation with the activation or the addition behind it, and then it is a kernel
-that reads and writes everything once more. Moved in front, the activation becomes part of whoever
-computes the piece, and what is left is a concatenation that only lays pieces side by side, for
-which the memory plan needs no kernel (:mod:`tvm_ios.relay.functions.views`). No bit of a result
-changes.
+TVM fuses a concatenation with the activation or addition behind it into a kernel that reads and
+writes everything once more. In front, the activation becomes part of each piece's kernel, and the
+concatenation only lays pieces side by side, for which the memory plan needs no kernel
+(:mod:`tvm_ios.relay.functions.views`). No bit of a result changes.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ __all__ = [
 
 
 def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
-    """Apply an element-wise operator that alone reads a concatenation to its pieces.
+    """Module with element-wise operators moved in front of concatenations that only they read.
 
-    Done where it saves memory traffic: pieces that hold at least half of the bytes must be computed
-    by something the operator fuses with, and where the pieces cannot be views, all of them.
+    Done where it saves memory traffic: pieces with at least half of the bytes must be computed by
+    operators that it fuses with; where the pieces cannot be views, all pieces must.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     Returns
     -------
     module, sunk
-        The module, and how many operators were moved.
+        The module, and the number of operators that were moved.
     """
     sunk = 0
     while True:
@@ -71,17 +70,17 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sinking:
-    """How one call is moved in front of the concatenation it reads."""
+    """Plan of moving one call in front of the concatenation it reads."""
 
     position: int
     """Position of the concatenation among the call's arguments."""
     fuses: tuple[bool, ...]
-    """Whether the producer of each piece fuses with the operator."""
+    """Flags, one a piece: True if its producer fuses with the operator."""
     ranges: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     """Begin and end of each piece, on every axis."""
 
     def apply(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        """The concatenation that takes the place of the call."""
+        """Concatenation that takes the place of the call."""
         whole = arguments[self.position]
         pieces = []
         for piece, (begin, end), fuses in zip(
@@ -140,7 +139,7 @@ def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinki
 
 
 def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> int | None:
-    """Which argument of an element-wise operator is a concatenation that nobody else reads."""
+    """Index of an element-wise operator's argument that is a concatenation nobody else reads."""
     most = OpPattern.BROADCAST if len(call.args) > 1 else OpPattern.ELEMWISE
     if len(call.args) not in (1, 2) or fusion_pattern(call) > most:
         return None
@@ -158,7 +157,7 @@ def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> 
 
 
 def _can_be_sliced(operand: relay.Expr, shape: list[int]) -> bool:
-    """Whether pieces of an operand are views: it is computed, and of the same shape."""
+    """True if pieces of an operand are views: it is computed, and of the same shape."""
     return (
         isinstance(operand, relay.Call)
         and isinstance(operand.checked_type, relay.TensorType)
@@ -167,7 +166,7 @@ def _can_be_sliced(operand: relay.Expr, shape: list[int]) -> bool:
 
 
 def are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: int) -> bool:
-    """Whether the pieces lie one after another, each on an aligned byte."""
+    """True if the pieces lie one after another, each on an aligned byte."""
     ends = itertools.accumulate(type_bytes(piece.checked_type) for piece in pieces)
     return (
         all(extent == 1 for extent in shapes[0][:axis])
@@ -177,7 +176,7 @@ def are_views(pieces: list[relay.Expr], shapes: list[tuple[int, ...]], axis: int
 
 
 def fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
-    """Whether a piece is the result of a convolution or its like, or of a light tail behind one."""
+    """True for the result of a convolution or its like, or of a light tail behind one."""
     waiting = [piece]
     while waiting:
         expression = waiting.pop()
@@ -192,7 +191,7 @@ def fuses_with_what_follows(piece: relay.Expr, readers: Mapping[relay.Expr, int]
 
 
 def count_readers(body: relay.Expr) -> Counter[relay.Expr]:
-    """How often each expression is read; being the result is being read."""
+    """Number of times that each expression is read; the result counts as read."""
     readers: Counter[relay.Expr] = Counter([body])
     for expression in graph_order(body):
         if isinstance(expression, relay.Call):

@@ -1,10 +1,9 @@
-"""Changes the layout and the data types of a model: goes before everything else in prepare.
+"""Conversion of a model's layout and data types, before everything else in prepare.
 
-TVM's own passes do it, as tvmc does, on a module whose parameters are bound: what they do to
-weights is folded later on. Inputs and outputs keep their shapes and types.
+TVM's own passes do it, as in tvmc, on a module with bound parameters: their changes of weights are
+folded later on. Inputs and outputs keep their shapes and types.
 
-A combination for which TVM 0.17 has no kernel, or one that computes something else than it says,
-is refused here.
+A combination for which TVM 0.17 has no kernel, or a wrong one, is refused here.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ LAID_OUT = (
     "nn.max_pool2d",
     "qnn.conv2d",
 )
-"""Operators that ask for a layout; all else follows."""
+"""Operators that are given a layout; all others follow."""
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
 TENSOR_CORE_BATCH, TENSOR_CORE_CHANNELS = 8, 16
-"""TVM's template for tensor cores takes multiples of these, of output channels as it happens."""
+"""Numbers whose multiples TVM's template for tensor cores takes; for output channels any."""
 
 
 def convert(
@@ -51,19 +50,19 @@ def convert(
     target: tvm.target.Target,
     conversion: Conversion,
 ) -> tvm.IRModule:
-    """The module with its parameters bound, in other layouts and types.
+    """Module with its parameters bound, in other layouts and types.
 
     Parameters
     ----------
     module
         A typed module, before any other pass.
     params
-        Those of its inputs that are parameters.
+        Parameters among its inputs.
 
     Raises
     ------
     OptionError
-        If TVM cannot convert the model, or has no right kernel for what comes out.
+        If TVM cannot convert the model, or has no right kernel for the result.
     """
     bound = tvm.IRModule(module.functions, module.type_definitions)
     main = relay.build_module.bind_params_by_name(module["main"], dict(params))
@@ -94,7 +93,7 @@ def convert(
 
 
 def count_other_layouts(module: tvm.IRModule, layout: str) -> int:
-    """How many convolutions of ``main`` have data in a plain layout other than this one."""
+    """Number of convolutions of ``main`` whose data have another plain layout than this one."""
     layouts: list[str] = []
 
     def visit(expression: relay.Expr) -> None:
@@ -115,7 +114,7 @@ def _run(module: tvm.IRModule, *passes: Any) -> tvm.IRModule:
 
 @contextmanager
 def _accumulating_in(acc_type: str) -> Iterator[None]:
-    """Let TVM's pass take sums in a type: it keeps that with the operators, for all."""
+    """Context in which TVM's pass takes sums in a type, which it stores with the operators."""
 
     def rule(_call: relay.Call, mixed_type: str) -> list[Any]:
         return [MIXED_PRECISION_ALWAYS, acc_type, mixed_type]

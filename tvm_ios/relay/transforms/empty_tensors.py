@@ -1,8 +1,8 @@
-"""Takes out operators that compute no element: their results become constants without bytes.
+"""Removal of operators that compute no element: their results become constants without bytes.
 
-Goes before TVM's pipeline. A zero in a shape comes from slices and splits of nothing, and from
-models of detection on an image with no box; TVM divides by it in the kernels of some operators
-(``batch_flatten``, ``argmax``, seen in TVM 0.17), and there is nothing for them to compute.
+Goes before TVM's pipeline. Zeros in shapes come from slices and splits of nothing, and from models
+of detection on an image with no box. TVM divides by them in kernels of some operators
+(``batch_flatten``, ``argmax``, seen in TVM 0.17), which have nothing to compute.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["fold_empty_tensors"]
 
 
 def fold_empty_tensors(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace what has a zero in its shape by a constant of that shape.
+    """Module in which expressions with a zero in their shape are constants.
 
-    Inputs stay, and so do operators with elements that read nothing, such as its sum.
+    Inputs stay, and so do operators with elements that read empty tensors, such as a sum.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Folds constants that are only moved or cast: layouts, shapes, axes and types of weights.
+"""Folding of constants that are only moved or cast: layouts, shapes, axes and types of weights.
 
 Goes between TVM's choice of layouts and its own ``FoldConstant``. TVM compiles and runs a kernel
-for every operator on constants, which was 60 % of the time a build took; nearly all of them only
-move data, or round it to float16, and numpy does that exactly. All else is left to TVM.
+for every operator on constants, which took 60 % of the time of a build. Nearly all of them only
+move data, or round it to float16, and NumPy does that exactly. All others are left to TVM.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ EXACT_CASTS = frozenset({("float32", "float16"), ("float16", "float32")})
 
 
 def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace calls that move or cast a constant by the constant they make.
+    """Module in which calls that only move or cast a constant are constants.
 
     The constants are the ones that ``FoldConstant`` computes, bit by bit. A result of rank 0 is
-    left to that pass: a scalar that shows early is one more for TVM to simplify.
+    left to that pass: a scalar that shows early is one more that TVM simplifies.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def transform_layout(value: Array, source: str, destination: str) -> Array | None:
-    """What ``layout_transform`` makes of an array, or None where it would have to pad.
+    """Array after ``layout_transform``; None where that would have to pad.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def transform_layout(value: Array, source: str, destination: str) -> Array | Non
 
 
 def _axes(layout: str) -> list[tuple[str, int | None]] | None:
-    """Axes of a layout with their block sizes, or None where it is not read to the end."""
+    """Axes of a layout with their block sizes; None where the text has anything else."""
     found = re.findall(r"([A-Z])|([1-9]\d*)([a-z])", layout)
     axes = [(whole or inner, int(block) if block else None) for whole, block, inner in found]
     text = "".join(axis if block is None else f"{block}{axis}" for axis, block in axes)
@@ -124,7 +124,7 @@ def _laid_out(value: Array, call: relay.Call) -> Array | None:
 
 
 def _cast(value: Array, call: relay.Call) -> Array | None:
-    """Rounded to nearest even, as TVM rounds; None where the bits may differ."""
+    """Array rounded to nearest even, as TVM rounds; None where the bits may differ."""
     types = (str(value.dtype), str(call.attrs.dtype))
     if types not in EXACT_CASTS or np.isnan(value).any():
         return None
@@ -142,13 +142,13 @@ MOVES: Mapping[str, Callable[[Array, relay.Call], Array | None]] = MappingProxyT
         "transpose": _transposed,
     }
 )
-"""Operators of one argument that move data or cast it, and what they make of an array."""
+"""Functions on arrays for operators of one argument that move data or cast them."""
 
 
 def _moved(
     call: relay.Call, arguments: list[relay.Expr], constants: dict[relay.Expr, Array]
 ) -> Array | None:
-    """The constant a call makes, or None where it is no such call."""
+    """Constant that a call makes; None where it makes none."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name not in MOVES:
         return None
     if len(arguments) != 1 or not isinstance(arguments[0], relay.Constant):

@@ -1,10 +1,10 @@
-"""Computes the first part of a model for one image of a batch after the other.
+"""Computation of a model's first layers for one image of a batch after the other.
 
-What eight images write in the first layers outgrows the caches, so each layer reads it from memory,
-while weights there are small. So the first layers run for one image (or a few) before the next one
-is begun; from where weights outweigh what is written, all images go on together. Which layers that
-are follows from bytes alone. The parts of a batch need nothing of each other, so lanes may take one
-each. Results are the same bit by bit where kernels sum in the same order.
+Eight images outgrow the caches in the first layers, so each layer reads from memory what the one
+before wrote, while weights there are small. So the first layers run for one image (or a few) before
+the next one begins; from where weights outweigh results, all images go on together. Bytes alone
+decide which layers these are. The parts of a batch are independent, so lanes may take one each.
+Results are equal bit by bit where kernels sum in the same order.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 __all__ = ["has_several_images", "run_image_by_image"]
 
 MOST_PARTS = 8
-"""A batch is computed in at most so many parts: each has kernel calls of its own."""
+"""Largest number of parts of a batch: each has kernel calls of its own."""
 RESHAPE = "reshape"
 
 
 def has_several_images(typed: tvm.IRModule, params: Mapping[str, Any] | None) -> bool:
-    """Whether all inputs of ``main`` have as many images, more than one, along their first axis.
+    """True if all inputs of ``main`` have equally many images on their first axis, above one.
 
-    Inputs are what ``params`` has no value for.
+    Inputs are the parameters of ``main`` without a value in ``params``.
     """
     known = params or {}
     return _images([each for each in typed["main"].params if each.name_hint not in known]) > 1
@@ -51,7 +51,7 @@ def has_several_images(typed: tvm.IRModule, params: Mapping[str, Any] | None) ->
 def run_image_by_image(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tuple[tvm.IRModule, int]:
-    """Compute the first layers of a model for one part of its batch after the other.
+    """Module whose first layers run for one part of its batch after the other.
 
     Parameters
     ----------
@@ -61,9 +61,8 @@ def run_image_by_image(
     Returns
     -------
     module, parts
-        The module, and in how many parts the batch is computed. One where nothing would be gained,
-        or an operator may mix images before anything is; nothing has changed then but that
-        parameters are bound.
+        The module, and the number of parts of the batch. One where nothing would be gained, or an
+        operator may mix images before that; then only parameters are bound.
     """
     bound = bound_model(mod, params)
     images = _images(bound["main"].params)
@@ -82,18 +81,18 @@ def run_image_by_image(
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """The first part of a model, which is computed image by image."""
+    """First part of a model, which is computed image by image."""
 
     inputs: tuple[relay.Var, ...]
     apart: frozenset[relay.Expr]
-    """What has an image at each place of its first axis."""
+    """Expressions with one image at each place of their first axis."""
     end: relay.Call
-    """All that comes later reads nothing else of it."""
+    """Call that ends the part: later calls read nothing else of it."""
     images: int
 
     @classmethod
     def of(cls, main: relay.Function, images: int, parts: int) -> _First | None:
-        """Up to where fewest bytes pass the caches; None where that is the model as it is."""
+        """First part that ends where fewest bytes pass the caches; None if that is nowhere."""
         order = graph_order(main.body)
         last_reader = {each: at for at, reader in enumerate(order) for each in children(reader)}
         apart: set[relay.Expr] = set(main.params)
@@ -113,7 +112,7 @@ class _First:
         return None if end is None else cls(tuple(main.params), frozenset(apart), end, images)
 
     def computed(self, parts: int) -> list[relay.Expr]:
-        """The end, for each part of the batch."""
+        """Result of the part's end, for each part of the batch."""
         size = self.images // parts
         shared = {each: each for each in graph_order(self.end) if each not in self.apart}
         made = []
@@ -149,7 +148,7 @@ def _weights(expression: relay.Expr) -> int:
 
 
 def _moved(expression: relay.Expr) -> int:
-    """Bytes that an operator reads and writes for all images; 0 for those that TVM fuses."""
+    """Bytes that an operator reads and writes for all images; 0 for operators that TVM fuses."""
     if not isinstance(expression, relay.Call) or fusion_pattern(expression) <= OpPattern.INJECTIVE:
         return 0
     read = sum(type_bytes(each.checked_type) for each in expression.args)
@@ -157,9 +156,9 @@ def _moved(expression: relay.Expr) -> int:
 
 
 def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr], images: int) -> bool:
-    """Whether an image of the result needs that image of what is read alone, and lies as it does.
+    """True if each image of the result needs only that image of the operands, and lies as it does.
 
-    Of operators that nobody has looked at this is False.
+    False for operators without a rule.
     """
     if not isinstance(expression, relay.Call):  # a tuple, or a field of one
         return all(each in apart for each in children(expression))
@@ -176,7 +175,7 @@ def _keeps_images(expression: relay.Expr, apart: AbstractSet[relay.Expr], images
 
 
 def _is_spread_alike(call: relay.Call, argument: relay.Expr, apart: bool) -> bool:
-    """Whether an operand of an elementwise operator has images along its axis 0, or is for all."""
+    """True if an operand of an elementwise operator has images along its axis 0, or is for all."""
     missing = len(call.checked_type.shape) - len(argument.checked_type.shape)
     return not missing if apart else missing > 0 or int(argument.checked_type.shape[0]) == 1
 
@@ -186,12 +185,12 @@ def _axis_is_inner(call: relay.Call) -> bool:
 
 
 def _new_axis_is_inner(call: relay.Call) -> bool:
-    """Where several axes are added, the place is counted from what there was."""
+    """True if new axes keep the images first; the place counts the old axes and one new."""
     return int(call_attribute(call, "axis")) % (len(call.args[0].checked_type.shape) + 1) > 0
 
 
 def _axes_are_inner(call: relay.Call) -> bool:
-    """Whether a reduction, or a squeezing, keeps the first axis."""
+    """True if a reduction, or a squeezing, keeps the first axis."""
     given, rank = call_attribute(call, "axis"), len(call.args[0].checked_type.shape)
     if given is None or call_attribute(call, "exclude", default=False):
         return False
@@ -235,7 +234,7 @@ _ELEMENT_BY_ELEMENT = (
     *("less_equal", "logical_and", "logical_or", "maximum", "minimum", "mod", "multiply"),
     *("not_equal", "power", "subtract", "where"),
 )
-"""Their operands are broadcast; TVM's pattern of that name has others as well, such as ``tile``."""
+"""Operators whose operands are broadcast; TVM's pattern of that name has more, such as ``tile``."""
 _RULES: Mapping[str, Callable[[relay.Call], bool]] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -274,4 +273,4 @@ _RULES: Mapping[str, Callable[[relay.Call], bool]] = MappingProxyType(
         "transpose": _moves_inner_axes,
     }
 )
-"""What an operator must be like to keep images apart, if its first operand alone has any."""
+"""Conditions under which an operator keeps images apart, if only its first operand has any."""

@@ -1,4 +1,4 @@
-"""Text that TVM writes at every type inference and nobody reads.
+"""Texts that TVM writes at every type inference and nobody reads.
 
 Whenever the type of a convolution is inferred, ``tir::BijectiveLayout`` prints the rules of its
 layouts into a string for a log line that is switched off (``GetStoreRule`` in TVM's
@@ -18,7 +18,7 @@ from tvm._ffi.base import _LIB
 __all__ = ["without_layout_text"]
 
 _TERMS = ("tir.Var", "tir.Add", "tir.Sub", "tir.Mul", "tir.FloorDiv", "tir.FloorMod")
-"""What rules of layouts consist of. Numbers, of which shapes consist, are printed as ever."""
+"""Node types of the terms in layout rules. Numbers, which shapes consist of, are still printed."""
 _TABLE = "_ZN3tvm11ReprPrinter6vtableEv"
 _PRINTER = (
     "_ZN3tvm6script7printer27RedirectedReprPrinterMethodERKNS_7runtime9ObjectRefEPNS_11ReprPrinterE"
@@ -27,10 +27,10 @@ _PRINTER = (
 
 @contextmanager
 def without_layout_text() -> Iterator[None]:
-    """Within it TVM prints index expressions as nothing, and infers types faster.
+    """Context in which TVM prints index expressions as nothing, and infers types faster.
 
     For passes on graphs only: Ansor makes the keys of its workloads of such text. Without effect
-    where a TVM keeps its printers in another way than 0.17 does.
+    where TVM keeps its printers in another way than 0.17.
     """
     printer, entries = _entries()
     # An entry that holds another function is somebody else's, or this is nested in itself.
@@ -48,7 +48,7 @@ def without_layout_text() -> Iterator[None]:
 
 @cache
 def _entries() -> tuple[int | None, tuple[ctypes.c_void_p, ...]]:
-    """The address of the TVMScript printer, and where TVM's table of printers names it for terms.
+    """Address of the TVMScript printer, and its entries for terms in TVM's table of printers.
 
     The table is a ``NodeFunctor``: a ``std::vector`` of functions by the index of a node's type.
     """

@@ -1,10 +1,10 @@
-"""Keeps TVM from fusing concatenations that are faster as operators of their own.
+"""Concatenations kept out of fusion where they are faster as operators of their own.
 
-Goes behind :mod:`tvm_ios.relay.transforms.concatenation`, for what could not be moved. A kernel
+Goes behind :mod:`tvm_ios.relay.transforms.concatenation`, for operators it could not move. A kernel
 that concatenates and computes asks for each element which piece it is of, and is not vectorised:
-behind a dense block it takes four times as long as one that scales what lies side by side already.
-So a concatenation that can be a view is left one, and one along the innermost axis, which never is,
-stays a copy of rows. On a GPU only the former: a thread for each element asks at no cost.
+behind a dense block it takes four times as long as one that scales a concatenated tensor. So a
+concatenation that can be a view stays one, and one along the innermost axis, which never is, stays
+a copy of rows. On a GPU only the former: a thread for each element asks at no cost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["keep_concatenations_alone"]
 def keep_concatenations_alone(
     module: tvm.IRModule, target: tvm.target.Target
 ) -> tuple[tvm.IRModule, int]:
-    """Stop fusion around concatenations that TVM would fuse, where that is faster.
+    """Module in which fusion stops around concatenations that are faster alone.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def keep_concatenations_alone(
     Returns
     -------
     module, alone
-        The module, and how many concatenations are kept alone that would not have been.
+        The module, and the number of concatenations kept alone that TVM would have fused.
     """
     main = module["main"]
     readers = count_readers(main.body)
     copies = target.kind.name == "llvm"
     found: dict[relay.Call, bool] = {}
-    """Concatenations, and whether what computes their pieces is kept out, too."""
+    """Concatenations, and whether the producers of their pieces are kept out, too."""
     for expression in graph_order(main.body):
         reads = expression.args if isinstance(expression, relay.Call) else []
         for whole in filter(_joins_tensors, [expression, *reads]):
@@ -84,7 +84,7 @@ def _apart(expression: relay.Expr) -> relay.Expr:
 
 
 def _joins_tensors(expression: relay.Expr) -> bool:
-    """Whether an expression is a concatenation of tensors that are named one by one."""
+    """True if an expression is a concatenation of tensors that are named one by one."""
     return is_call_of(expression, "concatenate") and isinstance(expression.args[0], relay.Tuple)
 
 
@@ -98,7 +98,7 @@ def _is_innermost(whole: relay.Call) -> bool:
 
 
 def _would_join(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
-    """Whether TVM would compute a piece in the kernel that concatenates: nobody else reads it."""
+    """True if TVM would compute a piece in the concatenating kernel: nobody else reads it."""
     made = piece.tuple_value if isinstance(piece, relay.TupleGetItem) else piece
     if is_call_of(made, "annotation.stop_fusion") or (made is piece and readers[piece] > 1):
         return False
@@ -108,7 +108,7 @@ def _would_join(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
 def _can_be_a_view(
     whole: relay.Call, pieces: list[relay.Expr], readers: Mapping[relay.Expr, int]
 ) -> bool:
-    """Whether the pieces of a concatenation can be computed where they belong."""
+    """True if the pieces of a concatenation can be computed in their final places."""
     shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
     # What is injective and read here alone would be fused with the concatenation.
     return are_views(pieces, shapes, _axis(whole)) and all(

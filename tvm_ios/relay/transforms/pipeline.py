@@ -1,11 +1,10 @@
-"""Runs TVM's own graph pipeline, without the work in it that has no effect or is done faster here.
+"""TVM's own graph pipeline, without work that has no effect or is done faster here.
 
 ``relay.optimize`` is run twice: up to the choice of layouts, and from there on. In between,
-constants that are only moved are folded (:mod:`tvm_ios.relay.transforms.fold`). Which passes there
-are, and in which order, stays TVM's business: an instrument lets the passes of one half through and
-holds back the others. TVM does not ask instruments about passes that the caller requires, and
-instruments of the caller watch only the caller's own context, so with either the pipeline runs as
-it is.
+constants that are only moved are folded (:mod:`tvm_ios.relay.transforms.fold`). TVM decides which
+passes there are, and their order: an instrument lets the passes of one half through and holds back
+the others. TVM does not ask instruments about passes that the caller requires, and instruments of
+the caller watch only the caller's own context; with either, the pipeline runs unchanged.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
 __all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
 
 LAYOUTS = "AlterOpLayout"
-"""The last pass of the first half."""
+"""Last pass of the first half."""
 LAYOUTS_LEVEL = 3
-"""The level from which on there is that pass, and FoldScaleAxis."""
+"""Level from which on that pass and FoldScaleAxis run."""
 UNSHARER = "SimplifyExpr"
-"""The pass that duplicates operators of sums with equal sides."""
+"""Pass that duplicates operators of sums with equal sides."""
 SIMPLIFIERS = (UNSHARER, "SimplifyExprPostAlterOp")
 WHOLE = "sequential"
-"""The pass that all others up to fusion are parts of."""
+"""Pass that all others up to fusion are parts of."""
 FUSING = ("PlanDevices", "FuseOps")
-"""What the pipeline does to a module that has been through it already begins with one of these."""
+"""Passes with which the pipeline begins on a module that has been through it already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimized:
-    """A module that went through the pipeline."""
+    """Result of the pipeline."""
 
     module: tvm.IRModule
     params: Mapping[str, tvm.nd.NDArray]
     unshares: bool
-    """Whether SimplifyExpr was left out because it would have duplicated operators."""
+    """True if SimplifyExpr was left out because it would have duplicated operators."""
     sunk: int = 0
-    """Element-wise operators that were moved in front of concatenations, or kept out of them."""
+    """Number of element-wise operators moved in front of concatenations or kept out of them."""
 
 
 def optimize(
@@ -64,13 +63,13 @@ def optimize(
     disabled: Iterable[str] = (),
     sink: bool = False,
 ) -> Optimized:
-    """The module that ``relay.optimize`` would make, in less time.
+    """Result of ``relay.optimize``, in less time.
 
     Parameters
     ----------
     sink
-        Whether to keep concatenations free of other operators, which TVM does not do; left out
-        where the pipeline has to run as it is.
+        True keeps concatenations free of other operators, which TVM does not do; not done where the
+        pipeline has to run unchanged.
     """
     # TVM binds parameters in the very module that it is given.
     own = module.clone()
@@ -119,7 +118,7 @@ def only_from_fusion() -> list[Any]:
 
 
 def _layout_text() -> AbstractContextManager[None]:
-    """Written only where somebody reads it: in the keys of Ansor's workloads."""
+    """Context that switches layout texts off, unless Ansor reads them for keys of workloads."""
     if PassContext.current().config.get(ANSOR_SWITCH):
         return nullcontext()
     return without_layout_text()
@@ -131,7 +130,7 @@ def _may_be_held_back() -> bool:
 
 
 def _chooses_layouts() -> bool:
-    """Whether the PassContext in force, which may be the caller's, has that pass."""
+    """True if the PassContext in force, which may be the caller's, has the pass of layouts."""
     current = PassContext.current()
     disabled = [str(name) for name in current.disabled_pass]
     return current.opt_level >= LAYOUTS_LEVEL and LAYOUTS not in disabled
@@ -139,12 +138,12 @@ def _chooses_layouts() -> bool:
 
 @pass_instrument
 class _UpToLayouts:
-    """Lets passes through until layouts have been chosen."""
+    """Instrument that lets passes through until layouts have been chosen."""
 
     def __init__(self) -> None:
         self.done = False
         self.folds = False
-        """Whether the context has FoldConstant; TVM does not ask about passes that are off."""
+        """True if the context has FoldConstant; TVM does not ask about passes that are off."""
         self.unshares = False
 
     def should_run(self, module: tvm.IRModule, info: Any) -> bool:
@@ -161,7 +160,7 @@ class _UpToLayouts:
 
 @pass_instrument
 class _FromLayouts:
-    """Lets passes through from where layouts would have been chosen."""
+    """Instrument that lets passes through from where layouts would have been chosen."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -176,7 +175,7 @@ class _FromLayouts:
 
 @pass_instrument
 class _FromFusion:
-    """Lets passes through from fusion on."""
+    """Instrument that lets passes through from fusion on."""
 
     def __init__(self) -> None:
         self.begun = False

@@ -1,9 +1,9 @@
-"""Pads the rows of dense layers to whole tiles, for TVM's kernels.
+"""Padding of dense layers' rows to whole tiles, for TVM's kernels.
 
 TVM's CPU kernel of a dense layer computes eight rows at a time, or the largest half, quarter or
 eighth of that which divides them: 197 patches of an image are computed one by one, a third as fast
-as 200. Here such a layer reads rows of zeros more, and what comes of them is cut off again. Its
-rows stay what they are, bit by bit if the kernel sums in the same order.
+as 200. Such a layer gets rows of zeros, whose results are cut off again. Its own rows stay the
+same, bit by bit if the kernel sums in the same order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 __all__ = ["may_pad_rows", "pad_rows"]
 
 TILE_ROWS = 8
-"""What TVM computes at a time where it divides the rows."""
+"""Rows that TVM computes at a time if the number of rows is a multiple."""
 FAST_ENOUGH = 4
 """Rows at a time that keep the vector units busy: 100 rows run as fast as 128, 50 half as fast."""
 MOST_WORK = 4 / 3
-"""A layer with more rows than this many times its own is left alone."""
+"""Ratio of rows to the original ones above which a layer is left unchanged."""
 
 
 def pad_rows(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tuple[tvm.IRModule, int]:
-    """Pad dense layers whose rows TVM's kernel takes less than four at a time.
+    """Module with padded dense layers, whose rows TVM's kernel takes less than four at a time.
 
     Parameters
     ----------
@@ -42,8 +42,7 @@ def pad_rows(
     Returns
     -------
     module, padded
-        The module, and how many layers were padded. Where there are none, nothing else has changed
-        but that parameters are bound.
+        The module, and how many layers were padded. Without any, only parameters are bound.
     """
     bound = bound_model(mod, params)
     dense = multiply_rows_at_once(bound)
@@ -53,12 +52,12 @@ def pad_rows(
 
 
 def may_pad_rows(typed: tvm.IRModule) -> bool:
-    """Whether ``main`` of a typed module has rows to pad."""
+    """True if ``main`` of a typed module has rows to pad."""
     return any(map(_is_slow, kernel_calls(multiply_rows_at_once(typed)["main"].body)))
 
 
 def _padded(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-    """A call, or one on more rows whose result has as many as before."""
+    """Copy of a call, if slow on more rows, of which the result keeps the original ones."""
     if not _is_slow(call):
         return copy_call(call, arguments)
     data, weight = arguments

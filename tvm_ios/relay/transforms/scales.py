@@ -1,10 +1,10 @@
-"""Keeps gates out of the weights of convolutions and products.
+"""Markers that keep gates out of the weights of convolutions and products.
 
-TVM's FoldScaleAxis multiplies the weights of a convolution or a product where its data, or its
-result, is multiplied by a value a channel. Where that value is computed in every run, as the gate
-of a squeeze-and-excite block is, and all of a hard swish in front of a product of one row, so are
-the weights then, and laid out anew. A marker that the pass does
-not look through holds such a product back; it is gone before operators are fused.
+TVM's FoldScaleAxis multiplies the weights of a convolution or product if its data or result is
+multiplied by a value a channel. Where that value is computed in every run, as the gate of a
+squeeze-and-excite block, or a hard swish in front of a product of one row, the weights are scaled
+and laid out anew in every run, too. A marker that the pass does not look through holds such a
+product back; it is removed before operators are fused.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ WEIGHTED = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense")
 """Operators whose weights the pass scales."""
 MARKER = "annotation.checkpoint"
 SCALING = 2
-"""An element of weights costs so many of the data: it is scaled, and laid out."""
+"""Cost of an element of weights, which is scaled and laid out, per element of the data."""
 
 
 def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRModule, int]:
-    """Put markers around products with gates, and count them.
+    """Module with markers around products with gates, and the number of markers.
 
-    A product stays unmarked behind itself where it is larger than the weights it would go into.
+    A product gets no marker behind it where it is larger than the weights it would go into.
 
     Parameters
     ----------
     module
-        A typed module whose ``main`` is made of operators.
+        A typed module whose ``main`` consists of operators.
     params
-        Those of its inputs that are parameters.
+        Parameters among its inputs.
     """
     main = module["main"]
     order = graph_order(main.body)
@@ -66,7 +66,7 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
 
 
 def free_scales(module: tvm.IRModule) -> tvm.IRModule:
-    """The module without markers."""
+    """Module without markers."""
 
     def unmark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         return arguments[0] if is_call_of(call, MARKER) else copy_call(call, arguments)
@@ -75,7 +75,7 @@ def free_scales(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Expr]:
-    """What depends on an input."""
+    """Expressions that depend on an input."""
     found: set[relay.Expr] = set()
     for each in order:
         if isinstance(each, relay.Var):

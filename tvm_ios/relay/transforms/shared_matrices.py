@@ -1,8 +1,8 @@
-"""Batched products with one matrix for the whole batch become one product of all rows.
+"""Products of all rows at once, from batched products with one matrix for the whole batch.
 
-PyTorch's ``linear`` on sequences comes from TVM's importer as a batched product with its weights
-repeated for every entry of the batch: for an image of 197 patches, 197 copies of them. TVM folds
-those into constants, which is gigabytes a layer, and a kernel would read each of them.
+PyTorch's ``linear`` on sequences comes from TVM's importer as a batched product, with its weights
+repeated for every entry of the batch: for an image of 197 patches, 197 copies. TVM folds them into
+constants, gigabytes a layer, and a kernel would read each of them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["multiply_rows_at_once"]
 
 PRODUCT = "nn.batch_matmul"
 REPEATING = ("broadcast_to", "expand_dims", "repeat", "reshape", "squeeze")
-"""Operators that give copies of a matrix where its two dimensions stay the last ones."""
+"""Operators that copy a matrix where its two dimensions stay the last ones."""
 
 
 def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with ``nn.dense`` for each product whose right side is copies of one matrix.
+    """Module with ``nn.dense`` for each product whose right side is copies of one matrix.
 
     Sums are taken over the same products, so only the order of additions may differ.
 
     Parameters
     ----------
     module
-        A typed module. Left as it is where no such product is in its ``main``.
+        A typed module; returned unchanged if its ``main`` has no such product.
     """
     main = module["main"]
     matrices = {
@@ -56,7 +56,7 @@ def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _only_matrix(product: relay.Call) -> relay.Expr | None:
-    """The matrix that all of the batch is multiplied with, or None where there are several."""
+    """Matrix that the whole batch is multiplied with; None where there are several."""
     left, right = product.args
     if product.attrs.transpose_a or len(_shape(left)) != 3 or _shape(left)[0] != _shape(product)[0]:
         return None
@@ -73,7 +73,7 @@ def _only_matrix(product: relay.Call) -> relay.Expr | None:
 
 
 def _is_stored(matrix: relay.Expr) -> bool:
-    """Whether a matrix is not computed in every run, so that it is laid out once."""
+    """True if a matrix is not computed in every run, so that it is laid out once."""
     while is_call_of(matrix, "transpose"):
         matrix = matrix.args[0]
     return isinstance(matrix, (relay.Var, relay.Constant))

@@ -1,4 +1,4 @@
-"""Whether TVM's ``SimplifyExpr`` would change a module, and whether it would harm it.
+"""Test whether TVM's ``SimplifyExpr`` would change a module, or harm it.
 
 The pass infers types some 25 times even where it finds nothing, a seventh of the time of a build,
 and one of its rewrites computes shared operators twice (seen in TVM 0.17).
@@ -31,17 +31,17 @@ INERT = frozenset(
         "nn.softmax",
     }
 )
-"""Operators that no rewrite of SimplifyExpr begins or ends with, in any TVM that has Relay."""
+"""Operators that no rewrite of SimplifyExpr begins or ends with, in any TVM with Relay."""
 ADDITION = frozenset({"add"})
 MOVING = frozenset({"layout_transform"})
-"""Operators that are rewritten only next to one of their own sort, or where they do nothing."""
+"""Operators that are rewritten only next to another one, or where they do nothing."""
 
 
 def adds_to_itself(module: tvm.IRModule) -> bool:
-    """Whether ``main`` adds a tensor to itself.
+    """True if ``main`` adds a tensor to itself.
 
-    With ``f(x) + f(x)``, once common subexpressions were found, SimplifyExpr duplicates ``f`` and
-    all before it, at every such place again. Linear in the size of ``main``.
+    With ``f(x) + f(x)``, found by common subexpressions, SimplifyExpr duplicates ``f`` and all
+    before it, at each such place anew. Linear in the size of ``main``.
     """
     found = False
 
@@ -57,7 +57,7 @@ def adds_to_itself(module: tvm.IRModule) -> bool:
 
 
 def may_simplify(module: tvm.IRModule) -> bool:
-    """Whether SimplifyExpr could find something in ``main``; True where that is not known."""
+    """True if SimplifyExpr could find something in ``main``, or if that is not known."""
     return any(
         isinstance(expression, relay.Call) and not _is_inert(expression)
         for expression in graph_order(module["main"].body)
@@ -84,7 +84,7 @@ def _is_scalar(expression: relay.Expr) -> bool:
 
 
 def _adds_constant(expression: relay.Expr) -> bool:
-    """Two of these in a row become one."""
+    """True for an addition of a constant; two of them in a row become one."""
     return is_call_of(expression, *ADDITION) and any(
         isinstance(side, relay.Constant) for side in expression.args
     )

@@ -1,15 +1,15 @@
-"""Writes transposed convolutions as convolutions, before layouts are chosen.
+"""Transposed convolutions written as convolutions, before layouts are chosen.
 
 A transposed convolution of stride s computes s by s outputs for each place of its data, each by a
 convolution of its own with some of the kernel's elements. One convolution with s * s as many output
 channels computes them all, with zeros where an output does not see an element, and
-``nn.depth_to_space`` puts them side by side. Where the kernel is a multiple of the stride there are
-no such zeros, if places begin with outputs that see the same data; what is computed beyond the ends
-for that is cut off. TVM's own kernels for CPUs spread the data with zeros, and compute with these.
+``nn.depth_to_space`` puts them side by side. If the kernel is a multiple of the stride there are no
+such zeros, provided that places begin with outputs that see the same data; results beyond the ends
+are cut off. TVM's own CPU kernels spread the data with zeros, and compute with these.
 
 Bias, batch norm and activations behind it go in front of ``nn.depth_to_space``, into the
 convolution. Only zeros times data are added, so results change by the order of summation; inf and
-NaN in the data reach as far as the larger kernel does.
+NaN in the data reach as far as the larger kernel.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = ["convolve_transposed", "has_transposed"]
 
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
-"""Where zeros and ends make products more than this many times those that are needed, it stays."""
+"""Ratio of products, with zeros and ends, to needed ones above which a convolution stays."""
 RANK = 4
-"""Of images: a constant with more axes makes more of what it is added to."""
+"""Number of axes of images: a constant with more axes would enlarge its sum."""
 BIAS = "nn.bias_add"
 BINARY = frozenset({"add", "multiply", "subtract"})
 ACTIVATIONS = frozenset({"clip", "nn.leaky_relu", "nn.relu", "sigmoid", "tanh"})
 
 
 def has_transposed(typed: tvm.IRModule) -> bool:
-    """Whether ``main`` of a typed module calls a transposed convolution; in a prepared one, none.
+    """True if ``main`` of a typed module calls a transposed convolution.
 
-    Kernels of a prepared module hold their operators, and ``main`` calls kernels only.
+    Never in a prepared module: its kernels hold the operators, and ``main`` calls only kernels.
     """
     return any(is_call_of(call, TRANSPOSED) for call in kernel_calls(typed["main"].body))
 
@@ -52,9 +52,9 @@ def has_transposed(typed: tvm.IRModule) -> bool:
 def convolve_transposed(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tuple[tvm.IRModule, int]:
-    """Write transposed convolutions of NCHW data with constant weights as convolutions.
+    """Module with transposed convolutions of NCHW data and constant weights as convolutions.
 
-    Those of one group and no dilation, where zeros and ends do not make too many products of it.
+    Only those of one group without dilation, whose zeros and ends do not make too many products.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def convolve_transposed(
     Returns
     -------
     module, written
-        The module, and how many convolutions were written so. Where there are none, nothing has
-        changed but that parameters are bound.
+        The module, and the number of convolutions written so. Without any, only parameters are
+        bound.
     """
     bound = bound_model(mod, params)
     parts = in_parts(bound)  # where weights that were computed of constants are constants
@@ -78,10 +78,10 @@ class _Rewriter:
     def __init__(self) -> None:
         self.written = 0
         self._spreads: dict[relay.Expr, _Spread] = {}
-        """What was made of channels that were put side by side."""
+        """Values with channels put side by side, and how they were made."""
 
     def rewritten(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        """The call on new arguments, or what takes its place."""
+        """Call on new arguments, or its replacement."""
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
         if name == TRANSPOSED:
             return self._convolution(call, arguments) or copy_call(call, arguments)
@@ -93,7 +93,7 @@ class _Rewriter:
         return copy_call(call, arguments)
 
     def _before(self, argument: relay.Expr, call: relay.Call, spread: _Spread) -> relay.Expr | None:
-        """An operand in front of ``nn.depth_to_space``; None where it has to stay behind it."""
+        """Operand in front of ``nn.depth_to_space``; None where it has to stay behind it."""
         channels = int(call.checked_type.shape[1])
         if argument in self._spreads:
             # One channel for all, as a mask has, cannot be told from those of other outputs there.
@@ -127,7 +127,7 @@ class _Rewriter:
         return self._spread(convolution, form, call)
 
     def _spread(self, value: relay.Expr, form: _Form, call: relay.Call) -> relay.Expr:
-        """The channels of a value put side by side, those of one output after the other."""
+        """Channels of a value put side by side, those of one output after the other."""
         spread = form.spread(value)
         self._spreads[spread] = _Spread(value, form, int(call.checked_type.shape[1]))
         return spread
@@ -138,14 +138,14 @@ class _Spread:
     """Channels that were put side by side."""
 
     value: relay.Expr
-    """What was, with the channels of all outputs of a place."""
+    """Value before, with the channels of all outputs of a place."""
     form: _Form
     channels: int
-    """Of the result."""
+    """Number of channels of the result."""
 
 
 def _moves(call: relay.Call, name: str) -> bool:
-    """Whether an operator does the same to channels, wherever they lie."""
+    """True if an operator does the same to channels, wherever they lie."""
     if name == BIAS:
         return int(call_attribute(call, "axis")) % RANK == 1
     return name in BINARY or name in ACTIVATIONS
@@ -153,32 +153,33 @@ def _moves(call: relay.Call, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Axis:
-    """One axis of the convolution."""
+    """Axis of the convolution that replaces a transposed one."""
 
     before: int
     after: int
-    """Zeros around the data."""
+    """Zeros before and after the data."""
     elements: np.ndarray[Any, Any]
-    """For each of the outputs of a place, and each element of the new kernel, the element of the
-    old one; -1 where there is none."""
+    """Element of the old kernel for each output of a place and each element of the new kernel; -1
+    where there is none."""
     kept: tuple[int, int]
-    """Of the outputs that are made the first that is wanted, and the one behind the last."""
+    """First wanted output among the computed ones, and the one behind the last."""
 
     @property
     def places(self) -> int:
-        """Places that are computed."""
+        """Number of computed places."""
         return -(-self.kept[1] // len(self.elements))
 
     @property
     def products(self) -> int:
-        """Products along the axis, for all outputs of a place."""
+        """Number of products along the axis, for all outputs of a place."""
         return self.places * self.elements.size
 
     @classmethod
     def of(cls, extents: tuple[int, int], kernel: int, stride: int, padding: int) -> _Axis | None:
-        """The axis of a transposed convolution, from data to output; None where it is not written.
+        """Axis of a transposed convolution; None where it cannot be written.
 
-        Its first place may begin with any of ``stride`` outputs, whichever makes fewest products.
+        Extents go from data to output. Its first place may begin with any of ``stride`` outputs,
+        whichever makes fewest products.
         """
         axes = (cls._cut(cut, extents, kernel, stride, padding) for cut in range(stride))
         found = [axis for axis in axes if axis is not None]
@@ -188,7 +189,7 @@ class _Axis:
     def _cut(
         cls, cut: int, extents: tuple[int, int], kernel: int, stride: int, padding: int
     ) -> _Axis | None:
-        """The axis whose first place has ``cut`` outputs in front of those that are wanted.
+        """Axis whose first place has ``cut`` outputs in front of the wanted ones.
 
         Output o = stride * place + turn sees, through element e, data (o + padding - e) / stride.
         """
@@ -213,7 +214,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """The convolution that computes what a transposed one does."""
+    """Convolution that computes the same as a transposed one."""
 
     stride: int
     vertical: _Axis
@@ -227,16 +228,16 @@ class _Form:
 
     @property
     def products(self) -> int:
-        """Products of one input and one output channel."""
+        """Number of products of one input and one output channel."""
         return self.vertical.products * self.horizontal.products
 
     @property
     def order(self) -> tuple[int, tuple[int, int], tuple[int, int]]:
-        """What says where channels come to lie."""
+        """Facts that decide where channels come to lie."""
         return self.stride, self.vertical.kept, self.horizontal.kept
 
     def spread(self, value: relay.Expr) -> relay.Expr:
-        """The channels of a value put side by side, those of one output after the other."""
+        """Channels of a value put side by side, those of one output after the other."""
         whole = relay.nn.depth_to_space(value, self.stride, mode="DCR")
         axes = self.vertical, self.horizontal
         if all(axis.kept == (0, axis.places * self.stride) for axis in axes):

@@ -1,7 +1,7 @@
-"""Keeps transposed convolutions of NHWC data in one piece, for libraries that compute them so.
+"""Transposed convolutions of NHWC data kept in one piece, for operator libraries.
 
 TVM has kernels for NCHW only: it lays data out anew before each transposed convolution of NHWC, and
-back behind it, as operators of their own. Here these become parts of the convolution's function,
+back behind it, by operators of their own. Here these become parts of the convolution's function,
 with the bias and activations that follow, before TVM takes them apart. Its own kernel for such a
 function is slow.
 """
@@ -37,26 +37,26 @@ __all__ = ["keep_transposed_whole"]
 
 CURVED = frozenset({"sigmoid", "tanh"})
 FEWEST_CHANNELS = 8
-"""With fewer, a library computes a curve for one place at a time, where TVM takes whole vectors."""
+"""Fewest channels for a curve: with fewer, a library computes place by place, TVM whole vectors."""
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 KERNEL = "IOHW"
-"""The layout of weights that TVM's kernels take."""
+"""Layout of weights that TVM's kernels take."""
 
 
 def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
-    """Put transposed convolutions of NHWC data into fused functions.
+    """Module with transposed convolutions of NHWC data in fused functions.
 
-    Those of one group with constant weights.
+    Only those of one group with constant weights.
 
     Parameters
     ----------
     module
-        A typed module of ``main`` alone, parameters bound, before TVM's pipeline.
+        A typed module of only ``main``, parameters bound, before TVM's pipeline.
 
     Returns
     -------
     module, kept
-        The module, and how many there are. Where there are none it is the one that was given.
+        The module, and their number. Without any, the given module is returned.
     """
     if not has_transposed(module):
         return module, 0
@@ -85,7 +85,7 @@ def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
 def _chain(
     head: relay.Expr, readers: Mapping[relay.Expr, Sequence[relay.Expr]]
 ) -> list[relay.Call]:
-    """A transposed convolution of NHWC data, and what is done to each of its values; or nothing."""
+    """Transposed convolution of NHWC data and the elementwise steps after it; empty for others."""
     if not is_call_of(head, TRANSPOSED) or not is_array(head.args[1]):
         return []
     if str(call_attribute(head, "data_layout")) != "NHWC" or call_attribute(head, "groups") != 1:
@@ -97,7 +97,7 @@ def _chain(
 
 
 def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
-    """Whether a reader of a value does the same to each element, or to those of each channel."""
+    """True if a reader does the same to each element of a value, or to those of each channel."""
     if not is_call_of(reader, *BINARY, *ACTIVATIONS):
         return False
     if is_call_of(reader, *CURVED) and int(reader.checked_type.shape[-1]) < FEWEST_CHANNELS:
@@ -106,7 +106,7 @@ def _is_step(reader: relay.Expr, value: relay.Expr) -> bool:
 
 
 def _fused(chain: list[relay.Call], data: relay.Expr) -> relay.Call:
-    """A call of one function that computes a chain, its constants among the arguments."""
+    """Call of one function that computes a chain, with its constants among the arguments."""
     first = chain[0]
     layout = str(call_attribute(first, "kernel_layout"))
     axes = [layout.index(axis) for axis in KERNEL]
