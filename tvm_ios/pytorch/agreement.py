@@ -1,4 +1,4 @@
-"""Whether a part that was compiled gives what torch gave, for the same tensors."""
+"""Agreement of a compiled part's results with torch's, for the same tensors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 __all__ = ["disagreement"]
 
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-2, torch.float16: 0.1}
-"""Of a value and of the largest: errors of rounding are less, what is computed wrong is more."""
+"""Tolerances relative to a value and to the largest: above rounding errors, below wrong results."""
 _UNITS = 16
 """Rounding of the largest input, in units of its last place, that results of any size may have."""
 _MASKED = 1e4
-"""From here on a value may be a mask, whose size tells nothing of the others."""
+"""Absolute value from which on a value may be a mask, whose size says nothing of the others."""
 _ODD = 0.01
-"""Which part of whole numbers and truth values may differ, as where a value is next to a limit."""
+"""Share of whole numbers and truth values that may differ, as where a value is next to a limit."""
 
 
 def disagreement(
@@ -24,7 +24,7 @@ def disagreement(
     wanted: Sequence[torch.Tensor],
     inputs: Sequence[Any] = (),
 ) -> str | None:
-    """How results differ beyond what rounding explains; None where they do not."""
+    """Text on how results differ beyond rounding; None where they do not."""
     given = (each for each in inputs if isinstance(each, torch.Tensor))
     largest_input = max([1.0, *(_largest(each) for each in given if each.is_floating_point())])
     for place, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
@@ -48,7 +48,7 @@ def disagreement(
 
 
 def _largest(values: torch.Tensor) -> float:
-    """The largest absolute value that is no mask; of such ones alone, the least."""
+    """Largest absolute value that is no mask; the least mask where there are only masks."""
     sizes = values.double().abs()
     usual = sizes[sizes < _MASKED]
     if usual.numel():

@@ -1,4 +1,4 @@
-"""``torch.compile(model, backend="tvm_ios")``: what TVM can take is scheduled, the rest is torch's.
+"""``torch.compile(model, backend="tvm_ios")``: parts for TVM are scheduled, the rest is torch's.
 
 PyTorch finds :func:`tvm_ios` by the entry point ``torch_dynamo_backends``, and hands it a graph
 whenever it has captured one.
@@ -36,15 +36,15 @@ def tvm_ios(
     Parameters
     ----------
     gm, example_inputs
-        The graph, and what it is called with first: tensors of the caller, weights, and numbers
-        where a size is free.
+        The graph, and its first arguments: tensors of the caller, weights, and numbers where a size
+        is free.
     options
         See :class:`BackendOptions`.
 
     Raises
     ------
     OptionError
-        If an option is not one of those.
+        If an option is unknown.
     """
     if unknown:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""A graph as torch captured it: which inputs are weights, sizes, and tensors of the caller."""
+"""A graph as torch captured it, whose inputs are weights, sizes, and tensors of the caller."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from torch import fx
 __all__ = ["NUMBERS", "CapturedGraph"]
 
 NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
-"""What a node of a graph can be beside tensors."""
+"""Types of values in a graph besides tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedGraph:
-    """A graph of torch with the places of its inputs, by what they are."""
+    """A graph of torch with the places of its inputs, by their roles."""
 
     module: fx.GraphModule
     example_inputs: tuple[Any, ...]
     weights: tuple[int, ...]
-    """Parameters and buffers, which are the same tensors in every call."""
+    """Places of parameters and buffers, which are the same tensors in every call."""
     sizes: tuple[int, ...]
-    """Numbers of a graph that was captured for more than one shape."""
+    """Places of numbers, in a graph that was captured for more than one shape."""
     tensors: tuple[int, ...]
-    """What the caller hands in."""
+    """Places of the caller's tensors."""
 
     @classmethod
     def of(cls, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Self:
-        """The captured graph, its inputs told apart by what torch notes at them."""
+        """Captured graph whose inputs are told apart by torch's notes."""
         weights, sizes, tensors = [], [], []
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         # A symbol that is made an integer is this one for good, and Dynamo captures each size anew.
@@ -46,7 +46,7 @@ class CapturedGraph:
         return cls(module, tuple(examples), tuple(weights), tuple(sizes), tuple(tensors))
 
     def why_torch(self, *, gradients: bool) -> str | None:
-        """Why all of the graph is torch's; None where it is not."""
+        """Reason why the whole graph is left to torch; None where it is not."""
         given = [self.example_inputs[place] for place in (*self.weights, *self.tensors)]
         if gradients and any(each.requires_grad for each in given):
             return "gradients are recorded; call the model under torch.inference_mode()"
@@ -57,9 +57,9 @@ class CapturedGraph:
         return None
 
     def bound(self, arguments: Sequence[Any]) -> fx.GraphModule:
-        """The graph for these sizes, as a module of the caller's tensors, with copied weights.
+        """Graph for given sizes, as a module of the caller's tensors, with copied weights.
 
-        Copies, since looking at a graph runs it, and that may write: :meth:`lend_weights`.
+        Weights are copied since examining a graph runs it, which may write: :meth:`lend_weights`.
         """
         graph = fx.Graph()
         module = copy(self.module)  # with the modules and tensors that nodes name
@@ -86,7 +86,7 @@ class CapturedGraph:
         return module
 
     def with_tensors(self, places: Collection[int]) -> Self:
-        """The captured graph with weights at these places taken for tensors of the caller."""
+        """Captured graph in which weights at some places count as tensors of the caller."""
         return replace(
             self,
             weights=tuple(place for place in self.weights if place not in places),
@@ -94,7 +94,7 @@ class CapturedGraph:
         )
 
     def lend_weights(self, module: fx.GraphModule, arguments: Sequence[Any]) -> None:
-        """Put the weights themselves in the place of the copies."""
+        """Put the weights themselves in the place of their copies."""
         for place in self.weights:
             setattr(module, _weight(place), arguments[place].detach())
 

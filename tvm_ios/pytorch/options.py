@@ -17,12 +17,12 @@ __all__ = ["BackendOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:
-    """What ``torch.compile(…, options={…})`` takes: arguments of :func:`tvm_ios.tune`.
+    """Options of ``torch.compile(…, options={…})``: arguments of :func:`tvm_ios.tune`.
 
     Raises
     ------
     OptionError
-        If the target is a GPU: tensors are handed over where they lie, in the memory of the CPU.
+        If the target is a GPU: tensors are used in place, in the memory of the CPU.
     ModelError
         If TVM does not know the target.
     """
@@ -31,7 +31,7 @@ class BackendOptions:
     tuning: str | None = None
     tuning_records: str | Path | None = None
     time_budget: float | None = None
-    """Seconds of each graph that is compiled."""
+    """Time budget in seconds of each graph that is compiled."""
     lanes: int | None = None
     database: str | Path | None = None
     options: TuneOptions = DEFAULTS
@@ -46,12 +46,12 @@ class BackendOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
-        """The options in a mapping, as torch hands them over.
+        """Options from the mapping that torch hands over.
 
         Raises
         ------
         OptionError
-            If there is no option of a name.
+            If an option is unknown.
         """
         names = [field.name for field in fields(cls)]
         if unknown := [name for name in given or {} if name not in names]:

@@ -1,4 +1,4 @@
-"""A part of a graph that is compiled: tensors of torch in and out, where they lie."""
+"""A compiled part of a graph, which uses torch's tensors in place."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CompiledPart(torch.nn.Module):
     Parameters
     ----------
     model
-        Compiled for these inputs.
+        Compiled model for these inputs.
     names
-        Its inputs in the order of the module's; those it has no use for are passed over.
+        Names of the inputs in the order of the module's; unused ones are left out.
     example
-        What the module gave for example inputs: a tensor, or a tuple of them.
+        Result of the module for example inputs: a tensor, or a tuple of them.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class CompiledPart(torch.nn.Module):
         self._check_outputs()
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Run the model: a tensor or a tuple of new tensors, as the module gave them."""
+        """New tensors with the model's results: one or a tuple, as the module gave."""
         with self._lock:
             for place, number in self._inputs:
                 self._give(number, tensors[place])
@@ -66,7 +66,7 @@ class CompiledPart(torch.nn.Module):
         return outputs[0] if self._single else tuple(outputs)
 
     def _give(self, number: int, tensor: torch.Tensor) -> None:
-        """Let an input lie where torch has it, or in a copy where no kernel could read it."""
+        """Let an input use torch's memory, or a copy where no kernel could read it."""
         tensor = tensor.detach().contiguous()
         if tensor.dtype == torch.bool:
             self._executor.set_input(number, tensor.numpy())

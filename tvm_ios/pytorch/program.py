@@ -1,4 +1,4 @@
-"""A captured graph as a function: compiled for the sizes and weights that it is called with."""
+"""A captured graph as a function, compiled for the sizes and weights of its calls."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _PREFIX = "tvm_ios_part_"
 
 
 class GraphProgram:
-    """A graph of torch as a function that is compiled for the sizes and weights at hand.
+    """A graph of torch as a function that is compiled for the present sizes and weights.
 
     Parameters
     ----------
     graph
-        Compiled at once for its example inputs, and again when sizes or weights are others. A
+        Graph, compiled at once for its example inputs, and again when sizes or weights change. A
         weight that changes for the second time is state, and an input from then on.
     options
-        How each part is tuned.
+        Options of tuning each part.
     """
 
     def __init__(self, graph: CapturedGraph, options: BackendOptions) -> None:
@@ -54,16 +54,16 @@ class GraphProgram:
         self._options = options
         self._compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._weights: dict[int, tuple[int, int]] = {}
-        """What the weights were like in the last call, by their places."""
+        """State of the weights in the last call, by their places."""
         self._changed: set[int] = set()
         self._torchs = False
-        """Whether the graph is left to torch, which depends neither on sizes nor on weights."""
+        """True if the graph is left to torch, which depends neither on sizes nor on weights."""
         self._choosing = Lock()
-        """Held while weights are compared and the graph is compiled, for one thread at a time."""
+        """Lock for comparing weights and compiling, one thread at a time."""
         self._for(graph.example_inputs)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the graph on what torch calls it with."""
+        """Result of the graph for torch's arguments."""
         with self._choosing:
             run = self._for(arguments)
         return run(*arguments)
@@ -87,7 +87,7 @@ class GraphProgram:
         return run
 
     def _forget_other_weights(self, arguments: tuple[Any, ...]) -> None:
-        """Drop what was compiled with weights that are others by now: they are constants of it."""
+        """Drop code compiled with other weights than the present ones: they are constants of it."""
         weights = {place: _state(arguments[place]) for place in self._graph.weights}
         if weights == self._weights:
             return
@@ -105,14 +105,14 @@ class GraphProgram:
 
 
 def _state(weight: torch.Tensor) -> tuple[int, int]:
-    """Where a weight lies and how often it was written to, which inference mode does not count."""
+    """Address of a weight and its number of writes, which inference mode does not count."""
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version  # noqa: SLF001
 
 
 def _compiled(
     graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
 ) -> Callable[..., Any]:
-    """The graph for these sizes and weights, parts of it compiled."""
+    """Graph for given sizes and weights, with its parts compiled."""
     # Looking at it runs it, and it may draw numbers, or write: inference mode would not count that.
     with torch.random.fork_rng(devices=[]), torch.inference_mode(mode=False), torch.no_grad():
         fused = _with_parts(graph, arguments, options)
@@ -150,12 +150,12 @@ def _with_parts(
 
 
 def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """What keeps TVM from each call.
+    """Reasons that keep TVM from calls, by call.
 
     Raises
     ------
     ModelError
-        If the whole graph is torch's.
+        If the whole graph is left to torch.
     """
     try:
         return _found_obstacles(module, tensors)
@@ -168,7 +168,7 @@ def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node
 
 
 def _found_obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """What keeps TVM from each call; one by one only where it cannot take the whole."""
+    """Reasons that keep TVM from calls; looked for one by one only if TVM cannot take the whole."""
     calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
     if any(isinstance(node.meta.get("example_value"), NUMBERS) for node in calls):
         # A trace of the whole would hold what they are with these inputs.
@@ -188,7 +188,7 @@ def _found_obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[f
 def _seen(
     module: fx.GraphModule, names: list[str], tensors: tuple[Any, ...]
 ) -> dict[str, tuple[tuple[Any, ...], Any]]:
-    """What each part is given and gives in a run of the graph."""
+    """Arguments and results of each part in a run of the graph."""
     seen: dict[str, tuple[tuple[Any, ...], Any]] = {}
 
     def watch(name: str) -> Callable[..., None]:

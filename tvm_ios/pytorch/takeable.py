@@ -1,4 +1,4 @@
-"""Which calls of a graph TVM can take, found by tracing each one by itself on real tensors."""
+"""Calls of a graph that TVM can take, found by tracing each one on real tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["gives_views", "obstacles_by_call", "takeable_parts"]
 
 Part = list[fx.Node]
 VIEW = "tvm_ios_view"
-"""Of a node's notes: whether its result lies in one of its arguments."""
+"""Key of a node's note: True if its result lies in one of its arguments."""
 
 
 def takeable_parts(module: fx.GraphModule, obstacles: Mapping[fx.Node, str]) -> list[Part]:
@@ -42,11 +42,11 @@ def takeable_parts(module: fx.GraphModule, obstacles: Mapping[fx.Node, str]) -> 
 
 
 def obstacles_by_call(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """What keeps TVM from taking a call, for each such call of a graph; empty if it takes all.
+    """Reasons that keep TVM from calls of a graph, by call; empty if it takes all.
 
-    Calls in the graph that change in place what nobody else reads are replaced by those that do
-    not, since parts of a graph run in an order of their own. Views that a caller can tell from
-    copies are torch's, as parts write to new tensors: those of what is given, or of other results.
+    Calls that change in place what nobody else reads are replaced by calls that do not, since parts
+    of a graph run in an order of their own. Views of arguments or of other results are left to
+    torch, as callers can tell them from copies and parts write to new tensors.
     """
     probe = _Probe(module, [*tensors, *module.state_dict().values()])
     with torch.no_grad():
@@ -55,14 +55,14 @@ def obstacles_by_call(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[
 
 
 def gives_views(module: fx.GraphModule, tensors: tuple[Any, ...]) -> bool:
-    """Whether a result of a graph lies in what it is given, in a weight, or in another result."""
+    """True if a result of a graph lies in an argument, in a weight, or in another result."""
     with torch.no_grad():
         results = torch.utils._pytree.tree_leaves(module(*tensors))  # noqa: SLF001 - as fx
     return bool(_shared(results, [*tensors, *module.state_dict().values()]))
 
 
 def _computes(part: Collection[fx.Node]) -> bool:
-    """Whether there are several calls that do more than look at values in another way."""
+    """True if several calls do more than view values in another way."""
     return sum(node.op.startswith("call_") and not node.meta.get(VIEW) for node in part) > 1
 
 
@@ -75,7 +75,7 @@ class _Takeable(OperatorSupportBase):
 
 
 class _Probe(fx.Interpreter):
-    """Runs a graph, and asks of every call on the way whether TVM could take it."""
+    """Interpreter that runs a graph, and asks for every call whether TVM could take it."""
 
     def __init__(self, module: fx.GraphModule, given: list[Any]) -> None:
         super().__init__(module)
@@ -83,7 +83,7 @@ class _Probe(fx.Interpreter):
         self.obstacles: dict[fx.Node, str] = {}
         self._fresh: set[fx.Node] = set()
         self._lies_in: dict[fx.Node, list[fx.Node]] = {}
-        """The arguments of each node that its result shares memory with."""
+        """Arguments of each node that its result shares memory with."""
 
     def run_node(self, n: fx.Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -111,7 +111,7 @@ class _Probe(fx.Interpreter):
         return not _storages(self.env[node]).isdisjoint(_storages(result))
 
     def _leave_views(self, results: list[fx.Node]) -> None:
-        """Note what gives a view that a caller sees, back to the call that computed."""
+        """Note the calls that give a view a caller sees, back to the call that computed it."""
         shared = _shared([self.env[each] for each in results], self._given)
         views = [results[place] for place in shared]
         while views:
@@ -163,13 +163,13 @@ def _write_elsewhere(node: fx.Node, args: Sequence[Any], fresh: Collection[fx.No
 
 
 def _versions(leaves: list[Any]) -> list[int]:
-    """How often torch counted a change in place of each tensor."""
+    """Number of torch's counted changes in place of each tensor."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return [each._version for each in tensors if not each.is_inference()]  # noqa: SLF001
 
 
 def _shared(results: Sequence[Any], given: Sequence[Any]) -> list[int]:
-    """Places of results that share memory with what is given, or with another result."""
+    """Places of results that share memory with an argument, or with another result."""
     owners = Counter(storage for each in (given, *results) for storage in _storages(each))
     return [
         place
@@ -179,14 +179,14 @@ def _shared(results: Sequence[Any], given: Sequence[Any]) -> list[int]:
 
 
 def _storages(value: Any) -> set[int]:
-    """Where the tensors in a value lie; those without elements lie nowhere."""
+    """Addresses of the tensors in a value; those without elements have none."""
     leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - as fx
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return {each.untyped_storage().data_ptr() for each in tensors} - {0}
 
 
 class _Call(torch.nn.Module):
-    """One call of a graph as a module of its tensors."""
+    """A call of a graph as a module of its tensors."""
 
     def __init__(
         self, probe: _Probe, node: fx.Node, given: tuple[list[Any], list[int], Any]
