@@ -13,12 +13,12 @@ __all__ = ["Activation", "activated"]
 
 
 class Activation(Enum):
-    """What follows a convolution or a product of matrices, element by element."""
+    """Function of each element after a convolution or a product of matrices."""
 
     NONE = "none"
     RELU = "relu"
     RELU6 = "relu6"
-    """A rectifier that ends at 6."""
+    """Rectifier that ends at 6."""
     HARD_SIGMOID = "hard_sigmoid"
     """``relu6(x + 3) / 6``."""
     HARD_SWISH = "hard_swish"
@@ -28,7 +28,7 @@ class Activation(Enum):
 
 
 def activated(unit: str, operand: relay.Expr, activation: Activation) -> relay.Expr:
-    """Apply an activation to a float32 tensor; every call is named after the unit."""
+    """Activation of a float32 tensor; every call is named after the unit."""
     match activation:
         case Activation.NONE:
             return operand

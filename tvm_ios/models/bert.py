@@ -1,7 +1,7 @@
 """BERT-base (Devlin et al., NAACL 2019): from tokens to the last hidden states, without the pooler.
 
-All tokens belong to the first segment and none is padding, so there is no mask, and of the tables
-of positions and segments only the rows that are read are there.
+All tokens belong to the first segment and none is padding, so there is no mask, and the tables of
+positions and segments hold only the rows that are read.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FEATURES, _HEADS, _WIDE = 768, 12, 3072
 def bert_base(
     *, batch_size: int = 1, sequence: int = 128, layers: int = 12, seed: int = 0
 ) -> Network:
-    """BERT-base.
+    """BERT-base without the pooler.
 
     Parameters
     ----------
     batch_size
         Sequences in the input.
     sequence
-        Tokens of each; numbers below 30522, int64.
+        Tokens of each sequence; numbers below 30522, int64.
     layers
         Encoder layers; 12 are published.
     seed

@@ -1,8 +1,8 @@
-"""Build a network in Relay, one schedule unit at a time.
+"""Builder of a network in Relay, one schedule unit at a time.
 
-Every call of a unit carries the unit's name as its Relay span, the way TVM's own frontends record
-the layer a call came from. Units can therefore be counted from the module alone
-(:mod:`tvm_ios.models.count`), and a profile of the network names layers.
+Every call of a unit carries the unit's name as its Relay span, as TVM's own frontends record the
+layer of a call. So units can be counted from the module alone (:mod:`tvm_ios.models.count`), and a
+profile of the network names layers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tvm_ios.models.weights import Network, Weights, named
 __all__ = ["KEEPS_SIGNAL", "NetworkBuilder", "Pooling", "Tensor", "Vector"]
 
 KEEPS_SIGNAL = math.sqrt(6)
-"""A gain with which rectified layers keep the size of their signal (He et al., ICCV 2015)."""
+"""Gain with which rectified layers keep the size of their signal (He et al., ICCV 2015)."""
 _UNIT_VARIANCE = math.sqrt(3)
 """Bound of a uniform distribution around 0 whose variance is 1."""
 
 
 class Pooling(Enum):
-    """What a pooling window computes. An average counts the padding, as the published IOS does."""
+    """Kind of a pooling window. An average counts the padding, as the published IOS does."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -36,7 +36,7 @@ class Pooling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A float32 NCHW value of the network under construction."""
+    """Float32 value of the network under construction, NCHW."""
 
     expr: relay.Expr
     channels: int
@@ -46,14 +46,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A float32 value of the network under construction, (images, features)."""
+    """Float32 value of the network under construction, (images, features)."""
 
     expr: relay.Expr
     features: int
 
 
 class NetworkBuilder:
-    """Emits units in program order; each public method but :meth:`finish` emits one unit.
+    """Builder that emits units in program order; each method but :meth:`finish` emits one.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ class NetworkBuilder:
     channels, height, width
         Shape of one image.
     seed
-        Seeds the weights; equal seeds and equal calls give equal weights.
+        Seed of the weights; equal seeds and equal calls give equal weights.
     gain
-        Largest weight times the root of the inputs of an output. With 1 the signal shrinks layer by
-        layer, as in the published benchmark; :data:`KEEPS_SIGNAL` keeps it.
+        Largest weight times the root of the number of inputs of an output. With 1 the signal
+        shrinks layer by layer, as in the published benchmark; :data:`KEEPS_SIGNAL` keeps it.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class NetworkBuilder:
         )
 
     def finish(self, output: Tensor | Vector) -> Network:
-        """The module that computes ``output``, type-checked, and its weights."""
+        """Module that computes ``output``, type-checked, and its weights."""
         return self._weights.network(output.expr)
 
     def convolution(
@@ -145,9 +145,9 @@ class NetworkBuilder:
         return Tensor(biased, out_channels, 2 * operand.height, 2 * operand.width)
 
     def scale_shift(self, unit: str, operand: Tensor) -> Tensor:
-        """Batch normalisation with its statistics folded in, then a rectifier.
+        """Batch normalisation with folded statistics, then a rectifier.
 
-        Each channel is scaled by a weight and shifted by another one.
+        Each channel is multiplied by a weight, and another weight is added.
         """
         shape = (operand.channels, 1, 1)
         scale = self._weights.draw(f"{unit}.scale", shape, _UNIT_VARIANCE)
@@ -158,12 +158,12 @@ class NetworkBuilder:
         return self._activate(unit, normal, Activation.RELU)
 
     def gate(self, unit: str, operand: Tensor, gates: Tensor) -> Tensor:
-        """Scale each channel of each image by its gate; gates have one row and one column."""
+        """Product of each channel of each image with its gate; gates have one row, one column."""
         gated = named(unit, relay.multiply(operand.expr, gates.expr))
         return Tensor(gated, operand.channels, operand.height, operand.width)
 
     def flatten(self, unit: str, operand: Tensor) -> Vector:
-        """All channels, rows and columns of an image as one vector."""
+        """Vector of an image's channels, rows and columns."""
         features = operand.channels * operand.height * operand.width
         return Vector(named(unit, relay.nn.batch_flatten(operand.expr)), features)
 

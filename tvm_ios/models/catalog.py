@@ -25,10 +25,10 @@ __all__ = ["MODEL_NAMES", "NetworkFactory", "by_name"]
 
 
 class NetworkFactory(Protocol):
-    """What every network offers, whatever else it lets one choose."""
+    """Function that builds a network; it may have further options."""
 
     def __call__(self, *, batch_size: int = 1, seed: int = 0) -> Network:
-        """The network and its weights."""
+        """Network and its weights."""
         ...
 
 
@@ -57,17 +57,17 @@ MODEL_NAMES = tuple(_FACTORIES)
 
 
 def by_name(name: str) -> NetworkFactory:
-    """The function that builds a network; ``nasnet_small_c44`` has 44 filters at 28x28.
+    """Function that builds a network; ``nasnet_small_c44`` has 44 filters at 28x28.
 
     Parameters
     ----------
     name
-        One of :data:`MODEL_NAMES`, with underscores or hyphens.
+        Name out of :data:`MODEL_NAMES`, with underscores or hyphens.
 
     Raises
     ------
     OptionError
-        If there is no such network; the message lists the names there are.
+        If there is no such network; the message lists all names.
     """
     factory = _FACTORIES.get(name.replace("-", "_"))
     if factory is None:

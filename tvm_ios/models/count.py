@@ -1,7 +1,7 @@
-"""Count what a benchmark network is made of, from its Relay module alone.
+"""Counts of a benchmark network's parts, from its Relay module alone.
 
-The published IOS reports, per network, schedule units and a count of operations. Both are
-reproduced here, so our networks can be held against its table.
+The published IOS reports schedule units and a number of operations for each network. Both are
+reproduced here, so our networks can be compared with its table.
 
 A *schedule unit* is what the published IOS schedules as one: a convolution with bias and rectifier,
 a rectifier with the (separable) convolution behind it, a pooling, or the sums and the
@@ -39,25 +39,25 @@ _PUBLISHED = frozenset(
         "nn.relu",
     }
 )
-"""Operators of the published networks."""
+"""Names of the operators in the published networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTotals:
-    """Sizes of one network."""
+    """Counts of one network: units, operations, parameters."""
 
     units: int
-    """Schedule units of the published IOS."""
+    """Number of schedule units of the published IOS."""
     macs: int
-    """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
+    """Number of multiply-accumulates of convolutions and products of matrices only."""
     published_operations: int | None
-    """What the published IOS counts and prints as GMAC; see :func:`count`. None of a network with
-    operators that it does not have."""
+    """Number of operations that the published IOS counts and prints as GMAC; see :func:`count`.
+    None for a network with operators that it does not have."""
     parameters: int
-    """Elements of all weights and biases."""
+    """Number of elements of all weights and biases."""
 
     def as_text(self) -> str:
-        """One line, in the units of the published table."""
+        """Line of text in the units of the published table."""
         published = (
             ""
             if self.published_operations is None
@@ -70,7 +70,7 @@ class ModelTotals:
 
 
 def count(module: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray]) -> ModelTotals:
-    """Totals of a network that a function of :mod:`tvm_ios.models` returned.
+    """Counts of a network that a function of :mod:`tvm_ios.models` returned.
 
     ``published_operations`` follows the published counter: a convolution counts its
     multiply-accumulates and one for the bias, a pooling its *input* times the window, a global
@@ -80,7 +80,7 @@ def count(module: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray]) -> ModelTo
     Parameters
     ----------
     module
-        Type-checked, its calls named by the network builder.
+        A type-checked module whose calls the network builder has named.
     params
         The weights.
 

@@ -1,8 +1,8 @@
-"""DenseNet-121 (Huang et al., CVPR 2017): every layer reads what all before it in its block made.
+"""DenseNet-121 (Huang et al., CVPR 2017): each layer reads the results of all before in its block.
 
-The normalisation in front of a 3x3 convolution is folded into the 1x1 convolution before it; those
-that read several tensors stay, as a scale and a shift of each channel. The classifier is there:
-1000 classes.
+The normalisation in front of a 3x3 convolution is folded into the 1x1 convolution before it;
+normalisations that read several tensors stay, as a scale and a shift of each channel. The
+classifier has 1000 classes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tvm_ios.models.weights import Network
 __all__ = ["densenet_121"]
 
 _LAYERS = (6, 12, 24, 16)
-"""Layers of each block."""
+"""Number of layers of each block."""
 _GROWTH = 32
-"""Channels each layer adds."""
+"""Number of channels that each layer adds."""
 
 
 def densenet_121(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
@@ -63,7 +63,7 @@ def _layer(net: NetworkBuilder, name: str, value: Tensor) -> Tensor:
 
 
 def _transition(net: NetworkBuilder, name: str, value: Tensor) -> Tensor:
-    """Halves channels, height and width."""
+    """Tensor with half the channels, height and width."""
     normal = net.scale_shift(f"{name}.norm", value)
     half = net.convolution(f"{name}.conv", normal, value.channels // 2, activation=Activation.NONE)
     return net.pool(f"{name}.pool", half, Pooling.AVERAGE, kernel=2, stride=2)

@@ -1,7 +1,7 @@
 """GoogLeNet (Szegedy et al., CVPR 2015) as torchvision has it.
 
-That is with batch normalisation (folded into the convolutions here), a 3x3 convolution where the
-paper has its 5x5 one, and no auxiliary classifiers. The classifier is there: 1000 classes.
+That is with batch normalisation (folded into the convolutions here), a 3x3 convolution in place of
+the paper's 5x5 one, and no auxiliary classifiers. The classifier has 1000 classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["googlenet"]
 
 @dataclass(frozen=True, slots=True)
 class _Inception:
-    """Output channels of the convolutions: table 1 of the paper, from left to right."""
+    """Output channels of a module's convolutions, as in table 1 of the paper from left to right."""
 
     name: str
     narrow: int
@@ -44,7 +44,7 @@ _BLOCKS = (
         _Inception("5b", 384, 192, 384, 48, 128, 128),
     ),
 )
-"""A max pooling comes between the groups."""
+"""Modules by group; a max pooling comes between the groups."""
 
 
 def googlenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:

@@ -58,13 +58,13 @@ def _front(net: NetworkBuilder) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Emits the units of one Inception block, named after it; letters as in the IOS paper."""
+    """Builder of the units of one Inception block; letters as in the IOS paper."""
 
     net: NetworkBuilder
     name: str
 
     def a(self, value: Tensor, pool_channels: int) -> Tensor:
-        """Figure 5 of the paper, the second 3x3 of the narrow branch a 5x5."""
+        """Block of figure 5 of the paper, with a 5x5 as second convolution of the narrow branch."""
         return self._concat(
             self._branch("b0", value, _Conv(64, (1, 1))),
             self._branch("b1", value, _Conv(48, (1, 1)), _Conv(64, (5, 5))),
@@ -73,7 +73,7 @@ class _Block:
         )
 
     def b(self, value: Tensor) -> Tensor:
-        """Halves height and width, to 768 channels."""
+        """Block that halves height and width, and has 768 output channels."""
         return self._concat(
             self._branch("b0", value, _Conv(384, (3, 3), halve=True)),
             self._branch(
@@ -83,7 +83,7 @@ class _Block:
         )
 
     def c(self, value: Tensor, middle: int) -> Tensor:
-        """Figure 6: 7x7 convolutions factorised into 1x7 and 7x1."""
+        """Block of figure 6, with 7x7 convolutions factorised into 1x7 and 7x1."""
         return self._concat(
             self._branch("b0", value, _Conv(192, (1, 1))),
             self._branch(
@@ -102,7 +102,7 @@ class _Block:
         )
 
     def d(self, value: Tensor) -> Tensor:
-        """Halves height and width, to 1280 channels."""
+        """Block that halves height and width, and has 1280 output channels."""
         return self._concat(
             self._branch("b0", value, _Conv(192, (1, 1)), _Conv(320, (3, 3), halve=True)),
             self._branch(
@@ -117,7 +117,7 @@ class _Block:
         )
 
     def e(self, value: Tensor) -> Tensor:
-        """Figure 7: two branches fork once more, so six tensors are joined."""
+        """Block of figure 7, with two branches that fork once more, so six tensors are joined."""
         fork = self._branch("b1", value, _Conv(384, (1, 1)))
         deep_fork = self._branch("b2", value, _Conv(448, (1, 1)), _Conv(384, (3, 3)))
         return self._concat(
@@ -154,7 +154,7 @@ class _Conv:
     out_channels: int
     kernel: tuple[int, int]
     halve: bool = False
-    """Stride 2 without padding; otherwise the size is kept."""
+    """True for stride 2 without padding; False keeps the size."""
 
     @property
     def padding(self) -> tuple[int, int]:

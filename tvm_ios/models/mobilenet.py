@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al., CVPR 2018) and MobileNetV3-Large (Howard et al., ICCV 2019).
 
 Both are chains of inverted residuals: 1x1 to more channels, depthwise, 1x1 to few. Batch
-normalisation is folded into the convolutions. The classifier is there: 1000 classes.
+normalisation is folded into the convolutions. The classifier has 1000 classes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class _Residual:
     """An inverted residual; its input is added where the output has the same shape."""
 
     wide: int
-    """Channels of the depthwise convolution."""
+    """Number of channels of the depthwise convolution."""
     out: int
     kernel: int = 3
     stride: int = 1
     squeezes: bool = False
-    """Whether gates scale the channels behind the depthwise convolution."""
+    """True if gates scale the channels behind the depthwise convolution."""
     activation: Activation
 
 
@@ -91,7 +91,7 @@ _LARGE = (
     _Residual(wide=960, out=160, kernel=5, squeezes=True, activation=_HS),
     _Residual(wide=960, out=160, kernel=5, squeezes=True, activation=_HS),
 )
-"""Table 1 of the paper."""
+"""Inverted residuals of MobileNetV3-Large, table 1 of the paper."""
 
 
 def mobilenet_v3_large(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
@@ -140,7 +140,7 @@ def _residual(net: NetworkBuilder, name: str, value: Tensor, residual: _Residual
 
 
 def _squeeze_excite(net: NetworkBuilder, name: str, value: Tensor) -> Tensor:
-    """Scale each channel by a gate, made of the means of all (Hu et al., CVPR 2018)."""
+    """Tensor with channels scaled by gates made of all channels' means (Hu et al., CVPR 2018)."""
     means = net.global_average(f"{name}.means", value)
     squeezed = net.convolution(f"{name}.squeeze", means, _multiple_of_8(value.channels / 4))
     gates = net.convolution(
@@ -150,6 +150,6 @@ def _squeeze_excite(net: NetworkBuilder, name: str, value: Tensor) -> Tensor:
 
 
 def _multiple_of_8(channels: float) -> int:
-    """The nearest multiple of 8 that is not more than a tenth below, as the authors round."""
+    """Nearest multiple of 8 that is not more than a tenth below, as the authors round."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8

@@ -146,13 +146,13 @@ def nasnet_small(
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Emits the units of one cell, named after it."""
+    """Builder of the units of one cell, named after it."""
 
     net: NetworkBuilder
     name: str
 
     def normal(self, current: Tensor, previous: Tensor, filters: int) -> Tensor:
-        """Five sums, at the size of both inputs."""
+        """Cell of five sums, at the size of both inputs."""
         left = self._relu_conv("left", previous, filters)
         right = self._relu_conv("right", current, filters)
         return self._combine(
@@ -165,7 +165,7 @@ class _Cell:
         )
 
     def first(self, current: Tensor, previous: Tensor, filters: int) -> Tensor:
-        """Five sums and the previous input, which is twice as large and is halved here."""
+        """Cell of five sums and the previous input, which is twice as large and is halved here."""
         halves = [
             self._relu_conv(f"left{half}", previous, filters // 2, stride=2) for half in (0, 1)
         ]
@@ -182,18 +182,18 @@ class _Cell:
         )
 
     def reduction(self, current: Tensor, previous: Tensor, filters: int) -> Tensor:
-        """Four sums at half the size of both inputs."""
+        """Cell of four sums at half the size of both inputs."""
         left = self._relu_conv("left", previous, filters)
         right = self._relu_conv("right", current, filters)
         return self._reduce(right, left, filters, wide_middle=left.channels, tail=1)
 
     def first_stem(self, image: Tensor, filters: int) -> Tensor:
-        """A reduction whose wide branches read the stem convolution as it is."""
+        """Reduction whose wide branches read the stem convolution directly."""
         left = self._relu_conv("left", image, filters)
         return self._reduce(left, image, filters, wide_middle=filters, tail=0)
 
     def second_stem(self, current: Tensor, previous: Tensor, filters: int) -> Tensor:
-        """A reduction whose wide branches read the halved stem convolution."""
+        """Reduction whose wide branches read the halved stem convolution."""
         left = self._relu_conv("left", current, filters)
         halves = [
             self._relu_conv(f"right{half}", previous, filters // 2, stride=2) for half in (0, 1)
@@ -204,7 +204,7 @@ class _Cell:
     def _reduce(
         self, narrow: Tensor, wide: Tensor, filters: int, wide_middle: int, tail: int
     ) -> Tensor:
-        """What every reduction ends with; ``tail`` picks the sum that joins the averaged one."""
+        """End of every reduction; ``tail`` picks the sum that joins the averaged one."""
 
         def halved(label: str, kernel: int) -> Tensor:
             return self._separable(label, wide, kernel, filters, middle=wide_middle, stride=2)

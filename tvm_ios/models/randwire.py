@@ -1,9 +1,9 @@
 """RandWire: randomly wired networks (Xie et al., ICCV 2019), sized as in the IOS paper.
 
-The edge lists of the published IOS came from a generator without a seed. Here the wirings are
-generated with one, so depth, width and sums differ from the published network while its sizes,
-node and edge counts do not; hand the published edges in as ``wirings`` to get that very network
-(120 schedule units, 60.668 M parameters).
+The edge lists of the published IOS came from a generator without a seed. Here wirings are generated
+with one, so depth, width and sums differ from the published network, while sizes, node and edge
+counts do not. The published edges as ``wirings`` give exactly that network (120 schedule units,
+60.668 M parameters).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def randwire_small(
     wiring: Wiring | None = None,
     seed: int = 0,
 ) -> Network:
-    """One random stage of small operators: where scheduling between operators pays most.
+    """Network with one random stage of small operators, where scheduling pays most.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _stem(net: NetworkBuilder, channels: int) -> Tensor:
 
 
 def _random_stage(net: NetworkBuilder, value: Tensor, stage: _Stage) -> Tensor:
-    """Every node sums what it reads; sources read the stage's input and halve its size."""
+    """Output of a stage: nodes sum their inputs; sources read the stage's input and halve it."""
     nodes: list[Tensor] = []
     for node in range(stage.wiring.num_nodes):
         read = [nodes[index] for index in stage.wiring.predecessors(node)]

@@ -1,6 +1,6 @@
-"""ResNet-50 (He et al., CVPR 2016), with the stride in the 3x3 convolutions as everybody trains it.
+"""ResNet-50 (He et al., CVPR 2016), with the stride in the 3x3 convolutions, as usually trained.
 
-Batch normalisation is folded into the convolutions. The classifier is there: 1000 classes.
+Batch normalisation is folded into the convolutions. The classifier has 1000 classes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tvm_ios.models.weights import Network
 __all__ = ["resnet_50"]
 
 _BLOCKS = (3, 4, 6, 3)
-"""Bottleneck blocks of each group; groups halve the size and double the channels."""
+"""Number of bottleneck blocks of each group; groups halve the size and double the channels."""
 _WIDENING = 4
-"""Channels behind a block over channels within it."""
+"""Ratio of channels behind a block to channels within it."""
 
 
 def resnet_50(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
@@ -46,7 +46,7 @@ def resnet_50(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> N
 
 
 def _bottleneck(net: NetworkBuilder, name: str, value: Tensor, width: int, halves: bool) -> Tensor:
-    """1x1, 3x3, 1x1, and a sum with the input, which a 1x1 convolution fits where it has to."""
+    """Block of 1x1, 3x3, 1x1, and a sum with the input, fitted by a 1x1 convolution if needed."""
     stride = 2 if halves else 1
     inner = net.convolution(f"{name}.conv1", value, width)
     inner = net.convolution(

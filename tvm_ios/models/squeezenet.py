@@ -18,9 +18,9 @@ __all__ = ["squeezenet"]
 class _Fire:
     squeeze: int
     expand: int
-    """Channels of each of the two expansions."""
+    """Number of channels of each of the two expansions."""
     pooled: bool = False
-    """A max pooling comes before the module."""
+    """True if a max pooling comes before the module."""
 
 
 _FIRES = (

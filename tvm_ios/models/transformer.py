@@ -1,4 +1,4 @@
-"""Build an encoder of tokens in Relay, one schedule unit at a time, spans as in ``builder``."""
+"""Builder of an encoder of tokens in Relay, a schedule unit at a time; spans as in ``builder``."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["Rows", "TransformerBuilder"]
 _UNIT_VARIANCE = math.sqrt(3)
 """Bound of a uniform distribution around 0 whose variance is 1."""
 _BOUND = 0.02 * math.sqrt(3)
-"""Of weights and biases: as far apart as those that BERT is trained from. Larger ones would let the
-mean of all tokens, which attention adds to each, outgrow what tells tokens apart."""
+"""Bound of weights and biases, which scatter as those that BERT is trained from. With larger ones
+the mean of all tokens, which attention adds to each, would outgrow their differences."""
 _EPSILON = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A float32 value of the network under construction, (sequences * tokens, features)."""
+    """Float32 value of the network under construction, (sequences * tokens, features)."""
 
     expr: relay.Expr
     features: int
 
 
 class TransformerBuilder:
-    """Emits units in program order; each public method but :meth:`finish` emits one unit.
+    """Builder that emits units in program order; each method but :meth:`finish` emits one.
 
     Parameters
     ----------
     batch_size
         Sequences in the input.
     sequence
-        Tokens of each.
+        Tokens of each sequence.
     seed
-        Seeds the weights; equal seeds and equal calls give equal weights.
+        Seed of the weights; equal seeds and equal calls give equal weights.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class TransformerBuilder:
         self._weights = Weights(self._tokens, seed)
 
     def finish(self, unit: str, output: Rows) -> Network:
-        """The module that computes ``output``, by sequences, type-checked, and its weights."""
+        """Module that computes ``output``, by sequences, type-checked, and its weights."""
         shape = (*self._shape, output.features)
         return self._weights.network(named(unit, relay.reshape(output.expr, shape)))
 
@@ -74,7 +74,7 @@ class TransformerBuilder:
         return Rows(named(unit, relay.reshape(total, (-1, features))), features)
 
     def normalise(self, unit: str, operand: Rows) -> Rows:
-        """Each row to mean 0 and variance 1, then scaled and shifted (Ba et al., 2016)."""
+        """Rows at mean 0 and variance 1, then scaled and shifted (Ba et al., 2016)."""
         scale = self._weights.draw(f"{unit}.scale", (operand.features,), _UNIT_VARIANCE)
         shift = self._weights.draw(f"{unit}.shift", (operand.features,), _BOUND)
         call = relay.nn.layer_norm(operand.expr, scale, shift, axis=-1, epsilon=_EPSILON)
@@ -104,7 +104,7 @@ class TransformerBuilder:
         size = query.features // heads
 
         def split(rows: Rows, axes: tuple[int, ...]) -> relay.Expr:
-            """One matrix a head, (sequences * heads, …), its axes as batch_matmul wants them."""
+            """Matrices of heads, (sequences * heads, …), with axes in the order of batch_matmul."""
             by_head = named(unit, relay.reshape(rows.expr, (batch_size, sequence, heads, size)))
             turned = named(unit, relay.transpose(by_head, axes))
             return named(unit, relay.reshape(turned, (-3, -2)))

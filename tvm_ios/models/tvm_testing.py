@@ -1,7 +1,7 @@
-"""Networks that TVM itself has for its tests and benchmarks (``tvm.relay.testing``).
+"""Networks of TVM's own tests and benchmarks (``tvm.relay.testing``).
 
-The artifact of Ansor (Zheng et al., OSDI 2020) takes them from there. Weights are drawn here, since
-TVM's initialiser seeds all of numpy, and calls carry the names of their layers.
+The artifact of Ansor (Zheng et al., OSDI 2020) uses them. Weights are drawn here, since TVM's
+initialiser seeds all of NumPy, and calls carry the names of their layers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["dcgan", "resnet3d_18"]
 
 _LAYERS = 18
 _SMALLEST_IMAGE = 33
-"""Smaller ones get other layers from TVM."""
+"""Smallest height and width of an image; for smaller ones TVM builds other layers."""
 
 
 def dcgan(*, batch_size: int = 1, features: int = 128, seed: int = 0) -> Network:
@@ -31,7 +31,7 @@ def dcgan(*, batch_size: int = 1, features: int = 128, seed: int = 0) -> Network
     Parameters
     ----------
     batch_size
-        Images that are made.
+        Number of images that are made.
     features
         Channels in front of the last layer; TVM and Ansor take 128.
     seed
@@ -99,7 +99,7 @@ def resnet3d_18(
 
 
 def _of_tvm(name: str) -> Any:
-    """A module of TVM's collection, imported by who asks for it: TVM's own tests need pytest."""
+    """Module of TVM's collection, imported only on demand: TVM's own tests need pytest."""
     try:
         return import_module(f"tvm.relay.testing.{name}")
     except ModuleNotFoundError as error:
@@ -110,7 +110,7 @@ def _of_tvm(name: str) -> Any:
 
 
 def _seeded(function: relay.Function, seed: int) -> Network:
-    """The network with weights of ours, and calls that name their layers."""
+    """Network with weights of ours, and calls that name their layers."""
     module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
     data, *weights = module["main"].params
     drawn = Weights(data, seed)
@@ -133,23 +133,23 @@ def _draw(weights: Weights, variable: relay.Var) -> relay.Var:
 
 
 class _Layers(relay.ExprMutator):  # type: ignore[misc]  # TVM has no types
-    """Names every call after the layer whose weights it reads, or that of its first operand."""
+    """Mutator that names every call after the layer of its weights, or of its first operand."""
 
     def __init__(self, drawn: Mapping[relay.Var, relay.Var]) -> None:
         super().__init__()
         self._drawn = drawn
 
     def visit_var(self, var: relay.Var) -> relay.Var:
-        """The weight that takes the place of a variable, or the input itself."""
+        """Weight in place of a variable, or the input itself."""
         return self._drawn.get(var, var)
 
     def visit_call(self, call: relay.Call) -> relay.Call:
-        """The call with the name of its layer."""
+        """Call with the name of its layer."""
         return named(_layer_of(call), super().visit_call(call))
 
 
 def _layer_of(call: relay.Expr) -> str:
-    """What TVM names weights after; a layer's first one comes behind its data."""
+    """Layer's name in TVM's names of weights; a layer's first weight comes behind its data."""
     while True:
         if isinstance(call, relay.TupleGetItem):
             call = call.tuple_value

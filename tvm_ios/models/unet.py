@@ -1,7 +1,7 @@
 """U-Net (Ronneberger et al., MICCAI 2015), padded so that the output has the size of the input.
 
-Down four times with max pooling, up four times with transposed convolutions, each time joined with
-what had that size on the way down. Batch normalisation is folded into the convolutions.
+Four times down with max pooling, four times up with transposed convolutions, each time joined with
+the tensor of that size on the way down. Batch normalisation is folded into the convolutions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm_ios.models.weights import Network
 __all__ = ["unet"]
 
 _WIDTH = 64
-"""Channels at full size; they double with each halving."""
+"""Number of channels at full size; they double with each halving."""
 _HALVINGS = 4
 
 

@@ -1,4 +1,4 @@
-"""The seeded parameters of a network under construction, and the names of its calls."""
+"""Seeded parameters of a network under construction, and the names of its calls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Network = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
 
 
 class Weights:
-    """Draws float32 parameters, one after the other; equal seeds and equal calls give equal ones.
+    """Source of float32 parameters; equal seeds and equal calls give equal ones.
 
     Parameters
     ----------
     data
         Input of the network.
     seed
-        Of the values.
+        Seed of the values.
     """
 
     def __init__(self, data: relay.Var, seed: int) -> None:
@@ -31,19 +31,19 @@ class Weights:
     def draw(
         self, name: str, shape: tuple[int, ...], bound: float, *, around: float = 0.0
     ) -> relay.Var:
-        """A new parameter, uniform and at most ``bound`` away from ``around``."""
+        """New parameter, uniform and at most ``bound`` away from ``around``."""
         values = self._random.random(shape, dtype=np.float32)
         self._params[name] = tvm.nd.array((values * 2 - 1) * np.float32(bound) + np.float32(around))
         self._variables.append(relay.var(name, shape=shape))
         return self._variables[-1]
 
     def network(self, output: relay.Expr) -> Network:
-        """The module that computes ``output``, type-checked, and its parameters."""
+        """Module that computes ``output``, type-checked, and its parameters."""
         module = tvm.IRModule.from_expr(relay.Function(self._variables, output))
         return relay.transform.InferType()(module), self._params
 
 
 def named(unit: str, call: relay.Call) -> relay.Call:
-    """The call with the name of its schedule unit as its span."""
+    """Call whose span is the name of its schedule unit."""
     span = relay.Span(relay.SourceName(unit), 0, 0, 0, 0)
     return relay.Call(call.op, call.args, call.attrs, call.type_args, span)

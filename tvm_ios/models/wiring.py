@@ -52,7 +52,7 @@ class Wiring:
 def watts_strogatz(
     num_nodes: int, *, num_neighbours: int = 4, rewire_probability: float = 0.75, seed: int = 0
 ) -> Wiring:
-    """A connected Watts-Strogatz graph, its edges pointed at the larger node number.
+    """A connected Watts-Strogatz graph, whose edges point at the larger node number.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def watts_strogatz(
     rewire_probability
         Chance of each edge to be rewired (the P).
     seed
-        Equal arguments give equal graphs.
+        Seed; equal arguments give equal graphs.
 
     Raises
     ------

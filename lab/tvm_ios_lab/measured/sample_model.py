@@ -1,4 +1,4 @@
-"""The sample network of the published README: four convolutions of one input, and their joint."""
+"""The sample network of the published README: four convolutions, three of one input, joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["sample_network"]
 
 
 def sample_network(*, batch_size: int = 1, seed: int = 0) -> Network:
-    """Convolutions of 3x3 with 375, 750 and 375 outputs, one of 750 behind the first, joined.
+    """Convolutions of 3x3 with 375, 750 and 375 outputs, and one of 750 behind the first, joined.
 
     The published code declares it with an input of 375x15x15 (its README, section 3).
     """
