@@ -1,14 +1,14 @@
-"""Makes a plain ``import tvm`` find the TVM with Relay inside the wheel named in wheel.txt.
+"""Import hook with which ``import tvm`` finds the TVM with Relay of the wheel in wheel.txt.
 
 ``tvm_ios.install.hook`` copies this file into site-packages; a ``.pth`` line imports the copy at
-every interpreter start. So it stands alone, imports nothing that the interpreter has not loaded
-already, and does its work only when ``tvm`` is asked for.
+every interpreter start. So it stands alone, imports only what the interpreter has loaded already,
+and works only when ``tvm`` is asked for.
 
-Which TVM wins is read from ``TVM_IOS_TVM``:
+The environment variable ``TVM_IOS_TVM`` says which TVM wins:
 
 - ``auto`` (default): a TVM with Relay that is on the path or installed; else the wheel.
 - ``wheel``: the wheel.
-- ``path``: whatever Python finds without this hook, a TVM without Relay included.
+- ``path``: the TVM that Python finds without this hook, even one without Relay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEWEST_DRIVER_FUNCTIONS = ("cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled")
 
 
 class RelayTvmFinder:
-    """A meta-path finder for the one name ``tvm``; it answers for nothing else.
+    """Meta-path finder of the one name ``tvm``.
 
     ``site_packages`` is the folder that holds the wheel's files.
     """
@@ -47,7 +47,7 @@ class RelayTvmFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of the TVM that wins, or None to leave the search to Python."""
+        """Spec of the TVM that wins; None to leave the search to Python."""
         if name != "tvm":
             return None
         choice = os.environ.get(CHOICE_VARIABLE) or "auto"
@@ -76,7 +76,7 @@ class RelayTvmFinder:
 
 
 def usual_spec() -> ModuleSpec | None:
-    """The spec of ``tvm`` that Python finds without this hook, or None."""
+    """Spec of ``tvm`` that Python finds without this hook; None without one."""
     for finder in list(sys.meta_path):
         if hasattr(finder, "finds_relay_tvm"):
             continue
@@ -88,7 +88,7 @@ def usual_spec() -> ModuleSpec | None:
 
 
 def has_relay(spec: ModuleSpec | None) -> bool:
-    """Whether the package that ``spec`` describes is a TVM with Relay (0.19 or older)."""
+    """True if a spec is that of a TVM with Relay (0.19 or older)."""
     if spec is None or spec.loader is None:
         return False
     return any(
@@ -112,7 +112,7 @@ def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
         from contextlib import nullcontext as quick_import
 
     class WheelLoader(SourceFileLoader):
-        """Loads the wheel's TVM: its shared libraries first, then the package."""
+        """Loader of the wheel's TVM: its shared libraries first, then the package."""
 
         def exec_module(self, module: ModuleType) -> None:
             _preload(site_packages)
@@ -135,7 +135,7 @@ def _wheel_loader(site_packages: str, root: str, init: str) -> SourceFileLoader:
 
 
 def _preload(site_packages: str) -> None:
-    """Load what libtvm.so is linked against, so that the dynamic loader finds it by SONAME."""
+    """Load libraries that libtvm.so links to, so that the dynamic loader finds them by SONAME."""
     driver = _load("libcuda.so.1") or _load("/usr/local/nvidia/lib64/libcuda.so.1")
     if driver is None or not all(hasattr(driver, name) for name in NEWEST_DRIVER_FUNCTIONS):
         stub = os.path.join(site_packages, STUB_FILE)

@@ -1,6 +1,6 @@
-"""Writes the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
+"""Writer of the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
 
-Four things land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
+Four files land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
 (one line that imports it at interpreter start), ``_tvm_ios_quick_import.py`` (a copy of
 ``quick_import.py``, which the finder imports with TVM) and ``_tvm_ios_native/libcuda_stub.so``.
 The stand-in has no name by which a loader could take it for the driver: only the hook loads it, by

@@ -1,11 +1,11 @@
-"""Makes the import of the wheel's TVM cheap: nearly half the time, for the same modules.
+"""Quick import of the wheel's TVM: nearly half the time, for the same modules.
 
 ``tvm_ios.install.hook`` copies this file into site-packages beside the finder, whose loader puts
-`quick_import` around the wheel's ``tvm/__init__.py``. It stands alone, too. What it does is known
-to be right for the wheel that wheel.txt names; any other version is imported plainly. Every process
-that uses TVM pays for its import, so:
+`quick_import` around the wheel's ``tvm/__init__.py``. It stands alone, too. Its tricks are known to
+be right for the wheel in wheel.txt; other versions are imported plainly. Every process that uses
+TVM pays for its import, so:
 
-- Garbage is not collected meanwhile: modules are 100,000 objects, and no garbage.
+- Garbage is not collected meanwhile: modules are 100,000 objects, and none is garbage.
 - TVM lists the names of its 3,000 global functions for each of 82 modules. Here it does so once.
 - TVM's cost models import XGBoost, and with it SciPy, for one base class. Here they take TVM's own,
   for where there is no XGBoost, and it becomes XGBoost's when that is imported: the cost models do
@@ -33,12 +33,12 @@ __all__ = ["quick_import"]
 
 _PINNED_WHEEL = "bitblas-0.0.1.dev15"
 _TRAINERS = ("tvm.autotvm.tuner.xgboost_cost_model", "tvm.auto_scheduler.cost_model.xgb_model")
-"""They derive a class from XGBoost's TrainingCallback, or without it from an empty one."""
+"""Modules that derive a class from XGBoost's TrainingCallback, or without it from an empty one."""
 
 
 @contextmanager
 def quick_import(site_packages: str) -> Iterator[None]:
-    """Within it, the calling thread executes ``tvm``, which ``sys.modules`` has already.
+    """Context in which the calling thread executes ``tvm``, which ``sys.modules`` has already.
 
     ``site_packages`` is the folder that holds the wheel's files.
     """
@@ -96,7 +96,7 @@ def _postponed(site_packages: str) -> Iterator[None]:
 
 
 class _PostponingFinder:
-    """A meta-path finder for what the importing thread shall not find, or find elsewhere.
+    """Meta-path finder of modules that the importing thread shall not find, or find elsewhere.
 
     It stays until XGBoost has been imported, if that was postponed.
     """
@@ -109,7 +109,7 @@ class _PostponingFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a distutils without the rest of setuptools; of XGBoost after a wait."""
+        """Spec of a distutils without the rest of setuptools, and later of XGBoost."""
         if name == "xgboost.callback" and self.postponed_xgboost:
             return self._spec_of_callbacks()
         if self.importing_thread != get_ident():

@@ -1,4 +1,4 @@
-"""Installs the wheel that holds a TVM with Relay, and the packages that TVM needs."""
+"""Installation of the wheel with a TVM with Relay, and of the packages that TVM needs."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _PLATFORMS = ("x86_64", "amd64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What `install_relay_tvm` did, one line a step."""
+    """Steps that `install_relay_tvm` took, one line each."""
 
     steps: tuple[str, ...]
 
     def as_text(self) -> str:
-        """The steps, one a line."""
+        """Steps as text, one a line."""
         return "\n".join(self.steps)
 
 
 def site_packages_directory() -> Path:
-    """The folder that pip installs into for this interpreter."""
+    """Folder that pip installs into for this interpreter."""
     return Path(sysconfig.get_path("purelib"))
 
 
 def wheel_is_installed() -> bool:
-    """Whether the pinned version of the wheel is installed with its TVM in place."""
+    """True if the pinned version of the wheel is installed with its TVM in place."""
     name, _, version = _pinned_wheel().partition("==")
     try:
         installed = metadata.version(name)
