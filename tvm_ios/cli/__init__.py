@@ -1,1 +1,1 @@
-"""The command line, one module a verb."""
+"""The command line: a module for each verb."""

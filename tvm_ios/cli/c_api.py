@@ -1,4 +1,4 @@
-"""``tvm-ios c-api``: prints how a C program is built that runs exported models without Python."""
+"""``tvm-ios c-api``: prints how to build a C program that runs exported models without Python."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _environment() -> list[str]:
-    """Where oneDNN lies, if it is here, and the libraries of CUDA that TVM wants loaded before."""
+    """Variables with the place of oneDNN, if any, and TVM's CUDA libraries to load before."""
     find_onednn()
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     loaded = sorted({line.split(maxsplit=5)[-1] for line in maps if "/" in line})

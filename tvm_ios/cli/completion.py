@@ -1,4 +1,4 @@
-"""Completion of what is being typed: verbs, options, networks, and files of the kind that fits.
+"""Completion of typed words: verbs, options, networks, and files of a fitting kind.
 
 A shell asks by running the command with ``_ARGCOMPLETE`` set, at every press of the key: nothing
 here may load TVM.
@@ -35,23 +35,23 @@ NETWORKS = (
     "squeezenet",
     "unet",
 )
-"""Those of :mod:`tvm_ios.models`, whose own list cannot be read without TVM."""
+"""Names in :mod:`tvm_ios.models`, whose own list cannot be read without TVM."""
 MODELS = ("json", "relay", "txt", "onnx")
-"""How files of models end."""
+"""Suffixes of files with models."""
 LIBRARY = ("so",)
 TOML = ("toml",)
 Completer = Callable[..., Any]
 
 
 def typed_words() -> list[str]:
-    """The words after the command that stand before the one that is being typed."""
+    """Words after the command and before the one that is being typed."""
     words: list[str] = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     # Its value counts the words that start the command, as `python -m tvm_ios` does.
     return words[int(os.environ["_ARGCOMPLETE"]) :]
 
 
 def complete(parser: argparse.ArgumentParser, verb: str | None) -> NoReturn:
-    """Answer the shell, and leave.
+    """Answer the shell, and exit.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def complete(parser: argparse.ArgumentParser, verb: str | None) -> NoReturn:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
-    """A parser, and those of its verbs."""
+    """A parser, and the parsers of its verbs."""
     found = [parser]
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -77,7 +77,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParse
 
 
 def _completer(action: argparse.Action, verb: str | None) -> Completer | None:
-    """What may stand there; None: the verb's own idea, or argcomplete's: choices, or any file."""
+    """Completer of an argument; None for its own, or argcomplete's: choices, or any file."""
     if action.choices is not None or hasattr(action, "completer"):
         return None
     if action.type in (int, float):
@@ -99,7 +99,7 @@ _SUFFIXES: dict[tuple[str | None, str], tuple[str, ...]] = {
     ("compare", "first"): LIBRARY,
     ("compare", "second"): LIBRARY,
 }
-"""How the files end that an argument of a verb, or of any verb, takes."""
+"""Suffixes of the files that an argument takes, by verb (None: any verb) and argument."""
 
 
 def _networks(prefix: str, **_: Any) -> list[str]:

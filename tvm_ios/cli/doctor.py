@@ -1,4 +1,4 @@
-"""``tvm-ios doctor``: prints what was found on this machine and how to mend what is missing."""
+"""``tvm-ios doctor``: prints facts of this machine, and how to mend what is missing."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; 1 if something required is missing."""
+    """Print the report; return 1 if something required is missing."""
     report = describe_host()
     print(as_json(report) if arguments.json else as_text(report))
     return 1 if report.problems else 0
 
 
 def as_json(report: HostReport) -> str:
-    """The report as JSON, with the latency mode spelled out."""
+    """Report as JSON, with the latency mode spelled out."""
     mode = report.latency_mode
     return json.dumps(asdict(report) | {"latency_mode": mode.value if mode else None}, indent=2)
 
 
 def as_text(report: HostReport) -> str:
-    """The report for a person: one fact a line, then what to do."""
+    """Report as text: one fact a line, then the remedies."""
     tvm, gpu = report.tvm, report.gpu
     facts = [
         ("python", f"{report.python} ({report.platform})"),

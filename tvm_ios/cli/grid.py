@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the verb, and what it can do."""
+    """Declare the verb and its actions."""
     parser = subparsers.add_parser(
         "grid",
         description="Tune with every combination of the values that a grid file lists, each in a "
@@ -51,7 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action; return its exit status."""
     status: int = arguments.action(arguments)
     return status
 
@@ -88,7 +88,7 @@ def _table(arguments: argparse.Namespace) -> int:
 
 
 def _tell(step: CellStep[Cell, CellResult]) -> None:
-    """A line when a cell begins, and one when it is over."""
+    """Print a line when a cell begins, and one when it is over."""
     if step.result is None:
         print(f"[{step.number}/{step.cells}] {step.cell.as_text()} ...", flush=True)
     else:

@@ -26,6 +26,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Install and print what was done."""
+    """Install and print the steps; return 0."""
     print(install_relay_tvm(force=arguments.force).as_text())
     return 0

@@ -1,4 +1,4 @@
-"""``tvm-ios jobs``: many models tuned on shared cores and devices."""
+"""``tvm-ios jobs``: tunes many models on shared cores and devices."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what is asked; 0 when it is done, 1 if a job that was run has failed."""
+    """Run the chosen verb; return 0 when it is done, 1 if a job that was run has failed."""
     return _VERBS[arguments.jobs_verb](arguments, StateFolder())
 
 
 def _daemon_at(arguments: argparse.Namespace, folder: StateFolder) -> DaemonUrl | None:
-    """The daemon of the URL that was given; None: that of the folder."""
+    """Daemon of the URL that was given; None for the folder's."""
     if arguments.url is None:
         _refuse_beside(arguments.token_file, "--token-file", "--url")
         return None
@@ -110,7 +110,7 @@ def _daemon_at(arguments: argparse.Namespace, folder: StateFolder) -> DaemonUrl 
 
 
 def _ask(arguments: argparse.Namespace, folder: StateFolder, request: Request) -> Answer | None:
-    """What the daemon answers; None where the folder has none."""
+    """Answer of the daemon; None where the folder has none."""
     daemon = _daemon_at(arguments, folder)
     return ask_daemon(folder, request) if daemon is None else daemon.ask(request)
 

@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK
-"""The command ``tvm-ios``: finds the verb, imports that verb's module only, and runs it.
+"""The command ``tvm-ios``: finds the verb, imports only that verb's module, and runs it.
 
 A verb is a module of this package with ``add_parser(subparsers)`` and ``run(arguments)``, which
 returns the exit status. Exit status: 0 done, 1 the answer is no, 2 wrong use or an error of ours,
@@ -126,12 +126,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What was added to an exception on its way, such as how to go on."""
+    """Notes that were added to an exception on its way, such as how to go on."""
     return list(getattr(error, "__notes__", []))
 
 
 def _chosen_verb(words: Sequence[str]) -> str | None:
-    """The first word that is no option; the options before the verb take no values."""
+    """First word that is no option; the options before the verb take no values."""
     return next((word for word in words if not word.startswith("-")), None)
 
 
@@ -179,7 +179,7 @@ def _registered(chosen: str | None) -> tuple[Verb, ...]:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Declare what every verb has: before it, after it, and after a verb of its own."""
+    """Declare the options of every verb: before it, after it, and after a verb of its own."""
     # A default of a later parser would go over what was said before it.
     unsaid = argparse.SUPPRESS
     parser.add_argument(
@@ -202,7 +202,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 class _VersionAction(argparse.Action):
-    """Reads the version when it is asked for."""
+    """Action that reads the version only when asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from tvm_ios.host.machine import package_version  # noqa: PLC0415 - only this needs it

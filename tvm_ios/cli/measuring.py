@@ -1,4 +1,4 @@
-"""What the verbs that run models share: their options, and setting up the process."""
+"""Options and process setup that all verbs which run models share."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["add_loading_options", "add_measuring_options", "prepare_process"]
 
 
 def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[str]) -> None:
-    """Declare which networks are measured, with what prices, and on how many lanes.
+    """Declare options for the networks to measure, their prices, and the number of lanes.
 
     Parameters
     ----------
     networks
-        What is measured where nothing is said.
+        Networks to measure where none are given.
     """
     parser.add_argument(
         "--networks",
@@ -34,7 +34,7 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
 
 
 def add_loading_options(parser: argparse.ArgumentParser) -> None:
-    """Declare which compiled models are taken."""
+    """Declare options for loading compiled models."""
     parser.add_argument(
         "--any-processor-model",
         action="store_true",
@@ -43,12 +43,12 @@ def add_loading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_process(lanes: int | None) -> int:
-    """Set TVM's threads and import it; return the lanes. Nothing may import TVM before.
+    """Set TVM's threads and import it; return the number of lanes. TVM must not be imported before.
 
     Parameters
     ----------
     lanes
-        What the user gave; None for the usable cores.
+        Number that the user gave; None for the usable cores.
     """
     chosen = default_lanes() if lanes is None else lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.

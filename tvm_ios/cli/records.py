@@ -30,12 +30,12 @@ __all__ = ["add_parser", "run"]
 
 DEFAULT_LIMIT = 50
 REASONS = 20
-"""Most reasons a person is shown."""
+"""Largest number of reasons that a person is shown."""
 _FORCE_HELP = "replace the output if it is there, be it an input or not"
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the verb, what it can do, and the options of each."""
+    """Declare the verb, its actions, and the options of each."""
     parser = subparsers.add_parser(
         "records",
         description="Show, pick, merge and check logs of tuning records. AutoTVM's and "
@@ -84,7 +84,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action; return its exit status."""
     status: int = arguments.action(arguments)
     return status
 
@@ -165,7 +165,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> RecordLog:
-    """The logs, with records of the wanted format; lines that are none are spoken of."""
+    """Logs with the records of the wanted format; a note tells of lines that are none."""
     log = read_records(*arguments.files)
     if log.rejected:
         places = " ".join(sorted({str(line.path) for line in log.rejected}))

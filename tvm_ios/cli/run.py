@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 PROFILED_RUNS = 11
-"""Runs that a profile is the median of."""
+"""Number of runs that a profile is the median of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timing:
-    """How often a model runs."""
+    """Numbers of runs: samples, runs in each, and warm-up."""
 
     repeat: int
     number: int
@@ -90,7 +90,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the model and print what was asked for; 0 when all is done."""
+    """Run the model and print what was asked for; return 0."""
     timing = _Timing(repeat=arguments.repeat, number=arguments.number, warmup=arguments.warmup)
     identity = read_footer(arguments.file)  # a file that is none is told before TVM is loaded
     given = None if arguments.inputs is None else read_arrays(arguments.inputs)

@@ -1,4 +1,4 @@
-"""``tvm-ios show``: what is known of a compiled model or a schedule, without TVM or a device."""
+"""``tvm-ios show``: prints facts of a compiled model or a schedule, without TVM or a device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print, and write what is asked for; 0 when all is done."""
+    """Print, and write what is asked for; return 0."""
     if arguments.file.suffix.lower() == ".json":
         story, text = None, _schedule(arguments.file).as_text()
     else:

@@ -38,7 +38,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
-"""Options by noun that flags of the same name set; one not given leaves what a file says."""
+"""Options by noun that flags of the same name set; without the flag, the file's value stays."""
 TUNING_FLAGS = {
     "trials": "--trials",
     "early_stopping": "--early-stopping",
@@ -49,7 +49,7 @@ TUNING_FLAGS = {
     "min_repeat_ms": "--min-repeat-ms",
     "tuner": "--tuner",
 }
-"""Options of kernel tuning, and the flags that set them."""
+"""Flags that set options of kernel tuning, by option."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -117,7 +117,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tune, print the report and the schedule, and write the file; 0 when all is done."""
+    """Tune, print the report and the schedule, and write the file; return 0."""
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output, "--output")
@@ -163,7 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _may_use_onednn(options: TuneOptions) -> bool:
-    """Whether oneDNN is here, and nobody asked for it where it could be used."""
+    """True if oneDNN is here, could be used, and was not asked for."""
     possible = not (options.build.onednn or options.device.is_remote or options.conversion.changes)
     return possible and find_onednn().library is not None
 
@@ -246,7 +246,7 @@ def _add_search_options(group: Any) -> None:
 
 
 def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:
-    """A flag and its ``--no-`` twin; None where neither is given, so that a file may say."""
+    """Declare a flag and its ``--no-`` twin; None if neither is given, so that a file may say."""
     told = f"{question} (default: {'yes' if default else 'no'})"
     group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=told)
 
@@ -302,7 +302,7 @@ def _add_tuning_options(group: Any) -> None:
 
 
 def _config(arguments: argparse.Namespace) -> TuneConfig:
-    """What the file says, with the flags that were given over it."""
+    """Configuration of the file, with the given flags over it."""
     config = TuneConfig() if arguments.config is None else TuneConfig.load(arguments.config)
     backend = config.tuning if arguments.tuning is None else arguments.tuning
     if backend == "none":
