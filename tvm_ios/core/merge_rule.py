@@ -188,7 +188,7 @@ def _why_not_on_axis(
 
 
 def _closing_padding(members: Sequence[Convolution], axis: int, kernel: int, before: int) -> int:
-    """Bottom or right padding: what the members share, else the least that keeps the output size.
+    """Bottom or right padding: the members' largest if it keeps the output size, else the least.
 
     Padding beyond the last row read has no effect, so any value that gives the output size will do.
     The largest of the members' is taken where it does, since equal workloads tune alike.

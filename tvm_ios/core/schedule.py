@@ -124,7 +124,7 @@ class InterOpSchedule:
 
     @classmethod
     def from_json(cls, text: str) -> InterOpSchedule:
-        """Read what :meth:`to_json` wrote.
+        """Schedule in the JSON of :meth:`to_json`.
 
         Raises
         ------

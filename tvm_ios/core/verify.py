@@ -65,7 +65,7 @@ def verify_schedule(
     max_group_size, max_num_groups
         Limits on concurrent stages; 0 means no limit.
     pad_merged_kernels
-        Whether a merge stage may have kernels of different sizes.
+        True allows merge stages with kernels of different sizes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Record of what a call took from a profile database and what it measured, as one line."""
+"""Entries that a call took from a profile database, and those it measured, as one line."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class MeasuredCostModel:
     context
         Conditions that the prices depend on, besides the stages.
     options
-        How a stage is timed.
+        Options of timing a stage.
     database
         Store of prices; without one they live as long as the model.
     on_batch

@@ -65,7 +65,7 @@ class ServiceLevel:
 
     @classmethod
     def from_record(cls, record: StoredValue) -> Self:
-        """Read what :meth:`as_record` made."""
+        """Service level in the data of :meth:`as_record`."""
         rows = record.field("answers").rows()
         return cls(
             sla_ms=record.field("sla_ms").number(),

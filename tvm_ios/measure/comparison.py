@@ -166,7 +166,7 @@ class Comparison:
 
     @classmethod
     def from_record(cls, stored: StoredValue) -> Comparison:
-        """Read what :meth:`as_record` made."""
+        """Comparison in the data of :meth:`as_record`."""
         found = noun_from(cls, stored)
         for row in stored.field("rounds").rows():
             row.field("run_ns").rows(len(found.names))

@@ -249,12 +249,12 @@ class NetworkBuilder:
         return Tensor(named(unit, call), operand.channels, height, width)
 
     def global_average(self, unit: str, operand: Tensor) -> Tensor:
-        """Mean over height and width."""
+        """Mean of each channel over height and width."""
         call = relay.nn.global_avg_pool2d(operand.expr)
         return Tensor(named(unit, call), operand.channels, 1, 1)
 
     def relu(self, unit: str, operand: Tensor) -> Tensor:
-        """A rectifier that is a unit of its own."""
+        """Rectifier as a unit of its own."""
         return self._activate(unit, operand, Activation.RELU)
 
     def combine(self, unit: str, terms: Sequence[Sequence[Tensor]]) -> Tensor:

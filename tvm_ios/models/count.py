@@ -82,7 +82,7 @@ def count(module: tvm.IRModule, params: Mapping[str, tvm.nd.NDArray]) -> ModelTo
     module
         A type-checked module whose calls the network builder has named.
     params
-        The weights.
+        Weights of the network, by name.
 
     Raises
     ------

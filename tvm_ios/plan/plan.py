@@ -197,7 +197,7 @@ class ExecutionPlan:
 
     @classmethod
     def from_json(cls, text: str, *, read_call: CallReader = no_calls) -> ExecutionPlan:
-        """Read what :meth:`to_json` wrote; it is not verified yet.
+        """Plan in the JSON of :meth:`to_json`, not verified yet.
 
         Without ``read_call`` a plan that has calls of operator libraries is refused.
 

@@ -16,7 +16,7 @@ from tvm_ios.plan.plan import ExecutionPlan, Group
 __all__ = ["CALLER", "Step", "StepKind", "StreamProgram", "order_on_streams", "with_timing"]
 
 CALLER = 0
-"""Stream of whoever runs the plan; the plan's own streams count from 1."""
+"""Number of the caller's stream; the plan's own streams count from 1."""
 _FORK = -1
 """Number among groups for the event that everything waits for."""
 

@@ -180,7 +180,7 @@ def _choices(key: str, best: Any) -> list[str]:
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of a TVM error that says what is wrong; the rest is a trace and a dump."""
+    """Line of a TVM error that says what is wrong; the rest is a trace and a dump."""
     lines = lines_that_tell(error, type(error).__name__)
     telling = [line for line in lines if re.match(r"(\w+(Error|Exception): |Check failed)", line)]
     line = (telling or lines)[-1]

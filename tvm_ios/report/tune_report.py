@@ -47,7 +47,7 @@ class TuneReport:
     """Contestant whose schedule was kept; sequential order where nothing beat it."""
     reason: str
     coverage: str
-    """Scheduled share of the model, and what was left in place, in words."""
+    """Scheduled share of the model, and operators left in place, in words."""
     operators: int
     stages: int
     """Stages of the kept schedule."""

@@ -62,7 +62,7 @@ class BenchmarkRecord:
 
     @classmethod
     def from_json(cls, text: str) -> BenchmarkRecord:
-        """Read what :meth:`to_json` wrote; medians are computed anew from the rounds.
+        """Record in the JSON of :meth:`to_json`; medians are computed anew from the rounds.
 
         Raises
         ------

@@ -18,7 +18,7 @@ class StageRow:
 
     number: int
     how: str
-    """Text on how it runs: alone, so many groups side by side, merged, or on a lane."""
+    """Text on how it runs: alone, some groups side by side, merged, or on a lane."""
     operators: str
     predicted_ns: int | None
     measured_ns: int | None

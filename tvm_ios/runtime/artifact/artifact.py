@@ -59,7 +59,7 @@ def export_artifact(
     factory, plan
         The kernels and parameters, as ``relay.build`` returned them, and their plan.
     path
-        Where to write; it should end in ``.so``. A file there is replaced when all is done.
+        Path to write, ending in ``.so``. A file there is replaced when all is done.
     story
         What the file tells of the model; nothing where omitted.
     store

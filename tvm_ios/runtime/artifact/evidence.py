@@ -1,4 +1,4 @@
-"""Evidence for a schedule: what ``tune`` measured before it kept one. No TVM here.
+"""Evidence for a schedule: measurements of ``tune`` before it kept one. No TVM here.
 
 Evidence lies in the model's story, so a page can show it on a machine that measured nothing.
 """

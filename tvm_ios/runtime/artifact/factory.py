@@ -1,4 +1,4 @@
-"""Copies of what ``relay.build`` returned, with another graph: with a plan or with other names."""
+"""Copies of a ``relay.build`` factory with another graph: with a plan or with other names."""
 
 from __future__ import annotations
 

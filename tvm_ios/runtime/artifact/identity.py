@@ -112,7 +112,7 @@ class ArtifactIdentity:
 
     @classmethod
     def from_json(cls, text: str) -> ArtifactIdentity:
-        """Read what :meth:`to_json` wrote.
+        """Identity in the JSON of :meth:`to_json`.
 
         Raises
         ------

@@ -64,7 +64,7 @@ class ModelStory:
 
     @classmethod
     def from_bytes(cls, packed: bytes) -> Self:
-        """Read what :meth:`to_bytes` gave.
+        """Story in the bytes of :meth:`to_bytes`.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class KernelLibrary:
     path
         A shared library that ``export_library`` wrote.
     runtime
-        Where parallel launches go; None takes the lane executor inside the file.
+        Runtime of parallel launches; None takes the lane executor inside the file.
 
     Raises
     ------

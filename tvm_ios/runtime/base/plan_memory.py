@@ -23,7 +23,7 @@ class PlanMemory:
     params
         Parameters by name; arrays that lie on the device are used, not copied.
     device
-        Where the memory lies; the CPU where omitted.
+        Device of the memory; the CPU where omitted.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class PlanModule:
     Parameters
     ----------
     plan, library, memory
-        What to run, its kernels, and where its tensors lie.
+        Plan to run, its kernels, and the memory of its tensors.
     params
         Names of those inputs that are parameters.
     executor
@@ -330,7 +330,7 @@ class PlanModule:
         return self._executor.trace(wanted)
 
     def close(self) -> None:
-        """Give back what the executor holds; later runs raise ExecutionError."""
+        """Give back the executor's threads and memory; later runs raise ExecutionError."""
         self._executor.close()
 
     def __enter__(self) -> Self:

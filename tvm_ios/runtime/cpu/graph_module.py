@@ -29,7 +29,7 @@ class MultiStreamGraphModule(PlanModule):
     Parameters
     ----------
     plan, library
-        What to run and its kernels.
+        Plan to run, and its kernels.
     params
         Parameters by name; their arrays are used, never written.
     lanes

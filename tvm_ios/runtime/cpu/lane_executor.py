@@ -29,7 +29,7 @@ class LaneExecutor:
     Parameters
     ----------
     plan, library, memory
-        What to run, its kernels, and where its tensors lie.
+        Plan to run, its kernels, and the memory of its tensors.
     lanes
         Threads, the caller's included; as many as the plan has lanes where omitted.
     poison

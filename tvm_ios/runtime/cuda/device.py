@@ -89,7 +89,7 @@ class CudaDevice:
             )
         self._device = self.driver.integer("cuDeviceGet", ordinal)
         self.alone = _ALONE.setdefault(ordinal, threading.RLock())
-        """Lock held by who captures and by who waits for all work: CUDA forbids that wait during a
+        """Lock for captures and for waits for all work: CUDA forbids that wait during a
         capture, and spoils the capture. Taken last: its holder waits for no other lock."""
         self._context: int | None = self.driver.handle("cuDevicePrimaryCtxRetain", self._device)
 

@@ -33,7 +33,7 @@ class CudaGraphModule(PlanModule):
     Parameters
     ----------
     plan, library
-        What to run and its kernels.
+        Plan to run, and its kernels.
     params
         Parameters by name; arrays on the GPU are used, never written, others are copied there.
     device

@@ -59,7 +59,7 @@ class CudaStreamExecutor:
     Parameters
     ----------
     plan, library, memory
-        What to run, its kernels, and where its tensors lie.
+        Plan to run, its kernels, and the memory of its tensors.
     libraries
         Operator libraries on that GPU, which have completed the plan; to be closed after this.
 

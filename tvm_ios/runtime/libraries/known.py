@@ -36,7 +36,7 @@ def onednn_library() -> OperatorLibrary:
 
 
 def read_call(data: StoredValue) -> LibraryCall:
-    """Read what :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data` gave.
+    """Call in the data of :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data`.
 
     Raises
     ------

@@ -195,11 +195,11 @@ class OperatorLibrary(Protocol):
         ...
 
     def match(self, function: FusedFunction) -> CallDescriptor | None:
-        """The call that computes a fused function; None where there is none."""
+        """Call that computes a fused function; None where there is none."""
         ...
 
     def read_call(self, data: StoredValue) -> CallDescriptor:
-        """Read what ``to_data`` of a call gave.
+        """Call in the data of its ``to_data``.
 
         Raises
         ------

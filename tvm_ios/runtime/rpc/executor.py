@@ -29,7 +29,7 @@ class RemoteExecutor:
     Parameters
     ----------
     plan, kernels
-        What to run, and its kernels.
+        Plan to run, and its kernels.
     lanes
         Threads; as many as the plan has lanes where omitted.
 

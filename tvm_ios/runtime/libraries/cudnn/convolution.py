@@ -117,7 +117,7 @@ class CudnnCall:
 
     @classmethod
     def from_data(cls, data: StoredValue) -> CudnnCall:
-        """Read what :meth:`to_data` gave."""
+        """Call in the data of :meth:`to_data`."""
         return noun_from(cls, data, whole=True)
 
 

@@ -217,7 +217,7 @@ class OnednnCall:
 
     @classmethod
     def from_data(cls, data: StoredValue) -> OnednnCall:
-        """Read what :meth:`to_data` gave.
+        """Call in the data of :meth:`to_data`.
 
         Raises
         ------

@@ -112,7 +112,7 @@ class OnednnTensor:
 
     @classmethod
     def from_data(cls, data: StoredValue) -> OnednnTensor:
-        """Read what :meth:`to_data` gave; UnreadableValueError if it is something else."""
+        """Tensor in the data of :meth:`to_data`; UnreadableValueError for other data."""
         constant = data.optional_field("constant")  # plans of earlier versions say nothing
         made = cls(
             position=data.field("position").or_none(StoredValue.whole),
