@@ -360,6 +360,20 @@ def cuda_stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_shared(source, flags)
 
 
+@pytest.fixture
+def planted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, with modules in it that no process of ours may run."""
+    folder, ran = tmp_path / "planted", tmp_path / "ran.txt"
+    folder.mkdir()
+    for name in ("cloudpickle", "contextlib", "numpy", "pip", "socket"):
+        code = f"open({str(ran)!r}, 'a').write(__name__)\nraise SystemExit(9)\n"
+        (folder / f"{name}.py").write_text(code)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    yield folder
+    assert not ran.exists(), ran.read_text()
+
+
 @dataclass(frozen=True)
 class RpcDevice:
     """Where a tracker listens, and the key of a device of it."""

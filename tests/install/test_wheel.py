@@ -30,6 +30,11 @@ def test_failing_pip_shows_its_words():
         wheel._pip("--no-such-option")
 
 
+@pytest.mark.usefixtures("planted_folder")
+def test_pip_is_none_that_lies_in_the_working_directory():
+    wheel._pip("--version")
+
+
 def test_the_wheel_is_pinned_by_version_and_hash():
     assert wheel._pinned_wheel().startswith("bitblas==")
     assert "--hash=sha256:" in wheel._WHEEL.read_text()

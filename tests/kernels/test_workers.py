@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.kernels.conftest import sums
@@ -37,6 +39,18 @@ def test_few_kernels_start_nothing(monkeypatch):
     monkeypatch.setattr(KernelWorkers, "start", lambda _: pytest.fail("workers were started"))
     with shared_workers():
         start_shared_workers(3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("planted_folder")
+def test_a_worker_runs_nothing_of_the_working_directory():
+    before = dict(os.environ)
+    workers = KernelWorkers(1)
+    try:
+        assert workers._run(bytes, (3,)) == bytes(3)
+    finally:
+        workers.close()
+    assert dict(os.environ) == before
 
 
 @pytest.mark.slow

@@ -60,16 +60,19 @@ def test_workers_and_their_children_end_with_the_run(error):
     assert MARK not in os.environ
 
 
+@pytest.mark.usefixtures("planted_folder")
 def test_workers_end_after_kill_9_of_the_tuner():
+    """Wherever it was started: its guard runs nothing of the working directory."""
     script = (
         "import os, subprocess, sys, time\n"
         "from tvm_ios.tuning.guard import MARK, guarded_workers\n"
         "with guarded_workers():\n"
-        f"    subprocess.Popen([sys.executable, '-c', {SLEEPER!r}])\n"
+        f"    subprocess.Popen([sys.executable, '-P', '-c', {SLEEPER!r}])\n"
         "    print(os.environ[MARK], flush=True)\n"
         "    time.sleep(600)\n"
     )
-    tuner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-P", "-c", script]
+    tuner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert tuner.stdout is not None
     mark = tuner.stdout.readline().strip()
     await_marked(mark, 2)

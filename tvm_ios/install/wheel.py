@@ -105,7 +105,8 @@ def _pinned_wheel() -> str:
 
 
 def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
+    quietly = ("--quiet", "--disable-pip-version-check")
+    command = [sys.executable, "-P", "-m", "pip", *arguments, *quietly]
     _LOG.debug("runs %s", shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -64,7 +64,7 @@ class _Steps:
         _append(self.folder / _BEGINS, time.monotonic())
         child = None
         if self.work.burns and stage.need.kind is StageKind.BUILD:
-            child = subprocess.Popen([sys.executable, "-S", "-c", _BUSY])
+            child = subprocess.Popen([sys.executable, "-S", "-P", "-c", _BUSY])
         try:
             self._pass(seconds)
         finally:

@@ -15,9 +15,11 @@ from tvm.contrib.popen_pool import PopenWorker
 
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels.code_generation import CodeGeneration, generate_in_worker
+from tvm_ios.support.safe_imports import safe_imports
 
 __all__ = [
     "KernelWorkers",
+    "SafeWorker",
     "shared_workers",
     "start_shared_workers",
     "workers_in_force",
@@ -27,6 +29,14 @@ WORTH_STARTING = 12
 """Number of kernels to compile from which on it pays to start workers."""
 WORTH_ASKING = 2
 """Number of kernels to compile from which on running workers get some."""
+
+
+class SafeWorker(PopenWorker):  # type: ignore[misc]
+    """A worker process of TVM that imports nothing from the working directory."""
+
+    def _start(self) -> None:
+        with safe_imports():
+            super()._start()
 
 
 class KernelWorkers:
@@ -42,8 +52,8 @@ class KernelWorkers:
 
     def __init__(self, count: int | None = None) -> None:
         self.count = default_lanes() - 1 if count is None else count
-        self._all = [PopenWorker() for _ in range(self.count)]
-        self._idle: SimpleQueue[PopenWorker] = SimpleQueue()
+        self._all = [SafeWorker() for _ in range(self.count)]
+        self._idle: SimpleQueue[SafeWorker] = SimpleQueue()
         for worker in self._all:
             self._idle.put(worker)
         self._threads: ThreadPoolExecutor | None = None

@@ -62,7 +62,7 @@ def start_guard(
         Environment variables of the guard; those of this process where omitted.
     """
     return subprocess.Popen(
-        [sys.executable, "-S", "-E", "-c", _guard_code(mark, variable)],
+        [sys.executable, "-S", "-E", "-P", "-c", _guard_code(mark, variable)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import TVMError, rpc
-from tvm.contrib.popen_pool import PopenWorker
 
 from tvm_ios.errors import DeviceLostError, TuningError
+from tvm_ios.kernels.workers import SafeWorker
 from tvm_ios.runtime.rpc.address import DeviceAddress, last_line
 from tvm_ios.support.stage_gate import GrantedStage, StageGate, StageNeed
 from tvm_ios.tuning.remote import require_tracker
@@ -136,7 +136,7 @@ def ask_device(
     DeviceLostError
         If the tracker has no such device, or no answer comes in time.
     """
-    worker = PopenWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    worker = SafeWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         require_tracker(address.tracker, address.key)
         worker.send(_load, timeout=LOAD_S)  # on a busy machine that takes longer than any answer

@@ -65,6 +65,16 @@ def test_jobs_run_to_their_end_and_are_written_down(run_daemon, folder):
     assert not processes_of(folder)
 
 
+@pytest.mark.usefixtures("planted_folder")
+def test_workers_run_nothing_of_the_working_directory(run_daemon):
+    async def act(run):
+        run.daemon.submit([mock_order("job", 1, burns=True)])
+        await run.daemon.all_ended()
+        assert states(run) == {"job": JobState.DONE}
+
+    run_daemon(act)
+
+
 @pytest.mark.parametrize("kind", COMPUTING, ids=lambda kind: kind.value)
 def test_a_killed_worker_measures_only_its_batch_again(run_daemon, folder, kind):
     async def act(run):

@@ -15,7 +15,7 @@ from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.local.lost_devices import LostDevices
+from tvm_ios.jobs.local.lost_devices import LostDevices, _answers
 from tvm_ios.jobs.tracker import TrackerAddress
 from tvm_ios.support.stage_gate import StageKind
 
@@ -64,6 +64,12 @@ async def until_stage_of(run, task, kind=StageKind.PROFILE):
         if status.cores and status.stage.startswith(kind.value) and task in status.stage:
             return
         await asyncio.sleep(0.002)
+
+
+@pytest.mark.usefixtures("planted_folder")
+def test_who_asks_a_device_runs_nothing_of_the_working_directory(loopback_tracker):
+    address = f"{loopback_tracker.address}:loopback"
+    assert asyncio.run(_answers(Device(name="board", kind=DeviceKind.RPC, address=address)))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 
 import pytest
+import ray
 
 from tests.jobs.local.runs import CORES, LONG_S, mock_order
 from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
@@ -19,7 +20,7 @@ from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind
 from tvm_ios.jobs.local.daemon import DAEMON_MARK
 from tvm_ios.jobs.mock_work import measured_batches
-from tvm_ios.jobs.ray.connection import node_mark
+from tvm_ios.jobs.ray.connection import connected, node_mark
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
@@ -95,6 +96,12 @@ def test_a_real_job_moves_with_its_records_when_its_node_goes(
     assert_all_measured_once(log)
     assert (folder.jobs / "job" / "run").exists()
     assert not left_on(folder, "a", "b")
+
+
+def test_an_agent_imports_nothing_from_the_working_directory(ray_cluster, planted_folder):
+    with connected(ray_cluster.address):
+        paths = ray.get(ray.remote(num_cpus=0)(lambda: sys.path).remote())
+    assert str(planted_folder) not in paths
 
 
 def test_what_a_file_asks_for_and_the_cluster_lacks_is_named(run_on, ray_cluster):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import tvm
 from tvm.auto_scheduler import measure
@@ -84,3 +86,13 @@ def test_a_lost_devices_batch_moves_unless_a_candidate_brought_two_down(
     profiles = ["profile"] * (losing + 1)
     assert gate.kinds == ["prepare", "prepare", "search", "build", *profiles, "update"]
     assert gate.events.count("lost") == losing
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("planted_folder")
+def test_no_process_of_a_search_imports_from_the_working_directory(recording_gate, tmp_path):
+    before, log = dict(os.environ), tmp_path / "safe.json"
+    options = TuningOptions(trials=1, **QUICK)
+    AnsorBackend(gate=recording_gate()).tune(*one_convolution(), TARGET, log, options)
+    assert len(candidates(log)) == 1
+    assert dict(os.environ) == before

@@ -214,3 +214,13 @@ def test_a_worker_that_dies_while_it_builds_gets_another_try_where_the_gate_says
     assert len(killed) == 1
     assert gate.kinds == ["prepare", *BATCH]  # a batch of three, on two cores at most
     assert (outcome.trials, outcome.tasks[0].failed) == (3, failed)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("planted_folder")
+def test_no_process_of_a_run_imports_from_the_working_directory(tmp_path):
+    options, before = TuningOptions(tuner="grid", trials=1, **QUICK), dict(os.environ)
+    log = tmp_path / "safe.log"
+    outcome = AutoTvmBackend().tune(one_convolution(), {}, TARGET, log, options)
+    assert (outcome.trials, outcome.notes) == (1, ())
+    assert dict(os.environ) == before

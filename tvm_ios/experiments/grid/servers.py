@@ -47,7 +47,7 @@ def loopback_devices(keys: tuple[str, ...], *, servers: int) -> Iterator[str]:
 def _start(stack: contextlib.ExitStack, module: str, port: int, *words: str) -> None:
     where = ("--host", HOST, "--port", str(port), "--port-end", str(port + 1))
     process = subprocess.Popen(
-        [sys.executable, "-m", f"tvm.exec.{module}", *where, *words],
+        [sys.executable, "-P", "-m", f"tvm.exec.{module}", *where, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -34,6 +34,7 @@ from tvm_ios.jobs.local.lost_devices import LostDevices
 from tvm_ios.jobs.local.worker_gate import Begin, FromWorker, ToWorker
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.support.json_nouns import from_json, to_json
+from tvm_ios.support.safe_imports import SAFE_PATH
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.tuning.guard import end_processes
 
@@ -46,6 +47,7 @@ WORKER_MARK = "TVM_IOS_WORKER"
 _ENVIRONMENT = {
     "TVM_BIND_THREADS": "0",  # TVM would pin its threads to cores that others have
     "PYTHONUNBUFFERED": "1",
+    SAFE_PATH: "1",
 }
 _LINE_LIMIT = 1 << 20
 

@@ -96,7 +96,7 @@ class LostDevices:
 async def _answers(device: Device) -> bool:
     """Whether the device gives a session, and not only a name in a list."""
     asker = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _ASK, device.address, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-P", "-c", _ASK, device.address, stderr=asyncio.subprocess.DEVNULL
     )
     try:
         return await asker.wait() == 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,13 +85,15 @@ def connected(address: str) -> Iterator[RayHead]:
         If there is no cluster.
     """
     try:
-        ray.init(
-            address=address or "auto",
-            namespace="tvm-ios",
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.ERROR,
-        )
+        # Ray has its workers import from the folder that a driver is in, before any other.
+        with chdir("/"):
+            ray.init(
+                address=address or "auto",
+                namespace="tvm-ios",
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+            )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise JobError(
             f"no Ray cluster answers at {address or 'auto'!r}: {' '.join(str(error).split())}; "

@@ -20,6 +20,7 @@ from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.safe_imports import safe_imports
 from tvm_ios.support.stage_gate import StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.measure import Interruption, builder, lines_of, local_runner
@@ -82,6 +83,7 @@ class TuningRun:
         with (
             self.interruption.kept(),
             guarded_workers(threads=options.threads or 1),
+            safe_imports(),
             kept_workers(),
             _log_of(tasks, known) as history,
             stages.installed(),

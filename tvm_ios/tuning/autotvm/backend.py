@@ -17,6 +17,7 @@ from tvm import autotvm
 from tvm_ios.host import default_lanes
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.safe_imports import safe_imports
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.measure import Measuring
@@ -85,7 +86,12 @@ class AutoTvmBackend:
             measuring = Measuring(
                 options=options, device=self.device, gpu=gpu, width=self.gate.most_cores
             )
-            with guarded_workers(threads=options.threads or 1), measuring, quiet():
+            with (
+                guarded_workers(threads=options.threads or 1),
+                safe_imports(),
+                measuring,
+                quiet(),
+            ):
                 for place, (task, plan) in enumerate(zip(tasks, plans, strict=True)):
                     if plan is not None and not run.late:
                         run.tune(place, task, plan, measuring)
