@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id, runs_directory
 from tvm_ios.driver.service_level import Answer, ServiceLevel
-from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.errors import ArtifactError, HostError, OptionError
 
 LATENCY = Latency(median_ms=2.0, low_ms=1.5, high_ms=2.5, confidence=0.95, rounds=6)
 CONTEXT = BenchmarkContext(
@@ -124,3 +125,18 @@ def test_the_context_tells_where_the_time_went():
     assert "autotune       7.000 s (calls of tune: 2; build 4.0, tune 2.0)" in text
     assert "processor Mite 3, tvm 0.17" in text
     assert "service level 3 ms: met" in REPORT.as_text()
+
+
+def test_a_run_that_others_may_change_is_refused_and_a_new_one_is_not_like_that():
+    before = os.umask(0o002)
+    try:
+        folder, report = saved()
+    finally:
+        os.umask(before)
+    assert RunFolder.find(report.run_id) == folder
+    for planted in (folder.library, folder.path, runs_directory()):
+        kept = planted.stat().st_mode & 0o7777
+        planted.chmod(0o777)
+        with pytest.raises(HostError, match=f"{planted} belongs to .* has mode 0777"):
+            RunFolder.find(report.run_id)
+        planted.chmod(kept)

@@ -10,6 +10,7 @@ import zipfile
 
 import pytest
 
+from tvm_ios.errors import HostError
 from tvm_ios.kernels.cache import KernelCache
 
 
@@ -116,3 +117,19 @@ def test_new_entries_keep_the_cache_within_its_bound_by_themselves(tmp_path):
         bounded.put(str(number), archive(b"x"))
     # Between two looks it may grow; looks are 64 entries apart on average, never regularly.
     assert len(list(tmp_path.iterdir())) < 20 + 400
+
+
+def test_what_others_may_write_is_refused_and_new_entries_are_not_like_that(cache):
+    before = os.umask(0o002)
+    try:
+        cache.put("a", archive())
+    finally:
+        os.umask(before)
+    path = cache.folder / "a.zip"
+    assert path.stat().st_mode & 0o7777 == 0o644
+    path.chmod(0o664)
+    with pytest.raises(HostError, match=f"{path} belongs to .* has mode 0664"):
+        cache.get("a")
+    cache.folder.chmod(0o775)
+    with pytest.raises(HostError, match=f"{cache.folder} belongs to .* has mode 0775"):
+        KernelCache(cache.folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tvm_ios
+from tvm_ios.errors import HostError
 from tvm_ios.support.c_compiler import (
     NativeSource,
     compile_object,
@@ -108,3 +109,49 @@ def test_compiling_says_where_it_keeps_what_and_only_once(tmp_path, monkeypatch,
     (line,) = caplog.messages
     assert line.startswith("compiling the C code of tvm-ios with ")
     assert line.endswith(f", once; kept in {tmp_path / 'cache' / 'native'}")
+
+
+def test_a_library_that_others_may_write_is_refused_and_a_new_one_is_not_like_that(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "nine.c"
+    source.write_text("int nine(void) { return 9; }\n")
+    before = os.umask(0o002)
+    try:
+        product = compile_shared(source)
+    finally:
+        os.umask(before)
+    assert product.stat().st_mode & 0o7777 == 0o644
+    for planted in (product, product.parent, product.parent.parent):
+        kept = planted.stat().st_mode & 0o7777
+        planted.chmod(0o777)
+        with pytest.raises(HostError, match=f"{planted} belongs to .* has mode 0777"):
+            compile_shared(source)
+        planted.chmod(kept)
+    assert NativeSource(source).library.nine() == 9
+
+
+@pytest.mark.parametrize("made", [compile_shared, compile_object])
+@pytest.mark.parametrize("length", [0, 1, 1000, -1])
+def test_a_truncated_file_is_compiled_again(tmp_path, monkeypatch, made, length):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "ten.c"
+    source.write_text("int ten(void) { return 10; }\n")
+    product = made(source)
+    whole = product.read_bytes()
+    product.write_bytes(whole[:length])
+    assert made(source) == product
+    assert product.read_bytes() == whole
+
+
+def test_a_file_with_a_changed_byte_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "eleven.c"
+    source.write_text("int eleven(void) { return 11; }\n")
+    product = compile_shared(source)
+    damaged = bytearray(product.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    product.write_bytes(damaged)
+    assert NativeSource(source).library.eleven() == 11
+    assert product.read_bytes() != damaged

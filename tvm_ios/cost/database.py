@@ -17,7 +17,7 @@ from pathlib import Path
 from tvm_ios.cost.database_file import DatabaseFile
 from tvm_ios.cost.database_use import DatabaseUse
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.stored_value import StoredValue
 
 __all__ = ["PriceRecord", "ProfileDatabase", "default_database_path"]

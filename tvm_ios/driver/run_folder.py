@@ -23,7 +23,7 @@ from tvm_ios.driver.benchmark_context import BenchmarkContext
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.service_level import ServiceLevel
 from tvm_ios.errors import ArtifactError, OptionError
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text
@@ -134,6 +134,8 @@ class RunFolder:
             raise ArtifactError(
                 f"there is no run {run_id!r} in {runs_directory()}; the newest are {newest}"
             )
+        for path in (folder.path, folder.library):
+            require_own(path)
         return folder
 
     @classmethod
@@ -166,10 +168,10 @@ class RunFolder:
             ) from error
         try:
             export(partial / folder.library.name)
+            (partial / folder.library.name).chmod(0o644)
             for name, text in texts.items():
                 write_text(partial / f"{name}.json", text + "\n")
             write_text(partial / folder.report_path.name, report.to_json() + "\n")
-            partial.chmod(0o755)  # a temporary folder is for its owner alone
             os.replace(partial, folder.path)
         except OSError as error:
             raise ArtifactError(f"cannot save the run at {folder.path}: {error}") from error
@@ -207,7 +209,7 @@ class RunFolder:
 
 def runs_directory() -> Path:
     """Path of ``runs`` in the cache folder of tvm-ios."""
-    return cache_directory() / "runs"
+    return own_folder(cache_directory() / "runs")
 
 
 def new_run_id(model: str, *, now: datetime | None = None) -> str:

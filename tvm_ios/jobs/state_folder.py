@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory, own_folder
 
 __all__ = ["StateFolder"]
 
@@ -16,7 +16,7 @@ __all__ = ["StateFolder"]
 class StateFolder:
     """``jobs`` in the cache folder of tvm-ios, or another folder."""
 
-    path: Path = field(default_factory=lambda: cache_directory() / "jobs")
+    path: Path = field(default_factory=lambda: own_folder(cache_directory() / "jobs"))
 
     @property
     def database(self) -> Path:

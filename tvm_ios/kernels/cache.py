@@ -16,7 +16,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.whole_file import write_bytes
 
 __all__ = ["KernelCache"]
@@ -42,12 +42,13 @@ class KernelCache:
     """
 
     def __init__(self, folder: Path | None = None, *, most_bytes: int = MOST_BYTES) -> None:
-        self.folder = cache_directory() / "kernels" if folder is None else folder
+        self.folder = own_folder(cache_directory() / "kernels" if folder is None else folder)
         self._most_bytes = most_bytes
 
     def get(self, key: str) -> bytes | None:
         """Archive of a key; None where there is none, or only a damaged one."""
         path = self._path(key)
+        require_own(path)
         try:
             content = path.read_bytes()
         except OSError:
@@ -63,7 +64,7 @@ class KernelCache:
     def put(self, key: str, archive: bytes) -> None:
         """Store an archive; a warning says if it cannot be written, and nothing is lost."""
         try:
-            write_bytes(self._path(key), archive)
+            write_bytes(self._path(key), archive, mode=0o644)
             if zlib.crc32(key.encode()) % ENTRIES_A_LOOK == 0:
                 self.trim()
         except OSError as error:

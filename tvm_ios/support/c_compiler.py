@@ -1,7 +1,7 @@
 """Compilation of the project's own C files with the C compiler TVM needs, once per content.
 
-Objects and libraries lie in ``$TVM_IOS_CACHE_DIR``, else ``$XDG_CACHE_HOME/tvm-ios``, else
-``~/.cache/tvm-ios``, under the digest of sources, flags and compiler.
+Objects and libraries lie in ``native`` of the cache folder, under the digest of sources, flags and
+compiler.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,11 +24,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from tvm_ios.errors import HostError
-from tvm_ios.support.whole_file import whole_file
+from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
+from tvm_ios.support.whole_file import write_bytes
 
 __all__ = [
     "NativeSource",
-    "cache_directory",
     "compile_ahead",
     "compile_object",
     "compile_shared",
@@ -58,14 +59,6 @@ class NativeSource:
     def as_object(self) -> Path:
         """The C file as an object file, to link into an exported model."""
         return compile_object(self.path)
-
-
-def cache_directory() -> Path:
-    """The folder of compiled C files and kernels and, by default, of profile databases."""
-    explicit = os.environ.get("TVM_IOS_CACHE_DIR")
-    if explicit:
-        return Path(explicit)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tvm-ios"
 
 
 @cache
@@ -159,19 +152,35 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
     machine = (platform.machine(), platform.libc_ver())
     recipe = repr((compiler, options, source_digest(source), machine))
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    directory = cache_directory() / "native"
-    product = directory / f"{source.stem}-{key}{suffix}"
-    if not product.exists():
+    product = own_folder(cache_directory() / "native") / f"{source.stem}-{key}{suffix}"
+    require_own(product)
+    if not _is_whole(product):
         _make(product, (*compiler, *options, str(source)))
     return product
 
 
+def _is_whole(product: Path) -> bool:
+    """Whether compiled code is there, and ends with the digest of all before it."""
+    try:
+        content = product.read_bytes()
+    except OSError:
+        return False
+    return content == _sealed(content[: -hashlib.sha256().digest_size])
+
+
+def _sealed(code: bytes) -> bytes:
+    """Compiled code and its digest, which linkers and loaders pass over."""
+    return code + hashlib.sha256(code).digest()
+
+
 def _make(product: Path, command: tuple[str, ...]) -> None:
     try:
-        # No other process ever loads half a library.
-        with whole_file(product) as partial:
+        with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
+            compiled = Path(folder) / product.name
             _say_once(command[0], product.parent)
-            _run([*command, "-o", str(partial), "-lpthread"], command[-1])
+            _run([*command, "-o", str(compiled), "-lpthread"], command[-1])
+            # No other process ever loads half a library.
+            write_bytes(product, _sealed(compiled.read_bytes()), mode=0o644)
     except OSError as error:
         raise HostError(
             f"cannot write compiled code to {product.parent}: {error}; "

@@ -33,9 +33,14 @@ def whole_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing, as :func:`whole_file` does."""
+def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Write all of a file or nothing, as :func:`whole_file` does.
+
+    ``mode`` is that of a new file, less the umask; everybody may read and write where omitted.
+    """
     with whole_file(path) as partial:
+        if mode is not None:
+            partial.touch(mode)
         partial.write_bytes(content)
 
 

@@ -26,7 +26,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.runtime.artifact.evidence import CurvePoint
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.stage_gate import OpenGate, StageGate
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.tuning.records.record_line import RecordFormat, TuningRecord
 from tvm_ios.tuning.records.records import distinct_records, read_records
 
