@@ -56,6 +56,18 @@ for module in (xgboost_cost_model, xgb_model):
 """
 
 
+PLANTED = """
+import sys
+from tvm_ios.install import quick_import
+sys.modules["_tvm_ios_quick_import"] = quick_import
+import tvm
+from tvm.contrib.pickle_memoize import Cache
+from tvm.topi.nn.winograd_util import winograd_transform_matrices
+assert Cache.__init__.__module__ == Cache.__module__ == "tvm.contrib.pickle_memoize"
+print(len(winograd_transform_matrices(2, 3, "float32")))
+"""
+
+
 def answer_of(done):
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -107,3 +119,14 @@ def test_it_is_for_the_wheel_that_is_installed():
 def test_its_copy_is_beside_the_finder():
     copy = wheel.site_packages_directory() / "_tvm_ios_quick_import.py"
     assert copy.read_bytes() == Path(quick_import.__file__).read_bytes()
+
+
+@pytest.mark.slow
+def test_no_pickle_of_the_working_directory_is_run(run_python, tmp_path):
+    ran = tmp_path / "ran"
+    pickles = tmp_path / "cwd" / ".pkl_memoize_py3"  # where it runs
+    pickles.mkdir()
+    planted = pickles / "topi.nn.winograd_matrices.winograd_transform_matrices.pkl"
+    planted.write_bytes(f"cposix\nmkdir\n(V{ran}\ntR.".encode())
+    assert answer_of(run_python("-c", PLANTED)).strip() == "3"
+    assert not ran.exists()

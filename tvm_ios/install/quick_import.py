@@ -12,6 +12,8 @@ TVM pays for its import, so:
   so when they are made.
 - A module for an NPU takes ``LooseVersion`` from distutils, for which setuptools imports all of
   itself. Here distutils is read from where setuptools keeps it.
+- TVM makes a folder in the working directory, and runs the pickle that somebody left there, for a
+  function whose results it never saves. Here it looks at no file.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def quick_import(site_packages: str) -> Iterator[None]:
     if not os.path.isdir(os.path.join(site_packages, f"{_PINNED_WHEEL}.dist-info")):
         yield
         return
-    with _without_collecting(), _names_listed_once(), _postponed(site_packages):
+    with _without_collecting(), _names_listed_once(), _no_pickles(), _postponed(site_packages):
         yield
 
 
@@ -76,6 +78,23 @@ def _names_listed_once() -> Iterator[None]:
         yield
     finally:
         registry.list_global_func_names = list_names
+
+
+@contextmanager
+def _no_pickles() -> Iterator[None]:
+    from importlib import import_module
+
+    cache: Any = import_module("tvm.contrib.pickle_memoize").Cache
+    stock, cache.__init__ = cache.__init__, _keep_in_memory
+    try:
+        yield
+    finally:
+        cache.__init__ = stock
+
+
+def _keep_in_memory(cache: Any, _key: str, _save_at_exit: bool) -> None:
+    cache.cache = {}
+    cache.dirty = cache.save_at_exit = False
 
 
 @contextmanager
