@@ -37,7 +37,7 @@ from typing import Any
 from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.timeline import timeline_json
-from tvm_ios.support.c_compiler import cache_directory
+from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.jobs.pairs import judge, take_pairs
 from tvm_ios_lab.jobs.runs import NETWORKS, Way, runs_of
