@@ -9,29 +9,24 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.errors import HostError, JobError, OptionError, UnknownJobError
+from tvm_ios.errors import JobError, OptionError, UnknownJobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus
-from tvm_ios.jobs.http.access_token import read_token
-from tvm_ios.jobs.http.client import DaemonUrl
 from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file, read_orders_file
 from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.local.serve import Door, run_daemon
+from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.service import (
-    Answer,
     AskMachine,
     AskStatus,
     AskTrace,
     CancelJob,
     JobStatuses,
-    Request,
     SubmitJobs,
     Submitted,
     TracedStages,
@@ -66,30 +61,13 @@ def add_parser(subparsers: Subparsers) -> None:
     name = argparse.ArgumentParser(add_help=False)
     name.add_argument("name", metavar="NAME", help="the job's")
     verbs.add_parser("run", parents=[file], help="run a file's jobs, and leave when all have ended")
-    serve = verbs.add_parser("serve", parents=[file], help="run a file's jobs, and wait for more")
-    serve.add_argument("--http", metavar="HOST:PORT", help="listen there as well; port 0 is any")
-    serve.add_argument(
-        "--http-anywhere", action="store_true", help="also where other machines reach it"
-    )
-    serve.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="the token clients must know; else a new one",
-    )
-    asks = argparse.ArgumentParser(add_help=False)
-    asks.add_argument(
-        "--url", help="of a daemon that serves over HTTP; else the one of this folder"
-    )
-    asks.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="its token; else that of this folder"
-    )
-    verbs.add_parser("submit", parents=[file, asks], help="give a file's jobs to whoever serves")
-    status = verbs.add_parser("status", parents=[asks], help="how all jobs stand")
+    verbs.add_parser("serve", parents=[file], help="run a file's jobs, and wait for more")
+    verbs.add_parser("submit", parents=[file], help="give a file's jobs to whoever serves")
+    status = verbs.add_parser("status", help="how all jobs stand")
     status.add_argument("--json", action="store_true", help="as a list in JSON")
-    verbs.add_parser("logs", parents=[name, asks], help="print what a job's workers printed")
-    verbs.add_parser("cancel", parents=[name, asks], help="end a job")
-    trace = verbs.add_parser("trace", parents=[asks], help="write who had which core when")
+    verbs.add_parser("logs", parents=[name], help="print what a job's workers printed")
+    verbs.add_parser("cancel", parents=[name], help="end a job")
+    trace = verbs.add_parser("trace", help="write who had which core when")
     trace.add_argument(
         "output", type=Path, metavar="FILE", nargs="?", help="Chrome JSON, for ui.perfetto.dev"
     )
@@ -99,20 +77,6 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen verb; return 0 when it is done, 1 if a job that was run has failed."""
     return _VERBS[arguments.jobs_verb](arguments, StateFolder())
-
-
-def _daemon_at(arguments: argparse.Namespace, folder: StateFolder) -> DaemonUrl | None:
-    """Daemon of the URL that was given; None for the folder's."""
-    if arguments.url is None:
-        _refuse_beside(arguments.token_file, "--token-file", "--url")
-        return None
-    return DaemonUrl(arguments.url, read_token(arguments.token_file or folder.token))
-
-
-def _ask(arguments: argparse.Namespace, folder: StateFolder, request: Request) -> Answer | None:
-    """Answer of the daemon; None where the folder has none."""
-    daemon = _daemon_at(arguments, folder)
-    return ask_daemon(folder, request) if daemon is None else daemon.ask(request)
 
 
 def _run(arguments: argparse.Namespace, folder: StateFolder) -> int:
@@ -131,47 +95,13 @@ def _run(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _serve(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    file = read_jobs_file(arguments.file)
-    with _door(arguments, folder) as door:
-        _daemon(arguments.file, file, folder, verb="serve", door=door)
+    _daemon(arguments.file, read_jobs_file(arguments.file), folder, verb="serve")
     return 0
 
 
-def _door(arguments: argparse.Namespace, folder: StateFolder) -> AbstractContextManager[Door]:
-    if arguments.http is None:
-        _refuse_beside(arguments.token_file, "--token-file", "--http")
-        _refuse_beside(arguments.http_anywhere, "--http-anywhere", "--http")
-        return nullcontext(nullcontext)
+def _daemon(path: Path, file: JobsFile, folder: StateFolder, *, verb: str) -> Sequence[JobStatus]:
     try:
-        from tvm_ios.jobs.http.server import http_door  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise HostError(
-            f"serving over HTTP needs {error.name}, which is not installed; run "
-            "`pip install 'tvm-ios[http]'`"
-        ) from error
-    return http_door(
-        arguments.http,
-        folder,
-        anywhere=arguments.http_anywhere,
-        token_file=arguments.token_file,
-        tell=_tell,
-    )
-
-
-def _refuse_beside(given: object, option: str, wanted: str) -> None:
-    if given:
-        raise OptionError(f"{option} says something of {wanted}, which is missing; give both")
-
-
-def _tell(words: str) -> None:
-    _LOG.warning("%s", words)
-
-
-def _daemon(
-    path: Path, file: JobsFile, folder: StateFolder, *, verb: str, door: Door = nullcontext
-) -> Sequence[JobStatus]:
-    try:
-        return run_daemon(file, folder, stays=verb == "serve", tell=_tell, door=door)
+        return run_daemon(file, folder, stays=verb == "serve", tell=_LOG.warning)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
             f"all that was measured is kept; tvm-ios jobs {verb} {path} goes on from there"
@@ -180,9 +110,9 @@ def _daemon(
 
 
 def _submit(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = _ask(arguments, folder, AskMachine())
+    answer = ask_daemon(folder, AskMachine())
     if isinstance(answer, Machine):
-        answer = _ask(arguments, folder, SubmitJobs(read_orders_file(arguments.file, answer)))
+        answer = ask_daemon(folder, SubmitJobs(read_orders_file(arguments.file, answer)))
     if not isinstance(answer, Submitted):
         raise JobError(
             f"no daemon serves {folder.path}; start one: tvm-ios jobs serve {arguments.file}"
@@ -192,7 +122,7 @@ def _submit(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _status(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    answer = _ask(arguments, folder, AskStatus())
+    answer = ask_daemon(folder, AskStatus())
     jobs = answer.jobs if isinstance(answer, JobStatuses) else _stored_status(folder)
     if arguments.json:
         print(json.dumps([noun_record(JobStatus, job) for job in jobs], indent=1))
@@ -202,11 +132,6 @@ def _status(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _logs(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    daemon = _daemon_at(arguments, folder)
-    if daemon is not None:
-        for piece in daemon.log(arguments.name):
-            sys.stdout.buffer.write(piece)
-        return 0
     path = log_path(folder.jobs / arguments.name)
     try:
         log = path.open(encoding="utf-8", errors="replace")
@@ -221,7 +146,7 @@ def _logs(arguments: argparse.Namespace, folder: StateFolder) -> int:
 
 
 def _cancel(arguments: argparse.Namespace, folder: StateFolder) -> int:
-    if _ask(arguments, folder, CancelJob(arguments.name)) is None:
+    if ask_daemon(folder, CancelJob(arguments.name)) is None:
         _cancel_stored(arguments.name, folder)
     print(f"cancelled: {arguments.name}")
     return 0
@@ -230,7 +155,7 @@ def _cancel(arguments: argparse.Namespace, folder: StateFolder) -> int:
 def _trace(arguments: argparse.Namespace, folder: StateFolder) -> int:
     if arguments.output is None and arguments.figure is None:
         raise OptionError("name a FILE for the trace, or --figure FILE for a picture, or both")
-    answer = _ask(arguments, folder, AskTrace())
+    answer = ask_daemon(folder, AskTrace())
     machine = None
     if isinstance(answer, TracedStages):
         machine, spans = answer.machine, answer.spans

@@ -27,12 +27,7 @@ from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_sche
 from tvm_ios.jobs.table_values import checked, rows_of
 from tvm_ios.jobs.tune_work import TuneWork
 
-__all__ = [
-    "JobsFile",
-    "read_jobs_file",
-    "read_orders",
-    "read_orders_file",
-]
+__all__ = ["JobsFile", "read_jobs_file", "read_orders_file"]
 
 _CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
 _JOB_KEYS: Mapping[str, Any] = {
@@ -81,22 +76,19 @@ def read_jobs_file(path: Path) -> JobsFile:
         if remote:
             orders = _orders(tables, devices, path.parent, sys.maxsize, on_nodes=True)
         else:
-            orders = read_orders(tables, machine, path.parent)
+            orders = _read_orders(tables, machine, path.parent)
     return JobsFile(
         scheduler=scheduler, machine=machine, orders=orders, devices=devices if remote else ()
     )
 
 
 def read_orders_file(path: Path, machine: Machine) -> tuple[JobOrder, ...]:
-    """The jobs of a file, as `read_orders` reads its tables.
+    """Read the jobs of a file for a machine that is there already.
 
-    Raises
-    ------
-    JobError
-        As that of `read_jobs_file`.
+    What the file says of scheduler and devices is passed over.
     """
     with _tables_of(path) as tables:
-        return read_orders(tables, machine, path.parent)
+        return _read_orders(tables, machine, path.parent)
 
 
 @contextmanager
@@ -112,23 +104,7 @@ def _tables_of(path: Path) -> Iterator[Mapping[str, Any]]:
         raise JobError(f"{path}: {error}") from error
 
 
-def read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tuple[JobOrder, ...]:
-    """The jobs of a file's tables, for a machine that is there already.
-
-    Parameters
-    ----------
-    tables
-        As ``tomllib`` reads them. What they say of scheduler and devices is passed over.
-    machine
-        What the jobs will share.
-    folder
-        Where relative paths lead from.
-
-    Raises
-    ------
-    JobError, OptionError
-        A key or a value is unfit; the message names thing and value.
-    """
+def _read_orders(tables: Mapping[str, Any], machine: Machine, folder: Path) -> tuple[JobOrder, ...]:
     if any(not device.node for device in machine.devices):
         return _orders(tables, machine.devices, folder, len(machine.cores), on_nodes=False)
     # Of a cluster what nobody named counts for no more than it did when it was served.

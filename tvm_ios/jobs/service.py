@@ -1,4 +1,4 @@
-"""What may be asked of a daemon, and what it answers: nouns in JSON, whatever carries them.
+"""What may be asked of a daemon, and what it answers: nouns in JSON.
 
 A request is an object with one key, the name of the request: ``{"CancelJob": {"name": "a"}}``. An
 answer is one likewise; :class:`Refused` says why there is no better one.
@@ -32,7 +32,6 @@ __all__ = [
     "SubmitJobs",
     "Submitted",
     "TracedStages",
-    "answer_request",
     "answer_text",
 ]
 
@@ -126,15 +125,11 @@ class JobHost(Protocol):
         """All stages."""
 
 
-def answer_request(host: JobHost, request: Request) -> Answer:
-    """The answer to a request."""
-    return _ANSWERS[type(request)](host, request)
-
-
 def answer_text(host: JobHost, text: str) -> str:
     """The answer to a request, both on one line of JSON. It never raises for bad requests."""
     try:
-        answer = answer_request(host, from_json(Request, text, "the request"))
+        request: Request = from_json(Request, text, "the request")
+        answer = _ANSWERS[type(request)](host, request)
     except (TvmIosError, UnreadableValueError) as error:
         answer = Refused(str(error))
     return to_json(Answer, answer)

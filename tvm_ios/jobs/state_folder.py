@@ -34,11 +34,6 @@ class StateFolder:
         return self.path / "daemon.sock"
 
     @property
-    def token(self) -> Path:
-        """What a client has to know to be answered over HTTP; only its owner may read it."""
-        return self.path / "http.token"
-
-    @property
     def jobs(self) -> Path:
         """A folder for each job, with its log and its result."""
         return self.path / "work"

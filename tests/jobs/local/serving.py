@@ -1,18 +1,13 @@
-"""``python -m tests.jobs.local.serving run|serve BATCHES NAME...``: a daemon with scripted jobs.
-
-With ``--http HOST:PORT`` it listens there, too.
-"""
+"""``python -m tests.jobs.local.serving run|serve BATCHES NAME...``: a daemon with scripted jobs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import nullcontext
 from functools import partial
 
 from tests.jobs.local.runs import MACHINE, mock_order
 from tvm_ios.jobs.core.job_state import JobState
-from tvm_ios.jobs.http.server import http_door
 from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.scheduler_table import SchedulerTable
@@ -23,18 +18,12 @@ if __name__ == "__main__":
     parser.add_argument("verb", choices=["run", "serve"])
     parser.add_argument("batches", type=int)
     parser.add_argument("names", nargs="+")
-    parser.add_argument("--http")
     given = parser.parse_args()
     orders = tuple(mock_order(name, given.batches, burns=True) for name in given.names)
     file = JobsFile(scheduler=SchedulerTable(), machine=MACHINE, orders=orders)
-    folder, tell = StateFolder(), partial(print, flush=True)
-    folder.make()
-    opened = nullcontext(nullcontext)
-    if given.http is not None:
-        opened = http_door(given.http, folder, tell=tell)
+    tell = partial(print, flush=True)
     try:
-        with opened as door:
-            jobs = run_daemon(file, folder, stays=given.verb == "serve", tell=tell, door=door)
+        jobs = run_daemon(file, StateFolder(), stays=given.verb == "serve", tell=tell)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(any(job.state is not JobState.DONE for job in jobs))

@@ -10,7 +10,6 @@ from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from typing import Protocol
@@ -28,10 +27,8 @@ from tvm_ios.jobs.scheduler_table import ExecutorName
 from tvm_ios.jobs.service import JobHost
 from tvm_ios.jobs.state_folder import StateFolder
 
-__all__ = ["Door", "Watcher", "run_daemon"]
+__all__ = ["Watcher", "run_daemon"]
 
-Door = Callable[[JobHost], AbstractAsyncContextManager[object]]
-"""Through which a daemon is asked; open inside."""
 _LOOK_S = 1.0
 
 
@@ -55,7 +52,6 @@ def run_daemon(
     *,
     stays: bool,
     tell: Callable[[str], None],
-    door: Door = nullcontext,
     watcher: Callable[[JobHost], Watcher] = _live_table,
 ) -> tuple[JobStatus, ...]:
     """Run the jobs of a file, and those that an earlier daemon of the folder has left.
@@ -66,8 +62,6 @@ def run_daemon(
         Whether it goes on listening when all jobs have ended.
     tell
         Told in words what it begins with.
-    door
-        One more than the folder's socket.
     watcher
         Makes whoever follows the jobs; a table on standard error where it is omitted.
 
@@ -80,9 +74,7 @@ def run_daemon(
     async def main() -> tuple[JobStatus, ...]:
         async with _EXECUTORS[file.scheduler.executor](file, folder) as (core, workers):
             daemon = Daemon(core, folder, workers=workers)
-            return await _run(
-                daemon, file, folder, stays=stays, tell=tell, door=door, watcher=watcher
-            )
+            return await _run(daemon, file, folder, stays=stays, tell=tell, watcher=watcher)
 
     with _beside(file.machine), sole_daemon(folder):
         return asyncio.run(main())
@@ -95,7 +87,6 @@ async def _run(
     *,
     stays: bool,
     tell: Callable[[str], None],
-    door: Door,
     watcher: Callable[[JobHost], Watcher],
 ) -> tuple[JobStatus, ...]:
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
@@ -116,7 +107,7 @@ async def _run(
         done = [order.spec.name for order in file.orders if order.spec.name not in (*new, *left)]
         if done:
             tell(f"done before: {_listed(done)}")
-        async with listening(daemon, folder.socket), door(daemon):
+        async with listening(daemon, folder.socket):
             follower = watcher(daemon)
             following = asyncio.ensure_future(_follow(follower, daemon))
             try:

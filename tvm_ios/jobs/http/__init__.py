@@ -1,1 +1,0 @@
-"""The daemon's service over HTTP, for those who know its token."""
