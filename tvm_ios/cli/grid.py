@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.grid.cell_result import CellResult, read_result
-from tvm_ios.experiments.grid.grid_file import Cell, GridFile
-from tvm_ios.experiments.grid.grid_table import grid_csv
-from tvm_ios.experiments.grid.run_grid import run_grid
-from tvm_ios.experiments.ledger import CellStatus, CellStep
+from tvm_ios.jobs.grid.cell_result import CellResult, read_result
+from tvm_ios.jobs.grid.grid_file import Cell, GridFile
+from tvm_ios.jobs.grid.grid_table import grid_csv
+from tvm_ios.jobs.grid.run_grid import run_grid
+from tvm_ios.jobs.ledger import CellStatus, CellStep
 from tvm_ios.support.whole_file import write_text
 
 if TYPE_CHECKING:

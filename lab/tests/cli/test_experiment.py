@@ -12,7 +12,7 @@ import pytest
 
 from lab.tests.harness.test_run import NumberCell, Squares
 from tvm_ios.cli.main import main
-from tvm_ios.experiments.ledger import CellStatus, CellStep
+from tvm_ios.jobs.ledger import CellStatus, CellStep
 from tvm_ios_lab.cli import experiment as verb
 from tvm_ios_lab.papers.registry import EXPERIMENTS
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import OptionError, TvmIosError
-from tvm_ios.experiments.ledger import CellStatus, CellStep
 from tvm_ios.host.processor import default_lanes
+from tvm_ios.jobs.ledger import CellStatus, CellStep
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.support.messages import is_quiet
 from tvm_ios.support.terminal import StderrProgress

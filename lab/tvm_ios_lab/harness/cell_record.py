@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.ledger import CellStatus
 from tvm_ios.host.machine import package_version, version_facts
+from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text

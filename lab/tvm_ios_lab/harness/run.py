@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
-from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one, run_missing
 from tvm_ios.host.machine import machine_facts, source_commit
+from tvm_ios.jobs.ledger import CellStatus, CellStep, only_one, run_missing
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
 from tvm_ios.support.json_nouns import noun_record

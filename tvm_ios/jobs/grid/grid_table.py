@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from tvm_ios.experiments.grid.cell_result import CellResult
+from tvm_ios.jobs.grid.cell_result import CellResult
 
 __all__ = ["grid_csv"]
 

@@ -14,11 +14,11 @@ import pytest
 import tvm
 
 from tvm_ios.cli.main import main
-from tvm_ios.experiments.grid import run_grid as room
-from tvm_ios.experiments.grid.cell_job import cell_order
-from tvm_ios.experiments.grid.cell_result import read_result
-from tvm_ios.experiments.grid.grid_file import GridFile
-from tvm_ios.experiments.ledger import CellStatus
+from tvm_ios.jobs.grid import run_grid as room
+from tvm_ios.jobs.grid.cell_job import cell_order
+from tvm_ios.jobs.grid.cell_result import read_result
+from tvm_ios.jobs.grid.grid_file import GridFile
+from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.jobs.state_folder import StateFolder
 
 pytestmark = pytest.mark.slow  # each cell is a process that loads TVM

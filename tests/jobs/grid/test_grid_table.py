@@ -11,17 +11,17 @@ import pytest
 
 from tests.driver.test_run_folder import REPORT
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.grid.cell_result import (
+from tvm_ios.jobs.core.trace import Span
+from tvm_ios.jobs.grid.cell_result import (
     CellResult,
     JobFacts,
     read_result,
     result_path,
     write_result,
 )
-from tvm_ios.experiments.grid.grid_file import Cell
-from tvm_ios.experiments.grid.grid_table import grid_csv
-from tvm_ios.experiments.ledger import CellStatus
-from tvm_ios.jobs.core.trace import Span
+from tvm_ios.jobs.grid.grid_file import Cell
+from tvm_ios.jobs.grid.grid_table import grid_csv
+from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 
 CELL = Cell(parameters={"model": "net", "trials": 4, "build.onednn": False}, repeat=2, base={})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import OptionError
-from tvm_ios.experiments.grid.cell_job import cell_order, grid_machine
-from tvm_ios.experiments.grid.grid_file import GridFile
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import DeviceKind
+from tvm_ios.jobs.grid.cell_job import cell_order, grid_machine
+from tvm_ios.jobs.grid.grid_file import GridFile
 from tvm_ios.jobs.state_folder import StateFolder
 
 GRID = """

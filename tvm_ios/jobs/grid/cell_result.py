@@ -11,9 +11,9 @@ from typing import Self
 
 from tvm_ios.driver.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
-from tvm_ios.experiments.grid.grid_file import Cell, Value
-from tvm_ios.experiments.ledger import CellStatus
 from tvm_ios.jobs.core.trace import Span
+from tvm_ios.jobs.grid.grid_file import Cell, Value
+from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 from tvm_ios.support.whole_file import write_text

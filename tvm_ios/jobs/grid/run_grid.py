@@ -13,13 +13,13 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 
-from tvm_ios.experiments.grid.cell_job import cell_order, grid_machine
-from tvm_ios.experiments.grid.cell_result import CellResult, read_result
-from tvm_ios.experiments.grid.cell_watch import CellWatch
-from tvm_ios.experiments.grid.grid_file import Cell, GridFile
-from tvm_ios.experiments.ledger import CellStatus, CellStep, only_one, said_how_to_go_on
 from tvm_ios.host.machine import machine_facts
+from tvm_ios.jobs.grid.cell_job import cell_order, grid_machine
+from tvm_ios.jobs.grid.cell_result import CellResult, read_result
+from tvm_ios.jobs.grid.cell_watch import CellWatch
+from tvm_ios.jobs.grid.grid_file import Cell, GridFile
 from tvm_ios.jobs.jobs_file import JobsFile
+from tvm_ios.jobs.ledger import CellStatus, CellStep, only_one, said_how_to_go_on
 from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.state_folder import StateFolder
@@ -118,7 +118,7 @@ def _forget(jobs: StateFolder) -> None:
 
 def _devices(grid: GridFile, cells: list[Cell]) -> contextlib.AbstractContextManager[str]:
     """A tracker with the devices that any cell asks for by key alone."""
-    from tvm_ios.experiments.grid.servers import loopback_devices  # noqa: PLC0415 - loads TVM
+    from tvm_ios.jobs.grid.servers import loopback_devices  # noqa: PLC0415 - loads TVM
 
     keys = {cell.tables["device"]["rpc_key"]: None for cell in cells if cell.wants_device}
     return loopback_devices(tuple(keys), servers=grid.servers)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ios.experiments.grid.grid_file import Cell, GridFile
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.core.resources import Device, DeviceKind, DeviceWish, Machine
 from tvm_ios.jobs.device_tables import kind_for, usual_device
+from tvm_ios.jobs.grid.grid_file import Cell, GridFile
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.tune_work import TuneWork
