@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.mock_work import MockWork
 from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios_lab.jobs.simulation.mock_work import MockWork
 
 __all__ = ["JobOrder"]
 

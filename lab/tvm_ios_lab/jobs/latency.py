@@ -30,10 +30,10 @@ from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
-from tvm_ios.jobs.mock_work import MockWork, stage_begins
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios_lab.jobs.simulation.mock_job import batched_job
+from tvm_ios_lab.jobs.simulation.mock_work import MockWork, stage_begins
 from tvm_ios_lab.places import RESULTS
 
 TABLE = RESULTS / "jobs" / "latency.json"

@@ -23,13 +23,13 @@ from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.local.daemon import DAEMON_MARK
 from tvm_ios.jobs.local.unix_socket import ask_daemon
-from tvm_ios.jobs.mock_work import MockWork
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.service import AskStatus, JobStatuses, SubmitJobs
 from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.tuning.guard import marked_processes
 from tvm_ios_lab.jobs.runs import DEVICE_CORE, JobRun, Way, runs_of
 from tvm_ios_lab.jobs.simulation.mock_job import MockStage
+from tvm_ios_lab.jobs.simulation.mock_work import MockWork
 
 __all__ = ["Pair", "judge", "take_pairs"]
 

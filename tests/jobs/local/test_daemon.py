@@ -22,11 +22,11 @@ from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.local import agent
 from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.mock_work import MockWork, measured_batches, stage_begins
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 from tvm_ios_lab.jobs.simulation.mock_job import MockStage
+from tvm_ios_lab.jobs.simulation.mock_work import MockWork, measured_batches, stage_begins
 
 pytestmark = pytest.mark.slow
 COMPUTING = (StageKind.SEARCH, StageKind.BUILD, StageKind.PROFILE, StageKind.UPDATE)

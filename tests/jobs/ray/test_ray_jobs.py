@@ -19,12 +19,12 @@ from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind
 from tvm_ios.jobs.local.daemon import DAEMON_MARK
-from tvm_ios.jobs.mock_work import measured_batches
-from tvm_ios.jobs.ray.connection import connected, node_mark
+from tvm_ios.jobs.ray.connection import node_mark
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
 from tvm_ios.tuning.guard import marked_processes
+from tvm_ios_lab.jobs.simulation.mock_work import measured_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")]
 
