@@ -1,4 +1,4 @@
-"""What is submitted: what the scheduler has to know of a job, and the work that its worker does."""
+"""Jobs as they are submitted: what the scheduler has to know, and the work of the worker."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from tvm_ios.errors import JobError
+from tvm_ios.jobs.called_work import CalledWork
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.tune_work import TuneWork
-from tvm_ios_lab.jobs.simulation.mock_work import MockWork
 
 __all__ = ["JobOrder"]
 
@@ -27,7 +27,7 @@ class JobOrder:
     """
 
     spec: JobSpec
-    work: TuneWork | MockWork
+    work: TuneWork | CalledWork
 
     def __post_init__(self) -> None:
         """Refuse names that lead elsewhere."""

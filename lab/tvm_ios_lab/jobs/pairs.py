@@ -85,7 +85,7 @@ def take_pairs(
 def _leased(runs: Sequence[JobRun], name: str, kernel: subprocess.Popen[str]) -> Iterator[Pair]:
     """The pairs of one lease of the first run's device."""
     probe = MockStage(need=StageNeed.to_profile(1, "pairs"), work_s=LEASE_S, trials=1)
-    order = JobOrder(spec=JobSpec(name=name, trials=1), work=MockWork(stages=(probe,)))
+    order = JobOrder(spec=JobSpec(name=name, trials=1), work=MockWork(stages=(probe,)).called)
     ask_daemon(runs[0].folder, SubmitJobs((order,)))
     _await(lambda: _job(runs[0], name).cores)
     others = sum(bool(job.cores) and job.name != name for run in runs for job in _status(run))

@@ -28,7 +28,7 @@ MACHINE = Machine(cores=CORES, devices=(Device(name="cpu0", kind=DeviceKind.CORE
 def mock_order(name, batches=2, *, burns=False, **seconds):
     times = {"search_s": 0.05, "build_s": 0.1, "profile_s": 0.05, "update_s": 0.05} | seconds
     job = batched_job(name, batches, **times)
-    return JobOrder(spec=job.spec, work=MockWork(stages=job.stages, burns=burns))
+    return JobOrder(spec=job.spec, work=MockWork(stages=job.stages, burns=burns).called)
 
 
 @dataclass

@@ -160,7 +160,7 @@ def test_a_profile_moves_builders_off_its_core_before_it_begins(run_daemon):
         assert affinities(builder) == {CORES}
         profile = MockStage(need=StageNeed(kind=StageKind.PROFILE), work_s=2.0, trials=64)
         spec = JobSpec(name="profiler")
-        run.daemon.submit([JobOrder(spec=spec, work=MockWork(stages=(profile,)))])
+        run.daemon.submit([JobOrder(spec=spec, work=MockWork(stages=(profile,)).called)])
         profiler = await run.until_stage("profiler", StageKind.PROFILE)
         assert run.status("builder").stage.startswith("build")
         left = tuple(core for core in CORES if core != own)

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import DeviceLostError
+from tvm_ios.jobs.called_work import CalledWork
 from tvm_ios.jobs.core.job_state import JobSpec
 from tvm_ios.jobs.job_gate import JobGate
+from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stage_gate import JobProgress, StageKind
 from tvm_ios_lab.jobs.simulation.mock_job import MockJob, MockStage
 
-__all__ = ["MockWork", "measured_batches", "stage_begins"]
+__all__ = ["MockWork", "measured_batches", "run_mock_work", "stage_begins"]
 
 _RECORDS = "records.txt"
 _BEGINS = "begins.txt"
@@ -34,6 +36,13 @@ class MockWork:
     burns: bool = False
     """Whether stages compute; they sleep otherwise."""
 
+    @property
+    def called(self) -> CalledWork:
+        """The work as a job of a daemon has it."""
+        return CalledWork(
+            function=f"{__name__}:{run_mock_work.__name__}", text=to_json(MockWork, self)
+        )
+
     def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
         """Go on after the last batch that is in the records."""
         job = MockJob(name=spec.name, stages=self.stages)
@@ -48,6 +57,12 @@ class MockWork:
                 job.run(gate, steps.sleep, steps.place)
             except DeviceLostError:
                 continue
+
+
+def run_mock_work(text: str, spec: JobSpec, gate: JobGate, folder: Path) -> None:
+    """Do the `MockWork` that is written in a text, in a worker."""
+    work: MockWork = from_json(MockWork, text, "the scripted work")
+    work.run(spec, gate, folder)
 
 
 @dataclass(slots=True)
@@ -90,7 +105,7 @@ def measured_batches(folder: Path) -> tuple[int, ...]:
 
 
 def stage_begins(folder: Path) -> tuple[float, ...]:
-    """When each stage began in its worker, in seconds of ``time.monotonic``."""
+    """Beginnings of all stages in their worker, in seconds of ``time.monotonic``."""
     return tuple(map(float, _lines(folder / _BEGINS)))
 
 
