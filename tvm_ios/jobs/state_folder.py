@@ -9,7 +9,10 @@ from pathlib import Path
 from tvm_ios.errors import JobError
 from tvm_ios.support.cache_folder import cache_directory, own_folder
 
-__all__ = ["StateFolder"]
+__all__ = ["DAEMON_MARK", "StateFolder"]
+
+DAEMON_MARK = "TVM_IOS_JOBS"
+"""Environment variable that all processes of a daemon inherit; its value tells the folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import pytest
 from tvm_ios.host.pinning import descendants
 from tvm_ios.jobs.core.events import StageReleased
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.local.daemon import DAEMON_MARK, Daemon, sole_daemon
+from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.jobs.state_folder import DAEMON_MARK, StateFolder
 from tvm_ios.tuning.guard import marked_processes
 from tvm_ios_lab.jobs.simulation.mock_job import batched_job
 from tvm_ios_lab.jobs.simulation.mock_work import MockWork

@@ -17,9 +17,9 @@ from tests.jobs.local.runs import CORES, run_beside_daemon
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.jobs_file import JobsFile
-from tvm_ios.jobs.local.daemon import DAEMON_MARK
 from tvm_ios.jobs.ray.open_cluster import ray_executor
 from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable
+from tvm_ios.jobs.state_folder import DAEMON_MARK
 
 MEMORY = 100 << 20  # bytes, the least that Ray takes, and more than it needs here
 

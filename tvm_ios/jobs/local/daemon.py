@@ -26,16 +26,13 @@ from tvm_ios.jobs.core.trace import Span, Trace
 from tvm_ios.jobs.executor import JobCore, MakeWorkers, Workers
 from tvm_ios.jobs.local.agent import LocalAgent
 from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.jobs.state_folder import DAEMON_MARK, StateFolder
 from tvm_ios.jobs.store import JobStore, StoredJob
 from tvm_ios.tuning.guard import end_processes, start_guard
 
-__all__ = ["DAEMON_MARK", "Daemon", "sole_daemon"]
+__all__ = ["Daemon", "sole_daemon"]
 
 _LOG = logging.getLogger(__name__)
-
-DAEMON_MARK = "TVM_IOS_JOBS"
-"""Environment variable that all processes of a daemon inherit; its value tells the folder."""
 
 Listener = Callable[[Event], None]
 

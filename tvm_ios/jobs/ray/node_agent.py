@@ -33,8 +33,8 @@ from tvm_ios.jobs.core.events import (
 )
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.local.agent import LocalAgent
-from tvm_ios.jobs.local.daemon import DAEMON_MARK
 from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.state_folder import DAEMON_MARK
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.tuning.guard import end_processes, start_guard
 
