@@ -121,6 +121,7 @@ def test_tvm_stays_in_its_rooms():
         "tvm_ios.cli.grid",
         "tvm_ios.jobs.core",
         "tvm_ios_lab.jobs.simulation",
+        "tvm_ios.jobs.daemon",
         "tvm_ios.jobs.local",
         "tvm_ios.cli.jobs",
         "tvm_ios_lab.cli.solve",

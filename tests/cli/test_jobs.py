@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from tests.jobs.local.runs import LONG_S, mock_order, processes_of
+from tests.jobs.runs import LONG_S, mock_order, processes_of
 from tvm_ios.cli.main import main
+from tvm_ios.jobs.daemon.unix_socket import ask_daemon
 from tvm_ios.jobs.local.agent import log_path
-from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.service import SubmitJobs, Submitted
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios_lab.jobs.simulation.mock_work import measured_batches
@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 @contextlib.contextmanager
 def serving(project_root, *words):
     """A daemon in a process of its own."""
-    command = [sys.executable, "-m", "tests.jobs.local.serving", *map(str, words)]
+    command = [sys.executable, "-m", "tests.jobs.serving", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(project_root)}
     daemon = subprocess.Popen(
         command, cwd=project_root, env=environment, stdout=subprocess.PIPE, text=True

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.jobs.local.runs import mock_order
+from tests.jobs.runs import mock_order
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.store import JobStore

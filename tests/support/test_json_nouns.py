@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.jobs.local.runs import mock_order
+from tests.jobs.runs import mock_order
 from tvm_ios.driver.benchmark_context import StepTime
 from tvm_ios.driver.service_level import ServiceLevel
 from tvm_ios.jobs.core.events import Event, StageReleased, StageRequested

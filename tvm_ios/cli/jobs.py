@@ -16,11 +16,11 @@ from tvm_ios.errors import JobError, OptionError, UnknownJobError
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.daemon.daemon import sole_daemon
+from tvm_ios.jobs.daemon.serve import run_daemon
+from tvm_ios.jobs.daemon.unix_socket import ask_daemon
 from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file, read_orders_file
 from tvm_ios.jobs.local.agent import log_path
-from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.local.serve import run_daemon
-from tvm_ios.jobs.local.unix_socket import ask_daemon
 from tvm_ios.jobs.service import (
     AskMachine,
     AskStatus,

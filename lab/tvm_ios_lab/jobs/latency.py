@@ -29,7 +29,7 @@ from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
-from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
+from tvm_ios.jobs.daemon.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios_lab.jobs.simulation.mock_job import batched_job

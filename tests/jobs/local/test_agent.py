@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from tests.jobs.local.runs import MACHINE
+from tests.jobs.runs import MACHINE
 from tvm_ios.jobs.core.events import JobEnded, StageReleased
 from tvm_ios.jobs.local.agent import LocalAgent
 from tvm_ios.jobs.local.worker import shortened

@@ -16,8 +16,8 @@ import pytest
 import tvm
 
 import tvm_ios
-from tests.jobs.local.runs import CORES, LONG_S, processes_of
-from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
+from tests.jobs.runs import CORES, LONG_S, processes_of
+from tests.jobs.tuned import assert_all_measured_once, tuned_order
 from tvm_ios.cli.main import main
 from tvm_ios.driver.run_folder import RunFolder
 from tvm_ios.host.pinning import descendants

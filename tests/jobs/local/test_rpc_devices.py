@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.local.runs import CORES, LONG_S, processes_of
-from tests.jobs.local.tuned import CONFIG, assert_all_measured_once, tuned_order
+from tests.jobs.runs import CORES, LONG_S, processes_of
+from tests.jobs.tuned import CONFIG, assert_all_measured_once, tuned_order
 from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
 from tvm_ios.jobs.core.job_state import JobState

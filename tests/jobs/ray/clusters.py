@@ -13,7 +13,7 @@ import pytest
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 from ray import cluster_utils
 
-from tests.jobs.local.runs import CORES, run_beside_daemon
+from tests.jobs.runs import CORES, run_beside_daemon
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.jobs_file import JobsFile

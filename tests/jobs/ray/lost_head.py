@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.jobs.local.runs import mock_order
 from tests.jobs.ray.clusters import run_on_cluster, running_cluster
+from tests.jobs.runs import mock_order
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.ray import workers
 from tvm_ios.jobs.state_folder import StateFolder

@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 import ray
 
-from tests.jobs.local.runs import CORES, LONG_S, mock_order
-from tests.jobs.local.tuned import assert_all_measured_once, tuned_order
 from tests.jobs.ray import lost_head
 from tests.jobs.ray.clusters import run_on_cluster
+from tests.jobs.runs import CORES, LONG_S, mock_order
+from tests.jobs.tuned import assert_all_measured_once, tuned_order
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState

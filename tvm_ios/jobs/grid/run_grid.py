@@ -14,14 +14,14 @@ from collections.abc import Callable
 from functools import partial
 
 from tvm_ios.host.machine import machine_facts
+from tvm_ios.jobs.daemon.daemon import sole_daemon
+from tvm_ios.jobs.daemon.serve import run_daemon
 from tvm_ios.jobs.grid.cell_job import cell_order, grid_machine
 from tvm_ios.jobs.grid.cell_result import CellResult, read_result
 from tvm_ios.jobs.grid.cell_watch import CellWatch
 from tvm_ios.jobs.grid.grid_file import Cell, GridFile
 from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.ledger import CellStatus, CellStep, only_one, said_how_to_go_on
-from tvm_ios.jobs.local.daemon import sole_daemon
-from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.state_folder import StateFolder
 
 __all__ = ["run_grid"]

@@ -1,1 +1,1 @@
-"""Jobs on this machine: a daemon that decides, and workers that ask, block, compute and release."""
+"""Workers of one machine, which ask, block, compute and release, and the agent that owns them."""

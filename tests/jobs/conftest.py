@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.jobs.local.runs import MACHINE, run_beside_daemon
+from tests.jobs.runs import MACHINE, run_beside_daemon
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.scheduler import Scheduler

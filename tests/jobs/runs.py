@@ -12,7 +12,7 @@ import pytest
 from tvm_ios.host.pinning import descendants
 from tvm_ios.jobs.core.events import StageReleased
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
-from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
+from tvm_ios.jobs.daemon.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import DAEMON_MARK, StateFolder
 from tvm_ios.tuning.guard import marked_processes

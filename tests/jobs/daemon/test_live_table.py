@@ -11,7 +11,7 @@ import pytest
 
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
-from tvm_ios.jobs.local.live_table import LiveTable
+from tvm_ios.jobs.daemon.live_table import LiveTable
 from tvm_ios.support.messages import Verbosity, shown_messages
 
 

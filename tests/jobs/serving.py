@@ -1,4 +1,4 @@
-"""``python -m tests.jobs.local.serving run|serve BATCHES NAME...``: a daemon with scripted jobs."""
+"""``python -m tests.jobs.serving run|serve BATCHES NAME...``: a daemon with scripted jobs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import sys
 from functools import partial
 
-from tests.jobs.local.runs import MACHINE, mock_order
+from tests.jobs.runs import MACHINE, mock_order
 from tvm_ios.jobs.core.job_state import JobState
+from tvm_ios.jobs.daemon.serve import run_daemon
 from tvm_ios.jobs.jobs_file import JobsFile
-from tvm_ios.jobs.local.serve import run_daemon
 from tvm_ios.jobs.scheduler_table import SchedulerTable
 from tvm_ios.jobs.state_folder import StateFolder
 

@@ -13,15 +13,15 @@ from itertools import pairwise
 
 import pytest
 
-from tests.jobs.local.runs import CORES, LONG_S, MACHINE, affinities, mock_order, processes_of
+from tests.jobs.runs import CORES, LONG_S, MACHINE, affinities, mock_order, processes_of
 from tvm_ios.errors import HostError, JobError
 from tvm_ios.host.pinning import pin_tree
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, ProgressTold, StageReleased
 from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
+from tvm_ios.jobs.daemon.daemon import sole_daemon
 from tvm_ios.jobs.local import agent
-from tvm_ios.jobs.local.daemon import sole_daemon
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind, StageNeed
@@ -253,10 +253,10 @@ def test_a_job_whose_device_is_gone_fails_and_the_others_go_on(run_daemon):
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
-from tests.jobs.local.runs import MACHINE, mock_order
+from tests.jobs.runs import MACHINE, mock_order
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.scheduler import Scheduler
-from tvm_ios.jobs.local.daemon import Daemon, sole_daemon
+from tvm_ios.jobs.daemon.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.state_folder import StateFolder
 
 async def main(folder):

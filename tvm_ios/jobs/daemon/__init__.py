@@ -1,0 +1,1 @@
+"""The daemon: jobs of one folder, asked through a socket, run by one executor."""
