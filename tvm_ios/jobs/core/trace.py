@@ -5,7 +5,6 @@ A simulation and an executor fill it with the same events and commands, so both 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -66,8 +65,6 @@ class Trace:
 
     ended: list[Span] = field(default_factory=list)
     """Stages that are over, in the order of their ends."""
-    states: dict[str, dict[JobState, float]] = field(default_factory=dict)
-    """When each job came into each state."""
     _asked: dict[str, float] = field(default_factory=dict)
     _open: dict[str, Span] = field(default_factory=dict)
 
@@ -101,10 +98,8 @@ class Trace:
             span = self._open[command.job]
             places = (*span.places, (now, command.cores))
             self._open[command.job] = replace(span, places=places)
-        elif isinstance(command, JobChanged):
-            self.states.setdefault(command.job, {})[command.state] = now
-            if command.state is JobState.WAITING:
-                self._close(command.job, now, finished=False)  # its node was lost
+        elif isinstance(command, JobChanged) and command.state is JobState.WAITING:
+            self._close(command.job, now, finished=False)  # its node was lost
 
     def _close(self, job: str, now: float, *, finished: bool) -> None:
         span = self._open.pop(job, None)
@@ -115,35 +110,3 @@ class Trace:
     def spans(self) -> tuple[Span, ...]:
         """All stages, those that compute still at the end."""
         return (*self.ended, *self._open.values())
-
-    def busy_s(self, now: float) -> dict[str, float]:
-        """Seconds each device was profiled on until now."""
-        busy: defaultdict[str, float] = defaultdict(float)
-        for span in self.spans:
-            if span.device:
-                busy[span.device] += (
-                    now if span.ended_s is None else span.ended_s
-                ) - span.granted_s
-        return dict(busy)
-
-    def completions_s(self) -> dict[str, float]:
-        """Seconds from submission to end, of each job that has ended."""
-        return {
-            job: max(times.values()) - times[JobState.WAITING]
-            for job, times in self.states.items()
-            if any(state.ended for state in times)
-        }
-
-    def as_text(self) -> str:
-        """A line a stage: when it was asked for, granted and over, for whom, and where."""
-        lines = []
-        for span in sorted(self.spans, key=lambda span: (span.granted_s, span.epoch)):
-            end = "..." if span.ended_s is None else f"{span.ended_s:.3f}"
-            moves = " -> ".join(",".join(map(str, cores)) or "-" for _, cores in span.places)
-            lines.append(
-                f"{span.asked_s:.3f} {span.granted_s:.3f} {end} {span.job} "
-                f"{span.need.kind.value} {span.need.task or '-'} on {moves}"
-                f"{f' and {span.device}' if span.device else ''}"
-                f"{'' if span.finished else ', cut short'}"
-            )
-        return "\n".join(lines)

@@ -42,7 +42,7 @@ def test_a_job_alone_takes_what_its_stages_take():
 def test_two_jobs_overlap():
     done = run([batched_job("a", 1, **TIMES), batched_job("b", 1, **TIMES)])
     # Side by side, until the profile takes core 1.
-    assert done.trace.as_text().splitlines()[:5] == [
+    assert done.as_text().splitlines()[:5] == [
         "0.000 0.000 1.000 a search a on 0",
         "0.000 0.000 1.000 b search b on 1",
         "1.000 1.000 9.000 a build a on 0",
@@ -71,7 +71,7 @@ def test_everything_ends_whatever_goes_wrong(policy):
         (200.0, DeviceBack("gpu0")),
     ]
     done = run(jobs, machine, policy, mishaps)
-    last = {job: max(times, key=times.get) for job, times in done.trace.states.items()}
+    last = {job: max(times, key=times.get) for job, times in done.states.items()}
     assert last.pop("stubborn") is JobState.FAILED
     assert last.pop("job4") is JobState.CANCELLED
     assert set(last.values()) == {JobState.DONE}

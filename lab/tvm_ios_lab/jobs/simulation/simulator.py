@@ -16,6 +16,7 @@ from typing import Any
 from tvm_ios.jobs.core.commands import (
     Command,
     GrantLease,
+    JobChanged,
     RePinLease,
     RevokeLease,
     StartWorker,
@@ -33,6 +34,7 @@ from tvm_ios.jobs.core.events import (
     Tick,
     WorkerDied,
 )
+from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.scheduler import Scheduler
@@ -49,9 +51,11 @@ _REPIN_S = 21e-6
 
 @dataclass(slots=True)
 class SimulatedRun:
-    """What came out of a simulation."""
+    """Outcome of a simulation."""
 
     trace: Trace = field(default_factory=Trace)
+    states: dict[str, dict[JobState, float]] = field(default_factory=dict)
+    """Time at which each job came into each state."""
     journal: list[tuple[float, Event]] = field(default_factory=list)
     """All events and their times: a new scheduler says the same to them."""
     makespan_s: float = 0.0
@@ -59,13 +63,35 @@ class SimulatedRun:
 
     def busy(self, machine: Machine) -> float:
         """The part of the time that devices were profiled on, their mean."""
-        devices = len(machine.devices)
-        return sum(self.trace.busy_s(self.makespan_s).values()) / devices / self.makespan_s
+        busy_s = sum(
+            (self.makespan_s if span.ended_s is None else span.ended_s) - span.granted_s
+            for span in self.trace.spans
+            if span.device
+        )
+        return busy_s / len(machine.devices) / self.makespan_s
 
     def mean_completion_s(self) -> float:
         """Seconds from submission to end, the mean of all jobs."""
-        completions = self.trace.completions_s().values()
+        completions = [
+            max(times.values()) - times[JobState.WAITING]
+            for times in self.states.values()
+            if any(state.ended for state in times)
+        ]
         return sum(completions) / len(completions)
+
+    def as_text(self) -> str:
+        """A line a stage: when it was asked for, granted and over, for whom, and where."""
+        lines = []
+        for span in sorted(self.trace.spans, key=lambda span: (span.granted_s, span.epoch)):
+            end = "..." if span.ended_s is None else f"{span.ended_s:.3f}"
+            moves = " -> ".join(",".join(map(str, cores)) or "-" for _, cores in span.places)
+            lines.append(
+                f"{span.asked_s:.3f} {span.granted_s:.3f} {end} {span.job} "
+                f"{span.need.kind.value} {span.need.task or '-'} on {moves}"
+                f"{f' and {span.device}' if span.device else ''}"
+                f"{'' if span.finished else ', cut short'}"
+            )
+        return "\n".join(lines)
 
 
 @dataclass(slots=True)
@@ -128,6 +154,8 @@ class _Simulator:
         if isinstance(event, JobEnded):
             self.run.makespan_s = now
         for command in commands:
+            if isinstance(command, JobChanged):
+                self.run.states.setdefault(command.job, {})[command.state] = now
             self._follow(command, now)
 
     def _follow(self, command: Command, now: float) -> None:
