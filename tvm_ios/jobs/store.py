@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,18 +61,13 @@ class StoredJob:
 
     def status(self) -> JobStatus:
         """How it stands while no daemon has it."""
-        spec, progress = self.order.spec, self.progress
+        state = self.state if self.state.ended else JobState.WAITING
         seconds = 0.0
         if self.started_s is not None and self.ended_s is not None:
             seconds = self.ended_s - self.started_s
-        return JobStatus(
-            name=spec.name,
-            state=self.state if self.state.ended else JobState.WAITING,
+        return replace(
+            JobStatus.told(self.order.spec, state, self.progress),
             waits_for="" if self.state.ended else "a daemon",
-            trials=progress.trials,
-            total=progress.total if progress.total is not None else spec.trials,
-            best_ms=progress.best_ms,
-            sla_ms=spec.sla_ms,
             attempt=self.attempts,
             seconds=seconds,
             reason=self.reason,

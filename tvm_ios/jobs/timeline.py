@@ -64,14 +64,15 @@ def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: floa
         *_names(_WAITING, range(len(jobs)), jobs),
     ]
     for span in spans:
-        end_s = now_s if span.ended_s is None else span.ended_s
         for stay in span.stays(now_s):
             seconds = stay.until_s - stay.since_s
             rows.append(_slice(span, _CORES, stay.core, stay.since_s - begin_s, seconds))
         granted_s = span.granted_s - begin_s
         if span.device:
             device = devices.index(span.device)
-            rows.append(_slice(span, _DEVICES, device, granted_s, end_s - span.granted_s))
+            rows.append(
+                _slice(span, _DEVICES, device, granted_s, span.end_s(now_s) - span.granted_s)
+            )
         if span.waited_s > 0:
             asked_s = span.asked_s - begin_s
             rows.append(_slice(span, _WAITING, jobs.index(span.job), asked_s, span.waited_s))

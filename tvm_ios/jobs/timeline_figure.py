@@ -81,7 +81,7 @@ def latest_run(spans: Sequence[Span], now_s: float) -> tuple[Span, ...]:
         if span.granted_s > end_s + PAUSE_S:
             found.clear()
         found.append(span)
-        end_s = max(end_s, now_s if span.ended_s is None else span.ended_s)
+        end_s = max(end_s, span.end_s(now_s))
     return tuple(found)
 
 
@@ -100,7 +100,7 @@ def timeline_rows(
         return Bar(kind=span.need.kind, since_s=since_s - begin_s, until_s=until_s - begin_s)
 
     def whole(span: Span) -> Bar:
-        return bar(span, span.granted_s, now_s if span.ended_s is None else span.ended_s)
+        return bar(span, span.granted_s, span.end_s(now_s))
 
     return (
         *(

@@ -171,16 +171,11 @@ class Cluster:
             return job.ended
         if present is not None:
             return replace(present, attempt=present.attempt + job.attempts)
-        spec, progress = job.spec, job.progress or JobProgress(trials=0)
-        device = spec.device
-        return JobStatus(
-            name=spec.name,
-            state=JobState.WAITING,
+        told = JobStatus.told(job.spec, JobState.WAITING, job.progress or JobProgress(trials=0))
+        device = job.spec.device
+        return replace(
+            told,
             waits_for=f"device {device}, whose node is lost" if self._is_gone(device) else "a node",
-            trials=progress.trials,
-            total=progress.total if progress.total is not None else spec.trials,
-            best_ms=progress.best_ms,
-            sla_ms=spec.sla_ms,
             attempt=job.attempts,
         )
 

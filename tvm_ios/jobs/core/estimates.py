@@ -137,21 +137,19 @@ class Estimates:
     def _usual(self, spec: JobSpec, total: int) -> Remaining:
         """What a candidate is thought to take, before the job has measured any."""
         if spec.expected is not None:
-            whole, trials = spec.expected, max(total, 1)
-            return Remaining(
-                device_s=whole.device_s / trials,
-                core_s=whole.core_s / trials,
-                alone_s=whole.alone_s / trials,
-            )
-        everybody = self._all
-        if not everybody.trials:
+            return _a_trial(spec.expected, max(total, 1))
+        if not self._all.trials:
             one = _STAGE_S / spec.batch
             return Remaining(device_s=one, core_s=3 * one, alone_s=4 * one)
-        return Remaining(
-            device_s=everybody.device_s / everybody.trials,
-            core_s=everybody.core_s / everybody.trials,
-            alone_s=everybody.alone_s / everybody.trials,
-        )
+        return _a_trial(self._all, self._all.trials)
+
+
+def _a_trial(whole: Remaining | _Past, trials: int) -> Remaining:
+    return Remaining(
+        device_s=whole.device_s / trials,
+        core_s=whole.core_s / trials,
+        alone_s=whole.alone_s / trials,
+    )
 
 
 def _newer(mean: float | None, measured: float) -> float:

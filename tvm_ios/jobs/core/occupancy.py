@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tvm_ios.jobs.core.resources import Device, DeviceWish, Lease, Machine
 from tvm_ios.support.stage_gate import StageNeed
@@ -119,14 +120,8 @@ class Occupancy:
 
     def room_for_stage(self, need: StageNeed, most: int, barred: Barred) -> tuple[int, ...] | None:
         """Free cores for a stage that does not measure, those of no device first."""
-        found: list[int] = []
-        for home in (False, True):
-            for number in self._free[home]:
-                if len(found) >= most:
-                    break
-                if number not in barred.cores:
-                    found.append(number)
-        return tuple(found) if len(found) >= need.least_cores else None
+        found = tuple(islice(self._open(barred), most))
+        return found if len(found) >= need.least_cores else None
 
     def room_for_profile(
         self, need: StageNeed, wish: DeviceWish, barred: Barred
@@ -290,17 +285,18 @@ class Occupancy:
                 yield holding
 
     def _first_free(self, barred: Barred, besides: Iterable[int] = ()) -> int | None:
-        for home in (False, True):
-            for number in self._free[home]:
-                if number not in barred.cores and number not in besides:
-                    return number
-        return None
+        return next((number for number in self._open(barred) if number not in besides), None)
+
+    def _open(self, barred: Barred) -> Iterator[int]:
+        """Free cores that are not kept for a request that is too old, those of no device first."""
+        cores = (number for home in (False, True) for number in self._free[home])
+        return (number for number in cores if number not in barred.cores)
 
     def _refuge(self) -> int:
         """A core for a stage that has lost its last one."""
-        for home in (False, True):
-            if self._free[home]:
-                return next(iter(self._free[home]))
+        free = self._first_free(Barred())
+        if free is not None:
+            return free
         open_to_all = (core for core in self._cores.values() if not core.owner)
         return min(open_to_all, key=lambda core: (len(core.users), core.number)).number
 

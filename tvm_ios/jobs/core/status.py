@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
-from tvm_ios.jobs.core.job_state import Job, JobState, Remaining
+from tvm_ios.jobs.core.job_state import Job, JobSpec, JobState, Remaining
 from tvm_ios.jobs.core.occupancy import Holding, Occupancy
 from tvm_ios.jobs.core.view import Candidate
+from tvm_ios.support.stage_gate import JobProgress
 
 __all__ = ["JobStatus", "job_status"]
 
@@ -38,7 +40,19 @@ class JobStatus:
     seconds: float = 0.0
     """Since its first worker was started, until now or its end."""
     reason: str = ""
-    """Why it failed."""
+    """Reason of its failure."""
+
+    @classmethod
+    def told(cls, spec: JobSpec, state: JobState, progress: JobProgress) -> Self:
+        """The status of a job as far as the job itself has told it."""
+        return cls(
+            name=spec.name,
+            state=state,
+            trials=progress.trials,
+            total=progress.total if progress.total is not None else spec.trials,
+            best_ms=progress.best_ms,
+            sla_ms=spec.sla_ms,
+        )
 
 
 def job_status(
@@ -55,35 +69,29 @@ def job_status(
     Its end is guessed from its own pace so far: the part that is done took as long as it did, with
     all its waiting. A job without a pace is thought to wait for all that is left of the others.
     """
-    progress, spec = job.progress, job.spec
-    total = progress.total if progress.total is not None else spec.trials
+    told = JobStatus.told(job.spec, job.state, job.progress)
     seconds = 0.0
     if job.attempt:
         seconds = (job.ended_s if job.state.ended else now) - job.started_s
     need = job.last_need if not job.state.ended else None
     granted = holding is not None and holding.granted_s is not None
-    return JobStatus(
-        name=spec.name,
-        state=job.state,
+    return replace(
+        told,
         stage=f"{need.kind.value} {need.task}".strip() if need is not None else "",
         waits_for=_obstacle(job, holding, asked, occupancy),
         cores=holding.cores if holding is not None and granted else (),
         device=holding.lease.device if holding is not None and granted else "",
-        trials=progress.trials,
-        total=total,
-        best_ms=progress.best_ms,
-        sla_ms=spec.sla_ms,
         attempt=job.attempt,
-        eta_s=None if job.state.ended else _eta(progress.trials, total, seconds, left, load_s),
+        eta_s=None if job.state.ended else _eta(told, seconds, left, load_s),
         seconds=seconds,
         reason=job.reason,
     )
 
 
-def _eta(trials: int, total: int | None, seconds: float, left: Remaining, load_s: float) -> float:
-    if total is None or not trials or not seconds:
+def _eta(told: JobStatus, seconds: float, left: Remaining, load_s: float) -> float:
+    if told.total is None or not told.trials or not seconds:
         return max(load_s, left.alone_s)
-    return max(left.alone_s, seconds / trials * max(total - trials, 0))
+    return max(left.alone_s, seconds / told.trials * max(told.total - told.trials, 0))
 
 
 def _obstacle(

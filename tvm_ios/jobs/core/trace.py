@@ -48,10 +48,13 @@ class Span:
         """Seconds at the gate."""
         return self.granted_s - self.asked_s
 
+    def end_s(self, now_s: float) -> float:
+        """Time of the stage's end; ``now_s`` where it computes still."""
+        return now_s if self.ended_s is None else self.ended_s
+
     def stays(self, now_s: float = 0.0) -> tuple[Stay, ...]:
-        """Each core that it had; what computes still has it until ``now_s``."""
-        end_s = now_s if self.ended_s is None else self.ended_s
-        ends = [*(since_s for since_s, _ in self.places[1:]), end_s]
+        """Cores that the stage had, and when; what computes still has them until ``now_s``."""
+        ends = [*(since_s for since_s, _ in self.places[1:]), self.end_s(now_s)]
         return tuple(
             Stay(core=core, since_s=since_s, until_s=until_s)
             for (since_s, cores), until_s in zip(self.places, ends, strict=True)

@@ -35,7 +35,7 @@ class JobFacts:
     @classmethod
     def of_spans(cls, spans: Sequence[Span]) -> Self:
         """What the stages of a job that has ended were like; none of them: nothing."""
-        ends = [span.granted_s if span.ended_s is None else span.ended_s for span in spans]
+        ends = [span.end_s(span.granted_s) for span in spans]
         measured_s = sum(
             end_s - span.granted_s
             for span, end_s in zip(spans, ends, strict=True)

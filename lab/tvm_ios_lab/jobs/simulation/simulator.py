@@ -64,9 +64,7 @@ class SimulatedRun:
     def busy(self, machine: Machine) -> float:
         """The part of the time that devices were profiled on, their mean."""
         busy_s = sum(
-            (self.makespan_s if span.ended_s is None else span.ended_s) - span.granted_s
-            for span in self.trace.spans
-            if span.device
+            span.end_s(self.makespan_s) - span.granted_s for span in self.trace.spans if span.device
         )
         return busy_s / len(machine.devices) / self.makespan_s
 
