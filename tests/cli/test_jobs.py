@@ -14,9 +14,9 @@ import pytest
 
 from tests.jobs.runs import LONG_S, mock_order, processes_of
 from tvm_ios.cli.main import main
+from tvm_ios.jobs.daemon.service import SubmitJobs, Submitted
 from tvm_ios.jobs.daemon.unix_socket import ask_daemon
 from tvm_ios.jobs.local.agent import log_path
-from tvm_ios.jobs.service import SubmitJobs, Submitted
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios_lab.jobs.simulation.mock_work import measured_batches
 

@@ -18,10 +18,7 @@ from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.daemon.daemon import sole_daemon
 from tvm_ios.jobs.daemon.serve import run_daemon
-from tvm_ios.jobs.daemon.unix_socket import ask_daemon
-from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file, read_orders_file
-from tvm_ios.jobs.local.agent import log_path
-from tvm_ios.jobs.service import (
+from tvm_ios.jobs.daemon.service import (
     AskMachine,
     AskStatus,
     AskTrace,
@@ -31,6 +28,9 @@ from tvm_ios.jobs.service import (
     Submitted,
     TracedStages,
 )
+from tvm_ios.jobs.daemon.unix_socket import ask_daemon
+from tvm_ios.jobs.jobs_file import JobsFile, read_jobs_file, read_orders_file
+from tvm_ios.jobs.local.agent import log_path
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.jobs.status_table import status_table
 from tvm_ios.jobs.store import JobStore

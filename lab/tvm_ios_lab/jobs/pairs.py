@@ -21,9 +21,9 @@ from typing import Any
 
 from tvm_ios.jobs.core.job_state import JobSpec, JobState
 from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.daemon.service import AskStatus, JobStatuses, SubmitJobs
 from tvm_ios.jobs.daemon.unix_socket import ask_daemon
 from tvm_ios.jobs.order import JobOrder
-from tvm_ios.jobs.service import AskStatus, JobStatuses, SubmitJobs
 from tvm_ios.jobs.state_folder import DAEMON_MARK
 from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.tuning.guard import marked_processes

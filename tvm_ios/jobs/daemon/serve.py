@@ -20,11 +20,11 @@ from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.daemon.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.daemon.live_table import LiveTable
+from tvm_ios.jobs.daemon.service import JobHost
 from tvm_ios.jobs.daemon.unix_socket import listening
 from tvm_ios.jobs.executor import JobCore, MakeWorkers
 from tvm_ios.jobs.jobs_file import JobsFile
 from tvm_ios.jobs.scheduler_table import ExecutorName
-from tvm_ios.jobs.service import JobHost
 from tvm_ios.jobs.state_folder import StateFolder
 
 __all__ = ["Watcher", "run_daemon"]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.service import Answer, JobHost, Refused, Request, answer_text
+from tvm_ios.jobs.daemon.service import Answer, JobHost, Refused, Request, answer_text
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError

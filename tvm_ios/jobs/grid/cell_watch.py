@@ -13,12 +13,12 @@ from tvm_ios.driver.run_folder import RunFolder, RunReport
 from tvm_ios.host.machine import source_commit
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
+from tvm_ios.jobs.daemon.service import JobHost
 from tvm_ios.jobs.grid.cell_job import cell_folder, cell_log
 from tvm_ios.jobs.grid.cell_result import CellResult, JobFacts, result_path, write_result
 from tvm_ios.jobs.grid.grid_file import Cell, GridFile
 from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.jobs.local.agent import log_path
-from tvm_ios.jobs.service import JobHost
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.tuning.records.records import read_records
 
