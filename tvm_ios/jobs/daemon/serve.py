@@ -20,7 +20,6 @@ from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.daemon.daemon import Daemon, sole_daemon
 from tvm_ios.jobs.daemon.live_table import LiveTable
-from tvm_ios.jobs.daemon.service import JobHost
 from tvm_ios.jobs.daemon.unix_socket import listening
 from tvm_ios.jobs.executor import JobCore, MakeWorkers
 from tvm_ios.jobs.jobs_file import JobsFile
@@ -42,8 +41,8 @@ class Watcher(Protocol):
         """Look for the last time."""
 
 
-def _live_table(host: JobHost) -> Watcher:
-    return LiveTable(host.status)
+def _live_table(daemon: Daemon) -> Watcher:
+    return LiveTable(daemon.status)
 
 
 def run_daemon(
@@ -52,7 +51,7 @@ def run_daemon(
     *,
     stays: bool,
     tell: Callable[[str], None],
-    watcher: Callable[[JobHost], Watcher] = _live_table,
+    watcher: Callable[[Daemon], Watcher] = _live_table,
 ) -> tuple[JobStatus, ...]:
     """Run the jobs of a file, and those that an earlier daemon of the folder has left.
 
@@ -87,7 +86,7 @@ async def _run(
     *,
     stays: bool,
     tell: Callable[[str], None],
-    watcher: Callable[[JobHost], Watcher],
+    watcher: Callable[[Daemon], Watcher],
 ) -> tuple[JobStatus, ...]:
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None

@@ -6,14 +6,15 @@ answer is one likewise; :class:`Refused` says why there is no better one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tvm_ios.errors import TvmIosError
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.core.status import JobStatus
 from tvm_ios.jobs.core.trace import Span
+from tvm_ios.jobs.daemon.daemon import Daemon
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError
@@ -25,7 +26,6 @@ __all__ = [
     "AskTrace",
     "CancelJob",
     "Cancelled",
-    "JobHost",
     "JobStatuses",
     "Refused",
     "Request",
@@ -105,45 +105,25 @@ Request = SubmitJobs | AskMachine | AskStatus | CancelJob | AskTrace
 Answer = Submitted | Machine | JobStatuses | Cancelled | TracedStages | Refused
 
 
-class JobHost(Protocol):
-    """Whoever has jobs; all may raise `JobError`."""
-
-    @property
-    def machine(self) -> Machine:
-        """What the jobs share."""
-
-    def submit(self, orders: Sequence[JobOrder]) -> tuple[str, ...]:
-        """Take jobs; the names of those that are new."""
-
-    def cancel(self, name: str) -> None:
-        """Cancel a job."""
-
-    def status(self) -> tuple[JobStatus, ...]:
-        """How all jobs stand."""
-
-    def spans(self) -> tuple[Span, ...]:
-        """All stages."""
-
-
-def answer_text(host: JobHost, text: str) -> str:
+def answer_text(daemon: Daemon, text: str) -> str:
     """The answer to a request, both on one line of JSON. It never raises for bad requests."""
     try:
         request: Request = from_json(Request, text, "the request")
-        answer = _ANSWERS[type(request)](host, request)
+        answer = _ANSWERS[type(request)](daemon, request)
     except (TvmIosError, UnreadableValueError) as error:
         answer = Refused(str(error))
     return to_json(Answer, answer)
 
 
-def _cancel(host: JobHost, request: CancelJob) -> Answer:
-    host.cancel(request.name)
+def _cancel(daemon: Daemon, request: CancelJob) -> Answer:
+    daemon.cancel(request.name)
     return Cancelled(request.name)
 
 
-_ANSWERS: Mapping[type, Callable[[JobHost, Any], Answer]] = {
-    SubmitJobs: lambda host, request: Submitted(host.submit(request.orders)),
-    AskMachine: lambda host, _: host.machine,
-    AskStatus: lambda host, _: JobStatuses(host.status()),
+_ANSWERS: Mapping[type, Callable[[Daemon, Any], Answer]] = {
+    SubmitJobs: lambda daemon, request: Submitted(daemon.submit(request.orders)),
+    AskMachine: lambda daemon, _: daemon.machine,
+    AskStatus: lambda daemon, _: JobStatuses(daemon.status()),
     CancelJob: _cancel,
-    AskTrace: lambda host, _: TracedStages(host.machine, host.spans()),
+    AskTrace: lambda daemon, _: TracedStages(daemon.machine, daemon.spans()),
 }

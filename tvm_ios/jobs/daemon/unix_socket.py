@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.daemon.service import Answer, JobHost, Refused, Request, answer_text
+from tvm_ios.jobs.daemon.daemon import Daemon
+from tvm_ios.jobs.daemon.service import Answer, Refused, Request, answer_text
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stored_value import UnreadableValueError
@@ -22,13 +23,13 @@ _ANSWER_S = 30.0
 
 
 @asynccontextmanager
-async def listening(host: JobHost, path: Path) -> AsyncIterator[None]:
+async def listening(daemon: Daemon, path: Path) -> AsyncIterator[None]:
     """Inside, requests on this socket are answered; only processes of its owner may ask."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, ValueError):
             async for line in reader:
-                text = answer_text(host, line.decode(errors="replace"))
+                text = answer_text(daemon, line.decode(errors="replace"))
                 writer.write(text.encode() + b"\n")
                 await writer.drain()
         writer.close()

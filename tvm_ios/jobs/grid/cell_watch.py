@@ -13,7 +13,7 @@ from tvm_ios.driver.run_folder import RunFolder, RunReport
 from tvm_ios.host.machine import source_commit
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus
-from tvm_ios.jobs.daemon.service import JobHost
+from tvm_ios.jobs.daemon.daemon import Daemon
 from tvm_ios.jobs.grid.cell_job import cell_folder, cell_log
 from tvm_ios.jobs.grid.cell_result import CellResult, JobFacts, result_path, write_result
 from tvm_ios.jobs.grid.grid_file import Cell, GridFile
@@ -31,7 +31,7 @@ class CellWatch:
 
     grid: GridFile
     jobs: StateFolder
-    host: JobHost
+    daemon: Daemon
     cells: Mapping[str, Cell]
     """Those that run, by the names of their jobs."""
     machine: str
@@ -46,7 +46,7 @@ class CellWatch:
 
     def show(self) -> None:
         """Say which cells have begun, end those that take too long, and keep new results."""
-        for job in self.host.status():
+        for job in self.daemon.status():
             cell = self.cells.get(job.name)
             if cell is None or job.name in self._over:
                 continue
@@ -58,7 +58,7 @@ class CellWatch:
                 self._keep(cell, job)
             elif job.name not in self._late and job.seconds > self._longest_s:
                 self._late.add(job.name)
-                self.host.cancel(job.name)
+                self.daemon.cancel(job.name)
 
     @property
     def _longest_s(self) -> float:
@@ -73,7 +73,7 @@ class CellWatch:
         log = cell_log(self.jobs, cell)
         done = job.state is JobState.DONE
         records = read_records(log).records if log.exists() else ()
-        spans = [span for span in self.host.spans() if span.job == job.name]
+        spans = [span for span in self.daemon.spans() if span.job == job.name]
         result = CellResult(
             cell_id=cell.cell_id,
             parameters=cell.parameters,

@@ -96,10 +96,10 @@ def _run(
             jobs,
             stays=False,
             tell=_LOG.warning,
-            watcher=lambda host: CellWatch(
+            watcher=lambda daemon: CellWatch(
                 grid=grid,
                 jobs=jobs,
-                host=host,
+                daemon=daemon,
                 cells={cell.cell_id: cell for cell in cells},
                 machine=f"{facts['processor']}, cores: {facts['cores']}",
                 begun=begun,
