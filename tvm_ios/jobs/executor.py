@@ -19,15 +19,15 @@ __all__ = ["JobCore", "MakeWorkers", "Workers"]
 
 
 class JobCore(Protocol):
-    """Whoever decides, and does nothing else."""
+    """The half of an executor that decides, and does nothing else."""
 
     @property
     def machine(self) -> Machine:
-        """All that the jobs share."""
+        """Cores and devices that the jobs share."""
 
     @property
     def wake_at(self) -> float | None:
-        """When to say `Tick`, if nothing else has happened."""
+        """Time to say `Tick`, if nothing else has happened; None: never."""
 
     @property
     def all_ended(self) -> bool:
@@ -37,11 +37,11 @@ class JobCore(Protocol):
         """Take note of an event, and say what to do now."""
 
     def snapshot(self, now: float) -> tuple[JobStatus, ...]:
-        """How all jobs stand, in the order of submission."""
+        """Statuses of all jobs, in the order of submission."""
 
 
 class Workers(Protocol):
-    """Whoever has the workers: told what to do, it says what happens."""
+    """The half of an executor that has the workers: told what to do, it says what happens."""
 
     def accept(self, order: JobOrder) -> None:
         """Take over what `StartWorker` of this name will be about."""
@@ -54,5 +54,5 @@ class Workers(Protocol):
 
 
 MakeWorkers = Callable[[Callable[[Event], None], Callable[[Exception], None]], Workers]
-"""Makes workers in a running event loop. What it is given is to be told each event there, but never
-from inside `obey`; and why they cannot go on, where that comes to pass."""
+"""Maker of workers in a running event loop. Its first argument is told each event there, but never
+from inside `obey`; its second is told why the workers cannot go on, if that comes to pass."""

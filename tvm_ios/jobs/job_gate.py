@@ -14,7 +14,7 @@ class JobGate(StageGate, Protocol):
 
     @property
     def told(self) -> JobProgress:
-        """What was told last."""
+        """The progress that was told last."""
 
     def revoked(self) -> bool:
         """Whether the device of the present stage was lost; TVM finds that out by itself."""

@@ -47,14 +47,14 @@ _JOB_KEYS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsFile:
-    """All that a file says."""
+    """The contents of a jobs file."""
 
     scheduler: SchedulerTable
     machine: Machine
-    """The daemon's own; without devices where workers run elsewhere."""
+    """The daemon's own machine; without devices where workers run elsewhere."""
     orders: tuple[JobOrder, ...]
     devices: tuple[Device, ...] = ()
-    """Those on nodes of a cluster."""
+    """Devices on nodes of a cluster."""
 
 
 def read_jobs_file(path: Path) -> JobsFile:

@@ -24,11 +24,11 @@ ResultT = TypeVar("ResultT")
 
 
 class CellStatus(Enum):
-    """How a cell ended."""
+    """The way in which a cell ended."""
 
     DONE = "done"
     FAILED = "failed"
-    """It refused or crashed, or took too long; the message says which."""
+    """The cell refused or crashed, or took too long; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,11 @@ class CellStep(Generic[CellT, ResultT]):
     """A cell that begins or is over, as a listener is told of it."""
 
     number: int
-    """Its place among all cells, from 1 on."""
+    """Place of the cell among all, from 1."""
     cells: int
     cell: CellT
     result: ResultT | None
-    """None while it begins."""
+    """Result of the cell; None while it begins."""
     is_new: bool = True
     """False where an earlier run left the result."""
 

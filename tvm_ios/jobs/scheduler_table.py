@@ -25,28 +25,28 @@ _SCHEDULER_KEYS: Mapping[str, Any] = {
 
 
 class ExecutorName(Enum):
-    """Where workers run."""
+    """The place where workers run."""
 
     LOCAL = "local"
-    """On the machine of the daemon."""
+    """The machine of the daemon."""
     RAY = "ray"
-    """On the nodes of a Ray cluster."""
+    """The nodes of a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerTable:
-    """``[scheduler]``."""
+    """The table ``[scheduler]`` of a file."""
 
     policy: PolicyName = PolicyName.SLACK
     executor: ExecutorName = ExecutorName.LOCAL
     limits: Limits = field(default_factory=Limits)
-    """With Ray, those of each node."""
+    """Limits of the scheduler; with Ray, of each node's."""
     ray_address: str = ""
     """``HOST:PORT`` of a Ray cluster; empty: that of ``RAY_ADDRESS``, or of this machine."""
 
 
 def read_scheduler(table: Any) -> SchedulerTable:
-    """How jobs share what there is.
+    """Read the table ``[scheduler]``.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class StateFolder:
 
     @property
     def database(self) -> Path:
-        """What was submitted, and how far it is."""
+        """The file of all jobs that were submitted, and of how far each is."""
         return self.path / "jobs.sqlite"
 
     @property
@@ -33,7 +33,7 @@ class StateFolder:
 
     @property
     def socket(self) -> Path:
-        """Where the daemon listens."""
+        """The Unix socket on which the daemon listens."""
         return self.path / "daemon.sock"
 
     @property
@@ -43,7 +43,7 @@ class StateFolder:
 
     @property
     def mark(self) -> str:
-        """What all processes of its daemons carry in their environment."""
+        """The mark that all processes of its daemons carry in their environment."""
         return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:32]
 
     def make(self) -> None:

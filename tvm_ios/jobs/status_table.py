@@ -1,4 +1,4 @@
-"""How jobs stand, for people."""
+"""Statuses of jobs, for people."""
 
 from __future__ import annotations
 

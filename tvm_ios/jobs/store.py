@@ -60,7 +60,7 @@ class StoredJob:
     ended_s: float | None
 
     def status(self) -> JobStatus:
-        """How it stands while no daemon has it."""
+        """The status of the job while no daemon has it."""
         state = self.state if self.state.ended else JobState.WAITING
         seconds = 0.0
         if self.started_s is not None and self.ended_s is not None:
@@ -75,7 +75,7 @@ class StoredJob:
 
 
 class JobStore:
-    """The file.
+    """The file ``jobs.sqlite``.
 
     Raises
     ------
@@ -148,13 +148,13 @@ class JobStore:
     # ---- Reading ----
 
     def jobs(self) -> tuple[StoredJob, ...]:
-        """All jobs, in the order of submission."""
+        """The jobs, in the order of submission."""
         with self._explained():
             rows = self._connection.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number")  # noqa: S608
             return tuple(_job(*row) for row in rows)
 
     def spans(self) -> tuple[Span, ...]:
-        """All stages that have ended, in the order of their ends."""
+        """The stages that have ended, in the order of their ends."""
         with self._explained():
             rows = self._connection.execute("SELECT span FROM spans ORDER BY rowid")
             return tuple(from_json(Span, text, "a stage") for (text,) in rows)

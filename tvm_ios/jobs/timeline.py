@@ -18,10 +18,10 @@ _PROCESSES = {_CORES: "cores", _DEVICES: "devices", _WAITING: "jobs that wait"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRows:
-    """What a timeline has a row for, from above."""
+    """Rows of a timeline: cores, devices and jobs, from above."""
 
     begin_s: float
-    """When the first stage was asked for; times count from there."""
+    """Time at which the first stage was asked for; times count from there."""
     cores: tuple[int, ...]
     devices: tuple[str, ...]
     jobs: tuple[str, ...]

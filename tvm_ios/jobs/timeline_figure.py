@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Row", "draw_timeline", "latest_run", "timeline_rows"]
 
 PAUSE_S = 60.0
-"""Where nothing ran for so long, another run begins."""
+"""Seconds in which nothing ran, after which another run begins."""
 _COLOURS = {
     StageKind.PREPARE: "#BBBBBB",
     StageKind.SEARCH: "#56B4E9",
@@ -29,12 +29,12 @@ _COLOURS = {
     StageKind.PROFILE: "#D55E00",
     StageKind.UPDATE: "#009E73",
 }
-"""By Okabe and Ito (2008): told apart by the colour-blind, and by their lightness."""
+"""Colours by Okabe and Ito (2008): told apart by the colour-blind, and by their lightness."""
 _WIDTH, _ROW, _TOP, _BOTTOM = 11.0, 0.42, 0.55, 0.75
 _HEIGHT = 0.78
-"""Of a bar, where its row is 1."""
+"""Height of a bar, where its row is 1."""
 _GAP = 0.5
-"""Between cores, devices and jobs, in rows."""
+"""Gap between cores, devices and jobs, in rows."""
 _FONT = 13
 _DOTS_PER_INCH = 130
 
@@ -55,12 +55,12 @@ class Row:
     label: str
     bars: tuple[Bar, ...]
     waits: tuple[tuple[float, float], ...] = ()
-    """From when to when a job stood at its gate."""
+    """Times in which a job stood at its gate."""
     begins_group: bool = False
     """Whether it is the first of the cores, of the devices or of the jobs."""
 
     def halves(self) -> tuple[int | None, ...]:
-        """For each bar the half of the row that it has, 0 or 1, where two are there at a time."""
+        """Half of the row that each bar has, 0 or 1; None where it has no other beside it."""
         halves: list[int | None] = []
         for bar in self.bars:
             beside = [
@@ -88,7 +88,7 @@ def latest_run(spans: Sequence[Span], now_s: float) -> tuple[Span, ...]:
 def timeline_rows(
     machine: Machine | None, spans: Sequence[Span], *, now_s: float
 ) -> tuple[Row, ...]:
-    """What is drawn, from above; times count from the first request.
+    """Rows of the picture, from above; times count from the first request.
 
     Parameters are those of :func:`~tvm_ios.jobs.timeline.timeline_json`.
     """

@@ -14,7 +14,7 @@ from tvm_ios.errors import JobError
 __all__ = ["MAGIC", "SUMMARY", "TrackerAddress"]
 
 MAGIC = 0x2F271
-"""What both sides say first: ``tvm.rpc.base.RPC_TRACKER_MAGIC``."""
+"""Number that both sides say first: ``tvm.rpc.base.RPC_TRACKER_MAGIC``."""
 SUMMARY = 6
 """The question who is there: ``tvm.rpc.base.TrackerCode.SUMMARY``."""
 _PREFIX = "server:"
@@ -61,7 +61,7 @@ class TrackerAddress:
 
     @property
     def command(self) -> str:
-        """What starts a server for the device."""
+        """The command that starts a server for the device."""
         return f"python -m tvm.exec.rpc_server --tracker {self.tracker} --key {self.key}"
 
     async def servers(self) -> int:

@@ -39,7 +39,7 @@ class _Job:
     """Workers started for it on nodes that were lost."""
     cancelled: bool = False
     ended: JobStatus | None = None
-    """How it ended, where no scheduler knows that any more."""
+    """Final status, where no scheduler knows the job any more."""
 
 
 class Cluster:
@@ -66,7 +66,7 @@ class Cluster:
         self._nodes: dict[str, Scheduler] = {}
         """Nodes that are there."""
         self._machines: dict[str, Machine] = {}
-        """Of all nodes that have ever been there."""
+        """Machines of all nodes that have ever been there."""
         self._homes = {device.name: device.node for device in devices}
         """The node of each device."""
         self._joins = 0
@@ -96,7 +96,7 @@ class Cluster:
 
     @property
     def machine(self) -> Machine:
-        """All nodes that have ever been there as one machine."""
+        """The machine that all nodes that have ever been there make up."""
         machines = self._machines.values()
         return Machine(
             cores=tuple(core for machine in machines for core in machine.cores),
@@ -105,7 +105,7 @@ class Cluster:
 
     @property
     def wake_at(self) -> float | None:
-        """When to say `Tick`, if nothing else has happened."""
+        """Time to say `Tick`, if nothing else has happened; None: never."""
         times = [node.wake_at for node in self._nodes.values()]
         return min((time for time in times if time is not None), default=None)
 
@@ -115,7 +115,7 @@ class Cluster:
         return not self._open
 
     def snapshot(self, now: float) -> tuple[JobStatus, ...]:
-        """How all jobs stand, in the order of submission."""
+        """Statuses of all jobs, in the order of submission."""
         present = {
             status.name: status for node in self._nodes.values() for status in node.snapshot(now)
         }

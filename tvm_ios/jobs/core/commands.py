@@ -1,4 +1,4 @@
-"""What an executor is to do, in the order it is told."""
+"""Commands to an executor, which obeys them in the order it is told."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StartWorker:
 
     job: str
     attempt: int
-    """1 for its first worker."""
+    """Number of the worker among those of its job, from 1."""
     node: str = ""
     """The node that it is started on; empty where there is one machine only."""
 
@@ -51,7 +51,7 @@ class RePinLease:
     job: str
     epoch: int
     serial: int
-    """Counts the re-pins of this lease."""
+    """Number of the re-pin among those of its lease, from 1."""
     cores: tuple[int, ...]
 
 

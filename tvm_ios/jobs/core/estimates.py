@@ -1,4 +1,4 @@
-"""How long stages take and what is left of jobs, from what was measured so far.
+"""Estimates of the time of stages and of the rest of jobs, from what was measured so far.
 
 A job's rate per candidate is its own, with one batch of what was expected of it mixed in, or of
 everybody's, so that a job that has just begun is thought to be like the others. Nothing here
@@ -115,7 +115,7 @@ class Estimates:
         self._told.pop(job, None)
 
     def remaining(self, spec: JobSpec) -> Remaining:
-        """What is left of a job, what is in force counted as left."""
+        """Estimate of the rest of a job; stages in force count as not begun."""
         told = self._told.get(spec.name)
         total = told.total if told is not None and told.total is not None else spec.trials
         if total is None:
@@ -135,7 +135,7 @@ class Estimates:
         )
 
     def _usual(self, spec: JobSpec, total: int) -> Remaining:
-        """What a candidate is thought to take, before the job has measured any."""
+        """Estimate for one candidate of a job that has measured none."""
         if spec.expected is not None:
             return _a_trial(spec.expected, max(total, 1))
         if not self._all.trials:

@@ -1,4 +1,4 @@
-"""What happens to jobs and machines: all that the scheduler ever learns.
+"""Events of jobs and machines, from which alone the scheduler learns.
 
 An executor reads everything that a worker wrote before it says that the worker died, and hands on a
 job's records, then `ProgressTold`, then `StageReleased`: nothing that was measured is lost.
@@ -59,7 +59,7 @@ class StageReleased:
     job: str
     epoch: int
     seconds: float | None = None
-    """How long it computed, if the worker measured it; None: since the grant."""
+    """Seconds that the stage computed, if the worker measured them; None: those since the grant."""
     finished: bool = True
     """False after `RevokeLease` if the batch must be run again: its request waits anew."""
 
@@ -118,7 +118,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RePinned:
-    """All processes of a stage are on the cores of `RePinLease` with this serial, or later."""
+    """The processes of a stage are all on the cores of `RePinLease` with this serial, or later."""
 
     job: str
     epoch: int

@@ -1,4 +1,4 @@
-"""What a job is to the scheduler: what was asked for, and how far it is."""
+"""A job as the scheduler knows it: the order, and how far it is."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Job", "JobSpec", "JobState", "Remaining"]
 
 
 class JobState(Enum):
-    """Where a job stands between submission and end."""
+    """State of a job between submission and end."""
 
     WAITING = "waiting"
-    """It has no worker yet."""
+    """The job has no worker yet."""
     RUNNING = "running"
-    """It has a worker, or one that died is being started again."""
+    """The job has a worker, or one that died is being started again."""
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -31,7 +31,7 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """What is left of a job."""
+    """The rest of a job, in seconds."""
 
     device_s: float = 0.0
     """Seconds of a device."""
@@ -55,13 +55,13 @@ class JobSpec:
     kind: DeviceKind | None = None
     """The kind of device that will do where none is named; None: every kind."""
     key: str = ""
-    """What trackers list boards under that will do where none is named; empty: every device."""
+    """Key of the boards that will do where no device is named; empty: every device."""
     trials: int | None = None
     """Candidates it will measure, before it says so itself; None: like other jobs."""
     batch: int = 64
     """Candidates it measures in one profile."""
     expected: Remaining | None = None
-    """What all of it is thought to take, from an earlier run; None: nobody knows."""
+    """Estimate for the whole job, from an earlier run; None: nobody knows."""
     sla_ms: float | None = None
     """The latency that is asked for, in milliseconds; the scheduler only shows it."""
 
@@ -77,22 +77,22 @@ class Job:
 
     spec: JobSpec
     number: int
-    """Its place in the order of submission."""
+    """Place in the order of submission, from 0."""
     submitted_s: float
     state: JobState = JobState.WAITING
     reason: str = ""
-    """Why it failed."""
+    """Reason of the failure; empty for jobs that have not failed."""
     attempt: int = 0
     """Workers started for it so far."""
     started_s: float = 0.0
-    """When its first worker was started."""
+    """Time at which the first worker was started."""
     ended_s: float = 0.0
     last_need: StageNeed | None = None
-    """Its latest request, granted or not; None right after a worker was started."""
+    """Need of the latest request, granted or not; None right after a worker was started."""
     guess_s: float = 0.0
-    """What that was thought to take."""
+    """Estimate for the latest request when it was asked for."""
     verdict: JobState | None = None
-    """What it becomes when its worker is gone; None: nobody has told the worker to stop."""
+    """State of the job once its worker is gone; None: nobody has told the worker to stop."""
     progress: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
     deaths: Counter[tuple[StageKind | None, str]] = field(default_factory=Counter)
     """Workers that died, by stage and task. A stage that ends well forgets its own."""

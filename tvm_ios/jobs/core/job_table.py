@@ -1,4 +1,4 @@
-"""All jobs of a scheduler: which wait, which live, how much is left of each and of all."""
+"""Jobs of a scheduler: which wait, which live, how much is left of each and of all."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["Leases"]
 
 
 class Leases:
-    """Who waits, who has what, and the commands that follow. A job has one lease at most."""
+    """Requests and leases, and the commands that follow. A job has one lease at most."""
 
     def __init__(self, machine: Machine, epoch: int = 0) -> None:
         self.occupancy = Occupancy(machine)
@@ -32,7 +32,7 @@ class Leases:
         self._epoch = epoch
 
     def of(self, job: str) -> Holding | None:
-        """What a job has, or gets once others have left."""
+        """The lease that a job has, or gets once others have left."""
         return self._leases.get(job)
 
     def has_room(self) -> bool:

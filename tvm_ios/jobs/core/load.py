@@ -1,4 +1,4 @@
-"""What is left of all jobs together, at the bottleneck."""
+"""The rest of all jobs together, at the bottleneck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which cores and devices, and who has to make room.
+"""Cores and devices, who has them, and who has to make room.
 
 Rules, held by `tests/jobs/core/test_machine_of_states.py`:
 
@@ -23,7 +23,7 @@ __all__ = ["Barred", "Holding", "Occupancy"]
 
 @dataclass(slots=True)
 class Barred:
-    """What is kept for requests that are too old: younger ones may not have it."""
+    """Devices and cores kept for requests that are too old: younger ones may not have them."""
 
     devices: set[str] = field(default_factory=set)
     cores: set[int] = field(default_factory=set)
@@ -36,13 +36,13 @@ class Holding:
     lease: Lease
     asked_s: float
     cores: tuple[int, ...]
-    """Where it is, or goes as soon as its processes are pinned anew."""
+    """Cores of the stage, also where its processes are yet to be pinned to them."""
     leaving: set[int] = field(default_factory=set)
-    """Where it may still be until the re-pin is acknowledged."""
+    """Cores on which the stage may still be until the re-pin is acknowledged."""
     serial: int = 0
-    """Re-pins so far."""
+    """Number of re-pins so far."""
     granted_s: float | None = None
-    """None: it waits until others have left its cores."""
+    """Time of the grant; None: the lease waits until others have left its cores."""
     revoked: bool = False
     work_s: float = 0.0
     """Core-seconds until ``since_s``; seconds of the device for a profile."""
@@ -99,7 +99,7 @@ class Occupancy:
         return len(self._free_devices)
 
     def holder(self, device: str) -> Holding | None:
-        """Who has a device or is about to have it."""
+        """The lease that has a device or is about to have it."""
         return self._holders.get(device)
 
     def is_lost(self, device: str) -> bool:
@@ -107,7 +107,7 @@ class Occupancy:
         return device in self._lost
 
     def never_fits(self, need: StageNeed, wish: DeviceWish) -> str:
-        """Why a stage would not fit even if nobody else were there; empty: it would."""
+        """Reason why a stage would not fit even if nobody else were there; empty: it would."""
         if need.least_cores > len(self._cores):
             return f"needs {need.least_cores} cores and the machine has {len(self._cores)}"
         if need.kind.measures and not self._devices:

@@ -102,12 +102,12 @@ class Lockstep:
 
 
 class PolicyName(Enum):
-    """What a policy is called in files and on the command line."""
+    """Name of a policy in files and on the command line."""
 
     SEQUENTIAL = "sequential"
     LOCKSTEP = "lockstep"
     FIFO = "fifo"
-    """Whoever asked first."""
+    """The job that asked first."""
     SHORTEST = "shortest"
     """The job of which least is left: small mean completion, long tail."""
     LONGEST = "longest"

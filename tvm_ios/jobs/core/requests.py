@@ -11,13 +11,13 @@ __all__ = ["Requests"]
 
 
 class Requests:
-    """At most one request a job. Adding and removing take logarithmic time."""
+    """Requests of jobs, one a job at most. Adding and removing take logarithmic time."""
 
     def __init__(self) -> None:
         self.profiles: dict[str, Candidate] = {}
-        """Those that need a device."""
+        """Requests that need a device, by job."""
         self.stages: dict[str, Candidate] = {}
-        """Those that need cores only."""
+        """Requests that need cores only, by job."""
         self._by_age: list[tuple[float, int, Candidate]] = []
         self._old: dict[str, Candidate] = {}
         self._order = count()
@@ -26,22 +26,22 @@ class Requests:
         return len(self.profiles) + len(self.stages)
 
     def get(self, job: str) -> Candidate | None:
-        """What a job waits for."""
+        """The request of a job; None: it waits for nothing."""
         return self.profiles.get(job) or self.stages.get(job)
 
     def add(self, candidate: Candidate) -> None:
-        """A job waits from now on."""
+        """Add the request of a job that has none."""
         waiting = self.profiles if candidate.need.kind.measures else self.stages
         waiting[candidate.job] = candidate
         heapq.heappush(self._by_age, (candidate.asked_s, next(self._order), candidate))
 
     def remove(self, job: str) -> Candidate | None:
-        """A job waits no more; None: it did not."""
+        """Remove and return a job's request; None if it had none."""
         self._old.pop(job, None)
         return self.profiles.pop(job, None) or self.stages.pop(job, None)
 
     def too_old(self, now: float, bound_s: float) -> tuple[Candidate, ...]:
-        """Those that have waited longer than this, oldest first."""
+        """Requests that have waited longer than a bound, oldest first."""
         grown = False
         while self._by_age and self._by_age[0][0] + bound_s <= now:
             candidate = heapq.heappop(self._by_age)[2]
@@ -54,7 +54,7 @@ class Requests:
         return tuple(self._old.values())
 
     def oldest_s(self) -> float | None:
-        """When the oldest that is not yet too old was asked for."""
+        """Time of the oldest request that is not yet too old; None: there is none."""
         while self._by_age:
             candidate = self._by_age[0][2]
             if self.get(candidate.job) is candidate:

@@ -16,28 +16,28 @@ __all__ = ["Device", "DeviceKind", "DeviceWish", "Lease", "Machine"]
 
 
 class DeviceKind(Enum):
-    """What a profile runs on."""
+    """Kind of device that a profile runs on."""
 
     CORE = "core"
     """A core of this machine."""
     GPU = "gpu"
     """A GPU of this machine: a core launches its kernels and waits."""
     RPC = "rpc"
-    """What an RPC tracker leads to: a core here sends and waits."""
+    """A board behind an RPC tracker: a core here sends and waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What one profile at a time may run on."""
+    """A device, on which one profile at a time may run."""
 
     name: str
     kind: DeviceKind
     core: int | None = None
     """The core that it is, or that escorts each of its profiles; None: any core may escort one."""
     address: str = ""
-    """Where it is reached, ``host:port:key`` of an RPC tracker; empty on this machine."""
+    """Address of a board, ``host:port:key`` of its RPC tracker; empty on this machine."""
     key: str = ""
-    """What its tracker lists it under: boards with one key are alike, be it on several trackers."""
+    """Key in its tracker's list: boards with one key are alike, be it on several trackers."""
     escorted: bool = True
     """Whether its profiles take a core of ours; a farm of boards with hosts of its own takes none.
     """
@@ -50,11 +50,11 @@ class DeviceWish:
     """The devices that will do for a profile."""
 
     name: str = ""
-    """The only one; empty: any of the kind."""
+    """Name of the only device that will do; empty: any of the kind."""
     kind: DeviceKind | None = None
-    """None: every kind."""
+    """Kind of device that will do; None: every kind."""
     key: str = ""
-    """That of the boards that will do; empty: every one."""
+    """Key of the boards that will do; empty: every device."""
 
     def takes(self, device: Device) -> bool:
         """Whether a device will do."""
@@ -73,7 +73,7 @@ class DeviceWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """All that jobs share.
+    """Cores and devices that jobs share.
 
     Raises
     ------
@@ -114,11 +114,11 @@ class Lease:
     """Grows with every lease of a scheduler; who releases an older one than the job has is late."""
     need: StageNeed
     cores: tuple[int, ...]
-    """At the grant; empty only where a device takes none (see `Device.escorted`)."""
+    """Cores at the grant; empty only where a device takes none (see `Device.escorted`)."""
     device: str = ""
     address: str = ""
 
     @property
     def granted(self) -> GrantedStage:
-        """What the job learns at its gate."""
+        """The lease as the job learns of it at its gate."""
         return GrantedStage(cores=self.cores, device=self.device, address=self.address)

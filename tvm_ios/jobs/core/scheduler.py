@@ -108,7 +108,7 @@ class Scheduler:
 
     @property
     def wake_at(self) -> float | None:
-        """When a request gets too old: say `Tick` then, if nothing else has happened."""
+        """Time at which a request gets too old: say `Tick` then, if nothing else has happened."""
         times = []
         oldest = self._leases.requests.oldest_s()
         if oldest is not None:
@@ -129,7 +129,7 @@ class Scheduler:
         return self._jobs.free_workers - len(self._jobs.waiting)
 
     def snapshot(self, now: float) -> tuple[JobStatus, ...]:
-        """How all jobs stand, in the order of submission."""
+        """Statuses of all jobs, in the order of submission."""
         return tuple(
             job_status(
                 job,
@@ -317,7 +317,7 @@ class Scheduler:
             self._commands += self._jobs.start(first, self._now)
 
     def _proposals(self) -> Iterator[Proposal]:
-        """What the policy says, as far as it makes sense."""
+        """Proposals of the policy, as far as they make sense."""
         if not self._has_room():
             return
         most = len(self._leases.requests) + len(self._jobs.waiting)

@@ -1,4 +1,4 @@
-"""How a job stands, for those who ask."""
+"""The status of a job, for those who ask."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class JobStatus:
     name: str
     state: JobState
     stage: str = ""
-    """What it computes, or is about to: kind and task; empty before its worker asks."""
+    """Kind and task of the stage that runs or is asked for; empty before the worker asks."""
     waits_for: str = ""
-    """What it cannot go on without; empty while it computes and after it has ended."""
+    """Obstacle to the stage; empty while it computes and after the job has ended."""
     cores: tuple[int, ...] = ()
     device: str = ""
     trials: int = 0
@@ -34,13 +34,13 @@ class JobStatus:
     sla_ms: float | None = None
     """The latency asked for, in milliseconds."""
     attempt: int = 0
-    """Workers started for it."""
+    """Number of workers started for the job."""
     eta_s: float | None = None
     """Seconds until it ends, by estimates; None after it has ended."""
     seconds: float = 0.0
-    """Since its first worker was started, until now or its end."""
+    """Seconds since the first worker was started, until now or the job's end."""
     reason: str = ""
-    """Reason of its failure."""
+    """Reason of the failure; empty for jobs that have not failed."""
 
     @classmethod
     def told(cls, spec: JobSpec, state: JobState, progress: JobProgress) -> Self:
@@ -64,7 +64,7 @@ def job_status(
     load_s: float,
     now: float,
 ) -> JobStatus:
-    """How a job stands now.
+    """The status of a job now.
 
     Its end is guessed from its own pace so far: the part that is done took as long as it did, with
     all its waiting. A job without a pace is thought to wait for all that is left of the others.

@@ -1,4 +1,4 @@
-"""What happened: who had which cores and which device when, and how long each had waited.
+"""A trace of stages: who had which cores and which device when, and how long each had waited.
 
 A simulation and an executor fill it with the same events and commands, so both are read alike.
 """
@@ -37,7 +37,7 @@ class Span:
     asked_s: float
     granted_s: float
     ended_s: float | None = None
-    """None: it computes still."""
+    """Time of the end; None: the stage computes still."""
     finished: bool = True
     """False where it was cut short: its worker died, or its device was lost."""
     places: tuple[tuple[float, tuple[int, ...]], ...]
@@ -111,5 +111,5 @@ class Trace:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All stages, those that compute still at the end."""
+        """Stages in the order of their ends, then those that compute still."""
         return (*self.ended, *self._open.values())

@@ -1,4 +1,4 @@
-"""What a policy sees, and what it may say."""
+"""The view that a policy has of jobs, and the proposals that it may make."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Candidate:
 
     job: str
     number: int
-    """Its place in the order of submission."""
+    """Place in the order of submission, from 0."""
     device: str
     """The only device that will do; empty: more than one will."""
     need: StageNeed
-    """Of one that waits for its worker: what a worker begins with."""
+    """Need of the stage; of a job that waits for its worker, that of preparing."""
     asked_s: float
     left: Remaining
-    """What is left of the whole job, by estimates."""
+    """Rest of the whole job, by estimates."""
     wish: DeviceWish
     """The devices that will do."""
 
@@ -48,7 +48,7 @@ class View:
     live: Mapping[str, int]
     """Jobs with a worker by the device they must have; under "" those that take any."""
     load_s: float
-    """What is left of all jobs at the bottleneck, in seconds: time that none can beat."""
+    """Seconds that all jobs still need at the bottleneck: time that no order can beat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Proposal:
 
 
 class Policy(Protocol):
-    """Who goes first."""
+    """A policy, which says which job goes first."""
 
     def choose(self, view: View) -> Iterable[Proposal]:
         """Jobs that should go on, best first; each is granted if it still fits.

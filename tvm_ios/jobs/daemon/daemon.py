@@ -77,7 +77,7 @@ class Daemon:
 
     @property
     def machine(self) -> Machine:
-        """What the jobs share."""
+        """Cores and devices that the jobs share."""
         return self._core.machine
 
     # ---- Requests ----
@@ -97,7 +97,7 @@ class Daemon:
         return tuple(name for name in names if name not in self._earlier)
 
     def submit(self, orders: Sequence[JobOrder]) -> tuple[str, ...]:
-        """Take jobs; the names of those that are new.
+        """Take jobs in; return the names of those that are new.
 
         The same job as before, done or on its way, is not done again. One that failed or was
         cancelled is, and so is one that is done and differs now.
@@ -134,12 +134,12 @@ class Daemon:
             self._handle(JobCancelled(name))
 
     def status(self) -> tuple[JobStatus, ...]:
-        """How all jobs stand: those of earlier daemons first."""
+        """Statuses of all jobs, those of earlier daemons first."""
         present = self._core.snapshot(self._loop.time())
         return (*(job.status() for job in self._earlier.values()), *present)
 
     def spans(self) -> tuple[Span, ...]:
-        """All stages of all jobs, in seconds since 1970; those that compute still at the end."""
+        """Stages of all jobs, in seconds since 1970; those that compute still at the end."""
         computing = self._trace.spans[len(self._trace.ended) :]
         return (*self._store.spans(), *map(self._dated, computing))
 

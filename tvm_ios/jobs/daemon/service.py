@@ -1,4 +1,4 @@
-"""What may be asked of a daemon, and what it answers: nouns in JSON.
+"""Requests to a daemon, and its answers: nouns in JSON.
 
 A request is an object with one key, the name of the request: ``{"CancelJob": {"name": "a"}}``. An
 answer is one likewise; :class:`Refused` says why there is no better one.
@@ -38,57 +38,57 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SubmitJobs:
-    """The wish that these are run, too."""
+    """Request to run these jobs, too."""
 
     orders: tuple[JobOrder, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AskMachine:
-    """The question what jobs would share; the answer is a `Machine`."""
+    """Request for the cores and devices that jobs would share; the answer is a `Machine`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskStatus:
-    """The question how all jobs stand."""
+    """Request for the statuses of all jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelJob:
-    """The wish that a job ends."""
+    """Request to end a job."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskTrace:
-    """The question which stages ran where, and when."""
+    """Request for all stages: which ran where, and when."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The jobs that were new; the same jobs are not run twice."""
+    """Answer with the jobs that were new; the same jobs are not run twice."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatuses:
-    """All jobs, in the order of submission."""
+    """Answer with the statuses of all jobs, in the order of submission."""
 
     jobs: tuple[JobStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """It ends, or has ended before."""
+    """Answer that a job ends, or has ended before."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStages:
-    """All stages, and where they may have run; times are seconds since 1970."""
+    """Answer with all stages, and where they may have run; times are seconds since 1970."""
 
     machine: Machine
     spans: tuple[Span, ...]
@@ -96,7 +96,7 @@ class TracedStages:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request changed nothing."""
+    """Answer that a request changed nothing, and why."""
 
     reason: str
 

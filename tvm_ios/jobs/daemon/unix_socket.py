@@ -46,7 +46,7 @@ async def listening(daemon: Daemon, path: Path) -> AsyncIterator[None]:
 
 
 def ask_daemon(folder: StateFolder, request: Request) -> Answer | None:
-    """What the daemon of a folder answers; None where none lives.
+    """The answer of the daemon of a folder; None where none lives.
 
     Raises
     ------

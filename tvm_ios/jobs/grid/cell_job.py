@@ -21,7 +21,7 @@ PARAMETER_SUFFIXES = (".params", ".npz")
 
 
 def cell_folder(jobs: StateFolder, cell: Cell) -> Path:
-    """Where a cell's job leaves what it makes."""
+    """The folder of a cell's job."""
     return jobs.jobs / cell.cell_id
 
 

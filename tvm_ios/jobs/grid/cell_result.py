@@ -25,7 +25,7 @@ RESULT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What a scheduler has seen of a cell: a job of stages, beside others or alone."""
+    """A cell as its scheduler has seen it: a job of stages, beside others or alone."""
 
     waiting_s: float
     """Mean seconds that a stage waited for cores or a device."""
@@ -34,7 +34,7 @@ class JobFacts:
 
     @classmethod
     def of_spans(cls, spans: Sequence[Span]) -> Self:
-        """What the stages of a job that has ended were like; none of them: nothing."""
+        """The facts of a job that has ended, from its stages."""
         ends = [span.end_s(span.granted_s) for span in spans]
         measured_s = sum(
             end_s - span.granted_s
@@ -57,26 +57,26 @@ class CellResult:
     repeat: int
     status: CellStatus
     seconds: float
-    """From the start of the cell's process to its end, with all waiting."""
+    """Seconds from the start of the cell's process to its end, with all waiting."""
     taken_at: str
-    """ISO 8601, in UTC."""
+    """Time of the result in ISO 8601, in UTC."""
     commit: str
-    """Of this package; empty where it is not known."""
+    """Commit of this package; empty where it is not known."""
     machine: str
     """Processor and cores."""
     message: str = ""
-    """Why it failed."""
+    """Reason of the failure; empty for cells that have not failed."""
     trials: int = 0
     """Candidates that were measured, failed ones included."""
     failures: int = 0
     """Candidates that did not compile or run."""
     report: RunReport | None = None
-    """None where it failed."""
+    """Report of the run; None where the cell failed."""
     job: JobFacts | None = None
-    """None where it failed, or an older tvm-ios ran it."""
+    """Facts of the job; None where the cell failed, or an older tvm-ios ran it."""
 
     def to_json(self) -> str:
-        """Versioned JSON; :meth:`from_json` reads it back."""
+        """The result as versioned JSON; :meth:`from_json` reads it back."""
         report = None if self.report is None else json.loads(self.report.to_json())
         record = noun_record(CellResult, self) | {"version": RESULT_VERSION, "report": report}
         return json.dumps(record, indent=1)
@@ -118,7 +118,7 @@ class CellResult:
 
 
 def result_path(folder: Path, cell: Cell) -> Path:
-    """Where the result of a cell lies."""
+    """The file of a cell's result."""
     return folder / f"{cell.cell_id}.json"
 
 

@@ -33,13 +33,13 @@ class CellWatch:
     jobs: StateFolder
     daemon: Daemon
     cells: Mapping[str, Cell]
-    """Those that run, by the names of their jobs."""
+    """Cells that run, by the names of their jobs."""
     machine: str
-    """Its processor and cores; the daemon's own process is kept off some of them."""
+    """The machine's processor and cores; the daemon's own process is kept off some of them."""
     begun: Callable[[Cell], None]
-    """Told of each cell that begins."""
+    """Function that is told of each cell that begins."""
     over: Callable[[Cell, CellResult], None]
-    """Told of each cell whose result is written."""
+    """Function that is told of each cell whose result is written."""
     _begun: set[str] = field(default_factory=set)
     _over: set[str] = field(default_factory=set)
     _late: set[str] = field(default_factory=set)

@@ -30,7 +30,7 @@ from tvm_ios.support.whole_number import require_whole
 __all__ = ["CELL_KEYS", "Cell", "GridFile", "Value"]
 
 Value = str | int | float | bool
-"""What a cell has of a parameter; in files as it is in TOML."""
+"""Value of a parameter, as TOML has it."""
 CELL_KEYS = ("model", "input_shapes", "batch_size", "target", "lanes", "sla_ms")
 """Parameters of a cell that no configuration file has."""
 SHORT = {"tuner": "tuning.backend", "trials": "tuning.trials"}
@@ -49,19 +49,19 @@ ONE_BY_ONE = SchedulerTable(policy=PolicyName.FIFO, limits=Limits(max_active=1))
 """A cell begins when the one before it is over, and has all cores."""
 LONGEST_STEM = 60
 _ODD = re.compile(r"^[.+-]|[^A-Za-z0-9_.+-]")
-"""What names of jobs do not have."""
+"""Characters that names of jobs do not have."""
 STARTED_BY_US = "127.0.0.1:1"
 """Stands for a tracker that is yet to be started, where cells are only checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One combination of values, in one of its repeats."""
+    """A combination of values, in one of its repeats."""
 
     parameters: Mapping[str, Value]
-    """By name as the grid file has them, in its order."""
+    """Values by name, as the grid file has them, in its order."""
     repeat: int
-    """From 1 on."""
+    """Repeat number, from 1."""
     base: Mapping[str, Any]
     """Tables of the configuration that all cells have in common."""
 
@@ -134,7 +134,7 @@ class GridFile:
     base: Mapping[str, Any] = field(default_factory=dict)
     """Tables of a configuration that all cells have in common."""
     repeats: int = 1
-    """How often each cell is run; one repeat of all goes before the next."""
+    """Number of runs of each cell; one repeat of all goes before the next."""
     servers: int = 1
     """Servers to start beside the tracker, where cells name a key of devices and no tracker."""
     shared_cache: bool = False
@@ -143,9 +143,9 @@ class GridFile:
     cell_timeout_s: float | None = None
     """Seconds after which a cell is ended, and counts as failed."""
     scheduler: SchedulerTable = ONE_BY_ONE
-    """How cells share what there is."""
+    """Policy and limits by which cells share cores and devices."""
     devices: tuple[Device, ...] = ()
-    """What cells are measured on; what they need besides is added."""
+    """Devices that cells are measured on; those that they need besides are added."""
 
     def __post_init__(self) -> None:
         require_whole("repeats", self.repeats, least=1)
@@ -204,7 +204,7 @@ class GridFile:
         return self.path.with_suffix(".results")
 
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, in the order in which they run."""
+        """The cells, in the order in which they run."""
         return tuple(
             Cell(
                 parameters=dict(zip(self.grid, values, strict=True)), repeat=repeat, base=self.base

@@ -61,7 +61,7 @@ class _Worker:
     todo: asyncio.Queue[Command] = field(default_factory=asyncio.Queue)
     """Commands in the order in which they are obeyed."""
     ended: JobEnded | None = None
-    """What it said last, if it ended by itself."""
+    """The worker's last word, if it ended by itself."""
 
 
 def log_path(folder: Path) -> Path:
@@ -103,7 +103,7 @@ class LocalAgent:
         self._orders[order.spec.name] = order
 
     def job_folder(self, job: str) -> Path:
-        """Where a job leaves its log and its result."""
+        """The folder of a job's log and result."""
         return self._folder / job
 
     def obey(self, command: Command) -> None:
@@ -170,7 +170,7 @@ class LocalAgent:
     # ---- A worker's life ----
 
     async def _live(self, worker: _Worker, begin: Begin) -> None:
-        """From its start until none of its processes is left, and all it said is heard."""
+        """Live with a worker until none of its processes is left, and all it said is heard."""
         reader, writer = await asyncio.open_connection(sock=worker.line, limit=_LINE_LIMIT)
         _write(writer, begin)
         heard = asyncio.ensure_future(self._hear(worker, reader))

@@ -27,7 +27,7 @@ _ASK = (
     "from tvm_ios.tuning.measured_batch import device_answers\n"
     "sys.exit(not device_answers(DeviceAddress.granted(sys.argv[1])))\n"
 )
-"""In a process of its own: TVM's sessions block, and a daemon has no use for TVM otherwise."""
+"""Program that asks a device, in a process of its own: TVM's sessions block."""
 
 
 class LostDevices:

@@ -40,7 +40,7 @@ class Begin:
     folder: str
     """The job's own, for what it leaves behind."""
     cores: tuple[int, ...]
-    """All that a stage may get."""
+    """Cores that a stage may get."""
 
 
 FromWorker = StageRequested | ProgressTold | StageReleased | DeviceLost | JobEnded
@@ -54,21 +54,21 @@ class WorkerGate:
     line: socket.socket
     job: str = ""
     cores: tuple[int, ...] = ()
-    """All that a stage may get; those of a worker between two stages."""
+    """Cores that a stage may get; the worker has them all between two stages."""
     told: JobProgress = field(default_factory=lambda: JobProgress(trials=0))
-    """How far the job is."""
+    """The progress that was told last."""
     waited_s: float = 0.0
     """Seconds that its stages have waited for a lease, all together."""
     _lease: Lease | None = None
     _revoked: int = 0
     """The latest epoch whose device was lost."""
     _again: StageNeed | None = None
-    """What waits anew since its device was lost, and was not asked for again by the job."""
+    """Need that waits anew since its device was lost, and that the job has not asked for again."""
     _partial: bytes = b""
     _heard: deque[ToWorker] = field(default_factory=deque)
 
     def begin(self) -> Begin:
-        """What is to be done."""
+        """Read what is to be done."""
         first = self._next()
         if not isinstance(first, Begin):
             raise ConnectionError(f"a worker is told first what to do, not {first}")

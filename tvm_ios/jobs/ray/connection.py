@@ -45,7 +45,7 @@ class Node:
     """Ray's name for this life of the node."""
     agent: Any
     cores: tuple[int, ...]
-    """Its cores by their own numbers; the scheduler's are those of the machine, in this order."""
+    """Cores by the node's own numbers; the scheduler's are those of the machine, in this order."""
     machine: Machine
 
     def own_cores(self, cores: tuple[int, ...]) -> tuple[int, ...]:
@@ -200,5 +200,5 @@ def _nodes() -> list[dict[str, Any]]:
 
 
 def node_mark(folder: StateFolder, node: str) -> str:
-    """What all processes of a node's workers carry in their environment."""
+    """The mark that all processes of a node's workers carry in their environment."""
     return f"{folder.mark}.{node}"

@@ -46,7 +46,7 @@ _OF_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 @dataclass(frozen=True, slots=True)
 class TakeOrder:
-    """What `StartWorker` of this name will be about."""
+    """The order that `StartWorker` of this name will be about."""
 
     order: JobOrder
 
@@ -104,7 +104,7 @@ class NodeAgent:
             self._verb(type(command))(command)
 
     async def said(self) -> list[str]:
-        """What has happened since the last call, once anything has."""
+        """Events since the last call, once there are any."""
         lines = [await self._said.get()]
         while not self._said.empty():
             lines.append(self._said.get_nowait())

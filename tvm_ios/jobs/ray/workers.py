@@ -88,7 +88,7 @@ class RayWorkers:
         self._fail = fail
         self._orders: dict[str, JobOrder] = {}
         self._places: dict[str, _Line] = {}
-        """Where the worker of each job is."""
+        """Node that has the worker of each job."""
         self._lines: dict[str, _Line] = {}
         """Nodes with an agent, by Ray's ids."""
         self._refused: set[str] = set()
@@ -202,7 +202,7 @@ class RayWorkers:
         self._spawn(self._live(line))
 
     async def _live(self, line: _Line) -> None:
-        """From an agent's beginning until its workers are gone with it."""
+        """Live with an agent until its workers are gone with it."""
         halves = [asyncio.ensure_future(each) for each in (self._tell(line), self._hear(line))]
         try:
             await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
@@ -238,7 +238,7 @@ class RayWorkers:
 
 
 async def _answered(ask: Callable[[], _T]) -> _T:
-    """What a question of Ray gives, from a thread for which no process waits at its end."""
+    """The answer to a question of Ray, from a thread for which no process waits at its end."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_T] = loop.create_future()
 
