@@ -151,7 +151,19 @@ class JobStore:
         """The jobs, in the order of submission."""
         with self._explained():
             rows = self._connection.execute(f"SELECT {_COLUMNS} FROM jobs ORDER BY number")  # noqa: S608
-            return tuple(_job(*row) for row in rows)
+            return tuple(
+                StoredJob(
+                    order=from_json(JobOrder, order, "a job"),
+                    state=JobState(state),
+                    reason=reason,
+                    progress=from_json(JobProgress, progress, "a progress"),
+                    attempts=attempts,
+                    submitted_s=submitted,
+                    started_s=started,
+                    ended_s=ended,
+                )
+                for order, state, reason, progress, attempts, submitted, started, ended in rows
+            )
 
     def spans(self) -> tuple[Span, ...]:
         """The stages that have ended, in the order of their ends."""
@@ -189,25 +201,3 @@ class JobStore:
                 f"{self.path}: {' '.join(str(error).split())}; free some space, wait for who holds "
                 "it, or move it away to forget all jobs (logs of records stay)"
             ) from error
-
-
-def _job(
-    order: str,
-    state: str,
-    reason: str,
-    progress: str,
-    attempts: int,
-    submitted_s: float,
-    started_s: float | None,
-    ended_s: float | None,
-) -> StoredJob:
-    return StoredJob(
-        order=from_json(JobOrder, order, "a job"),
-        state=JobState(state),
-        reason=reason,
-        progress=from_json(JobProgress, progress, "a progress"),
-        attempts=attempts,
-        submitted_s=submitted_s,
-        started_s=started_s,
-        ended_s=ended_s,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,40 +102,31 @@ def timeline_rows(
     def whole(span: Span) -> Bar:
         return bar(span, span.granted_s, span.end_s(now_s))
 
-    return (
-        *(
-            Row(
-                label=f"core {core}",
-                bars=tuple(
-                    bar(span, stay.since_s, stay.until_s)
-                    for span, stay in stays
-                    if stay.core == core
-                ),
-                begins_group=core == rows.cores[0],
-            )
-            for core in rows.cores
-        ),
-        *(
-            Row(
-                label=f"device {device}",
-                bars=tuple(whole(span) for span in spans if span.device == device),
-                begins_group=place == 0,
-            )
-            for place, device in enumerate(rows.devices)
-        ),
-        *(
-            Row(
-                label=job,
-                bars=tuple(whole(span) for span in spans if span.job == job),
-                waits=tuple(
-                    (span.asked_s - begin_s, span.granted_s - begin_s)
-                    for span in spans
-                    if span.job == job
-                ),
-                begins_group=place == 0,
-            )
-            for place, job in enumerate(rows.jobs)
-        ),
+    cores = [
+        Row(
+            label=f"core {core}",
+            bars=tuple(
+                bar(span, stay.since_s, stay.until_s) for span, stay in stays if stay.core == core
+            ),
+        )
+        for core in rows.cores
+    ]
+    devices = [
+        Row(
+            label=f"device {device}",
+            bars=tuple(whole(span) for span in spans if span.device == device),
+        )
+        for device in rows.devices
+    ]
+    jobs = []
+    for job in rows.jobs:
+        own = [span for span in spans if span.job == job]
+        waits = tuple((span.asked_s - begin_s, span.granted_s - begin_s) for span in own)
+        jobs.append(Row(label=job, bars=tuple(map(whole, own)), waits=waits))
+    return tuple(
+        replace(row, begins_group=row is group[0])
+        for group in (cores, devices, jobs)
+        for row in group
     )
 
 
