@@ -1,6 +1,6 @@
 """What an experiment is: cells, a way to measure one, a table and a figure of what came out.
 
-An experiment is a frozen noun in a module of ``experiments/papers/`` and a line of its registry.
+An experiment is a frozen noun in a module of ``papers/`` and a line of its registry.
 Its cells are frozen dataclasses of plain values, and so is what is found in a cell: both are kept
 as JSON, by their fields.
 """

@@ -18,7 +18,7 @@ from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.events import NodeLost, ProgressTold
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.resources import Device, DeviceKind
-from tvm_ios.jobs.ray.connection import node_mark
+from tvm_ios.jobs.ray.connection import connected, node_mark
 from tvm_ios.jobs.state_folder import DAEMON_MARK, StateFolder
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind

@@ -1,1 +1,0 @@
-"""Comparisons of whole networks, behind ``demo`` and ``bench``."""
