@@ -7,13 +7,17 @@ import re
 
 import pytest
 
-from tests.documents import DOCUMENTS, README, code_blocks
+from tests.documents import DOCS, DOCUMENTS, README, code_blocks
 from tests.impatience import IMPATIENT
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.models import MODEL_NAMES
 from tvm_ios_lab.problems.problem import parse_problem
 
-EXAMPLES = code_blocks(README, "python")
+EXAMPLES = [
+    code
+    for page in (README, DOCS / "passes.md", DOCS / "chain-and-grid.md")
+    for code in code_blocks(page, "python")
+]
 
 
 def test_there_are_a_tune_a_pass_context_and_a_chain_example():
@@ -41,8 +45,12 @@ def test_example_runs(code, run_python):
 
 
 def test_every_network_is_named():
-    text = README.read_text(encoding="utf-8")
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
     assert [name for name in MODEL_NAMES if f"`{name}`" not in text] == []
+
+
+def test_the_readme_is_read_in_five_minutes():
+    assert len(README.read_text(encoding="utf-8").split()) <= 1000
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -61,7 +69,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_documented_formats_are_read():
-    schedule, problem = code_blocks(README.parent / "docs" / "schedules.md", "json")
+    schedule, problem = code_blocks(DOCS / "schedules.md", "json")
     assert InterOpSchedule.from_json(schedule).to_json() == json.dumps(
         json.loads(schedule), indent=1
     )
@@ -69,7 +77,7 @@ def test_documented_formats_are_read():
 
 
 def test_every_decision_note_is_listed():
-    folder = README.parent / "docs" / "adr"
+    folder = DOCS / "adr"
     listed = (folder / "README.md").read_text(encoding="utf-8")
     for note in folder.glob("[0-9]*.md"):
         assert f"({note.name})" in listed
