@@ -13,10 +13,10 @@ from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.records.record_line import RecordFormat
 
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2")
 SLOW = Latency(median_ms=9.0, low_ms=9.0, high_ms=9.0, confidence=0.95, rounds=6)

@@ -14,11 +14,15 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.report.records_in_force import (
+    KernelRecord,
+    MissingReason,
+    RecordFormat,
+    RecordsInForce,
+)
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.search import SearchOptions, search_ios
 from tvm_ios.support.stored_value import StoredValue
-from tvm_ios.tuning.records.record_line import RecordFormat
-from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what never runs
 
@@ -109,7 +113,9 @@ def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(branching) -> 
         report = TuneReport.of(
             kept=Contestant.IOS,
             reason="",
-            model=model,
+            story=model.story(),
+            arena_bytes=model.plan.arena_bytes,
+            records=model.records,
             coverage="",
             counters=MeasureCounters(),
             search=search,

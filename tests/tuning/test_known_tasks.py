@@ -8,10 +8,10 @@ import pytest
 import tvm
 
 from tvm_ios.profile.build_candidates import ModelChange
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.known_tasks import known_tasks
 from tvm_ios.tuning.records.record_index import RecordIndex
-from tvm_ios.tuning.records.record_line import RecordFormat
 
 pytestmark = pytest.mark.slow  # TVM lowers the model for each question
 

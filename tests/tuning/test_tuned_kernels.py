@@ -19,11 +19,10 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
-from tvm_ios.tuning.records.record_line import RecordFormat
-from tvm_ios.tuning.records.records_in_force import MissingReason
 from tvm_ios.tuning.tuned_kernels import TuningRequest
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"

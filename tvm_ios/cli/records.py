@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import OptionError
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.record_table import printable, record_table
 from tvm_ios.tuning.records.records import (
-    RecordFormat,
     RecordLog,
     TuningRecord,
     best_records,

@@ -31,7 +31,7 @@ from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.open_libraries import uses_libraries
 
 if TYPE_CHECKING:
-    from tvm_ios.tuning.records.records_in_force import RecordsInForce
+    from tvm_ios.report.records_in_force import RecordsInForce
 
 __all__ = ["CompiledModel"]
 

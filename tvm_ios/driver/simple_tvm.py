@@ -29,11 +29,11 @@ from tvm_ios.driver.service_level import ServiceLevel, require_sla_ms
 from tvm_ios.driver.tune_to_level import LevelRequest
 from tvm_ios.errors import OptionError
 from tvm_ios.host.machine import machine_facts, version_facts
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.tuned_kernels import BACKENDS, default_records_path
 
 __all__ = ["SimpleTVM"]

@@ -268,7 +268,9 @@ def tune_race(given: TuneCall) -> TuneRace:
     report = TuneReport.of(
         kept=end.kept,
         reason=end.reason,
-        model=model,
+        story=model.story(),
+        arena_bytes=model.plan.arena_bytes,
+        records=records,
         coverage=main.built.extraction.coverage.as_text(),
         counters=main.prices.counters,
         search=main.found.searches[Contestant.IOS.value],

@@ -21,11 +21,11 @@ from tvm_ios.driver.service_level import Reached, reach, trial_slices
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks, known_tasks
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records.record_index import RecordIndex, logs_in
-from tvm_ios.tuning.records.record_line import RecordFormat
 
 __all__ = ["FrontDoor", "LevelRequest", "tune_to_level", "what_is_known"]
 

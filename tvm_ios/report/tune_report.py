@@ -6,19 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm_ios.core.merge_rule import count_padded_kernels
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.html.report_page import ReportPage
+from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.result import SearchResult
-
-if TYPE_CHECKING:
-    from tvm_ios.compile.model import CompiledModel
-    from tvm_ios.tuning.records.records_in_force import RecordsInForce
 
 __all__ = ["Contestant", "TuneReport"]
 
@@ -95,7 +92,9 @@ class TuneReport:
         *,
         kept: Contestant,
         reason: str,
-        model: CompiledModel,
+        story: ModelStory,
+        arena_bytes: int,
+        records: RecordsInForce | None,
         coverage: str,
         counters: MeasureCounters,
         search: SearchResult,
@@ -105,10 +104,11 @@ class TuneReport:
         remembered: str = "",
         tuning: str = "",
     ) -> TuneReport:
-        """Report of a tuning that kept ``model``."""
-        wide = [stage for stage in model.schedule.stages if len(stage.groups) > 1]
+        """Report of a tuning that kept the model of ``story``."""
+        schedule = story.schedule
+        wide = [stage for stage in schedule.stages if len(stage.groups) > 1]
         merged = [stage for stage in wide if stage.is_merge]
-        operators = model.graph.operators
+        operators = story.graph.operators
         padded = [
             count_padded_kernels([operators[index].convolution for index in stage.operators])
             for stage in merged
@@ -117,8 +117,8 @@ class TuneReport:
             kept=kept,
             reason=reason,
             coverage=coverage,
-            operators=len(model.graph),
-            stages=len(model.schedule.stages),
+            operators=len(story.graph),
+            stages=len(schedule.stages),
             concurrent_stages=len(wide) - len(merged),
             merged_stages=len(merged),
             padded_merged_stages=sum(count > 0 for count in padded),
@@ -133,15 +133,15 @@ class TuneReport:
             predicted_ns=search.latency_ns,
             predicted_sequential_ns=search.sequential_ns,
             comparison=comparison,
-            arena_bytes=model.plan.arena_bytes,
+            arena_bytes=arena_bytes,
             phase_s=dict(phase_s),
             notes=notes,
-            list_lanes=model.schedule.num_home_lanes,
+            list_lanes=schedule.num_home_lanes,
             remembered=remembered,
             tuning=tuning,
-            records=model.records,
+            records=records,
         )
-        return replace(report, story=replace(model.story(), report=report.as_text()))
+        return replace(report, story=replace(story, report=report.as_text()))
 
     def as_text(self) -> str:
         """Report as a page of text."""

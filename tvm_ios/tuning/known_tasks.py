@@ -15,10 +15,10 @@ from typing import Any
 import tvm
 
 from tvm_ios.profile.build_candidates import BuildCandidate, ModelChange, all_candidates
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.ansor.tasks import extract_tasks as ansor_tasks
 from tvm_ios.tuning.autotvm.tasks import extract_tasks as autotvm_tasks
 from tvm_ios.tuning.records.record_index import KnownWorkload, RecordIndex
-from tvm_ios.tuning.records.record_line import RecordFormat
 from tvm_ios.tuning.records.target_records import is_target
 
 __all__ = ["KnownTask", "KnownTasks", "known_tasks"]

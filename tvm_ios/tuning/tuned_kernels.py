@@ -25,6 +25,7 @@ from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.report.records_in_force import RecordFormat, RecordsInForce
 from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.stage_gate import OpenGate, StageGate
@@ -39,8 +40,7 @@ from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records.curve import tuning_curve
 from tvm_ios.tuning.records.record_lookup import contexts_around, records_in_force
-from tvm_ios.tuning.records.records import RecordFormat, mend_records, read_records
-from tvm_ios.tuning.records.records_in_force import RecordsInForce
+from tvm_ios.tuning.records.records import mend_records, read_records
 from tvm_ios.tuning.records.target_records import records_for
 
 __all__ = [

@@ -27,6 +27,7 @@ from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small, randwire_small, squeezenet
 from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.search.baselines import greedy_schedule, make_schedule
 from tvm_ios.tuning.ansor import backend as ansor_backend
 from tvm_ios.tuning.ansor import run as ansor_run
@@ -35,7 +36,7 @@ from tvm_ios.tuning.ansor.tasks import ansor_context, extract_tasks, hardware_pa
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.records.records import RecordFormat, read_records
+from tvm_ios.tuning.records.records import read_records
 from tvm_ios.tuning.tuned_kernels import merged_modules
 
 TARGET = resolve_target(host_target())

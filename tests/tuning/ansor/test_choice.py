@@ -18,13 +18,12 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.build_choice import choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records, operator_workloads
 from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.ansor.tasks import extract_tasks
-from tvm_ios.tuning.records.record_line import RecordFormat
-from tvm_ios.tuning.records.records_in_force import MissingReason
 from tvm_ios.tuning.tuned_kernels import FASTER_ONLY, TuningRequest, tuned_kernels
 
 TARGET = resolve_target(host_target())

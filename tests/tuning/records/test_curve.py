@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.tuning.records.curve import tuning_curve
-from tvm_ios.tuning.records.record_line import RecordFormat, TuningRecord
+from tvm_ios.tuning.records.record_line import TuningRecord
 
 
 def records(*measured: tuple[str, float | None]) -> list[TuningRecord]:

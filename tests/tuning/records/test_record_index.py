@@ -8,8 +8,8 @@ import math
 import pytest
 
 from tvm_ios.errors import RecordError
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.record_index import RecordIndex, logs_in
-from tvm_ios.tuning.records.record_line import RecordFormat
 
 AUTOTVM = RecordFormat.AUTOTVM
 

@@ -11,13 +11,8 @@ import pytest
 
 from tests.json_places import places
 from tvm_ios.errors import RecordError
-from tvm_ios.tuning.records.record_line import (
-    RecordFormat,
-    RejectedLine,
-    TuningRecord,
-    parse_line,
-    parse_record,
-)
+from tvm_ios.report.records_in_force import RecordFormat
+from tvm_ios.tuning.records.record_line import RejectedLine, TuningRecord, parse_line, parse_record
 
 AUTOTVM = (
     '{"input": ["llvm -keys=cpu -mcpu=core-avx2", "dense_nopack.x86", [["TENSOR", [1, 64], '

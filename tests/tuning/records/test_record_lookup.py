@@ -15,14 +15,13 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.relay.context import ANSOR_SWITCH
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.ansor.tasks import extract_tasks as extract_ansor_tasks
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.records.record_lookup import contexts_around, records_around, records_in_force
-from tvm_ios.tuning.records.records import RecordFormat
-from tvm_ios.tuning.records.records_in_force import MissingReason
 
 TARGET = tvm.target.Target("llvm -mcpu=core-avx2 -opt-level=0")
 AUTOTVM, ANSOR = RecordFormat.AUTOTVM, RecordFormat.AUTO_SCHEDULER

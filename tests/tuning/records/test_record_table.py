@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.record_table import printable, record_table
-from tvm_ios.tuning.records.records import RecordFormat, TuningRecord
+from tvm_ios.tuning.records.records import TuningRecord
 
 CONVOLUTION = (
     '["conv2d_NCHWc.x86", [["TENSOR", [1, 64, 28, 28], "float32"], ["TENSOR", [96, 64, 3, 3], '

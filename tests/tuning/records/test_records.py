@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.records import (
-    RecordFormat,
     append_records,
     best_records,
     mend_records,

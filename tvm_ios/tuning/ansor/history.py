@@ -11,13 +11,9 @@ import tvm
 from tvm import auto_scheduler
 from tvm.auto_scheduler.measure_record import load_record_from_string
 
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.ansor.tasks import ansor_context
-from tvm_ios.tuning.records.records import (
-    RecordFormat,
-    TuningRecord,
-    distinct_records,
-    read_records,
-)
+from tvm_ios.tuning.records.records import TuningRecord, distinct_records, read_records
 from tvm_ios.tuning.records.target_records import is_target, preferred_records, targets_with_key
 
 __all__ = ["apply_history", "known_records", "recorded_workloads"]

@@ -15,6 +15,7 @@ import tvm
 from tvm import autotvm
 
 from tvm_ios.host import default_lanes
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.safe_imports import safe_imports
@@ -29,7 +30,7 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
-from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
+from tvm_ios.tuning.records.records import TuningRecord, read_records
 from tvm_ios.tuning.records.target_records import preferred_records
 from tvm_ios.tuning.remote import require_device
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.cache_folder import cache_directory
-from tvm_ios.tuning.records.record_line import RecordFormat, TuningRecord
+from tvm_ios.tuning.records.record_line import TuningRecord
 from tvm_ios.tuning.records.records import distinct_records, read_records
 
 __all__ = ["KnownWorkload", "RecordIndex", "logs_in"]

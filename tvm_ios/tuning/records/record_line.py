@@ -11,15 +11,14 @@ import math
 import re
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tvm_ios.errors import RecordError
+from tvm_ios.report.records_in_force import RecordFormat
 
 __all__ = [
     "FAILURE_COST_S",
-    "RecordFormat",
     "RejectedLine",
     "TuningRecord",
     "parse_line",
@@ -34,13 +33,6 @@ _BEGINNING = re.compile(r'(?=\{"i(?:nput)?": ?\[)')
 _ESCAPE = re.compile(r"\\(.)")
 
 _Fields: TypeAlias = "tuple[str, str, tuple[float, ...], int]"
-
-
-class RecordFormat(StrEnum):
-    """Tuner that a record is of."""
-
-    AUTOTVM = "autotvm"
-    AUTO_SCHEDULER = "auto_scheduler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,14 @@ from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.kernels import empty_compiler, lowering
+from tvm_ios.report.records_in_force import (
+    KernelRecord,
+    MissingReason,
+    RecordFormat,
+    RecordsInForce,
+)
 from tvm_ios.tuning.ansor.tasks import quiet_lookups
-from tvm_ios.tuning.records.records import RecordFormat, TuningRecord, read_records
-from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
+from tvm_ios.tuning.records.records import TuningRecord, read_records
 from tvm_ios.tuning.records.target_records import targets_with_key
 
 __all__ = ["contexts_around", "records_around", "records_in_force"]

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterable
 
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.report.table import Table
-from tvm_ios.tuning.records.records import RecordFormat, TuningRecord
+from tvm_ios.tuning.records.records import TuningRecord
 
 __all__ = ["printable", "record_table"]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.log_file import (
     append_bytes,
     end_line,
@@ -22,10 +23,9 @@ from tvm_ios.tuning.records.log_file import (
     read_on,
     replace_file,
 )
-from tvm_ios.tuning.records.record_line import RecordFormat, RejectedLine, TuningRecord, parse_line
+from tvm_ios.tuning.records.record_line import RejectedLine, TuningRecord, parse_line
 
 __all__ = [
-    "RecordFormat",
     "RecordLog",
     "RejectedLine",
     "TuningRecord",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tvm_ios.tuning.records.record_line import RecordFormat
-from tvm_ios.tuning.records.records_in_force import KernelRecord, MissingReason, RecordsInForce
+from tvm_ios.report.records_in_force import (
+    KernelRecord,
+    MissingReason,
+    RecordFormat,
+    RecordsInForce,
+)
 
 
 def records(*found, contexts=(RecordFormat.AUTOTVM,), logs=()):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.tuning.records.record_line import RecordFormat
+__all__ = ["KernelRecord", "MissingReason", "RecordFormat", "RecordsInForce"]
 
-__all__ = ["KernelRecord", "MissingReason", "RecordsInForce"]
+
+class RecordFormat(StrEnum):
+    """Tuner that a record is of."""
+
+    AUTOTVM = "autotvm"
+    AUTO_SCHEDULER = "auto_scheduler"
+
 
 MOST_NAMES = 3
 """Number of kernels that the one line names; all others are in :attr:`RecordsInForce.missing`."""
