@@ -166,6 +166,8 @@ def test_tune_takes_the_arguments():
         ("[measure]\nrepeat = 0\n", r"\[measure\] repeat is 0"),
         ("search = 3\n", r"search is 3; make it a table, \[search\]"),
         ("[search\n", r"this is no TOML: .*line 1"),
+        (f"time_budget = {'9' * 4301}", r"this is no TOML: .*4300"),
+        (f"[tuning]\ntrials = 0x{'f' * 4301}", r"an integer of more than 64 bits"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file(text, message, tmp_path):

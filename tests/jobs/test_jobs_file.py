@@ -197,6 +197,8 @@ def test_devices_of_nodes_are_kept_for_these(tmp_path):
         ("[[job]]", r"a \[\[job\]\] has the model None; give a network or a file"),
         ("job = 3", r"job is no list of tables; begin each with \[\[job\]\]"),
         ("[[job]", "cannot read the jobs in"),
+        ("job = " + "9" * 4301, r"cannot read the jobs in .*jobs.toml: this is no TOML"),
+        (JOB + "tuning" + ".a" * 40 + " = 1", "jobs.toml: this is nested more than 32 deep"),
         (JOB + "[scheduler]\npolicy = 'best'", "policy is 'best'; choose from .*\"slack\""),
         (
             JOB + "[scheduler]\nexecutor = 'moon'",

@@ -9,7 +9,6 @@ is refused before anything is loaded.
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from difflib import get_close_matches
@@ -19,7 +18,9 @@ from typing import Any, Self, TypeVar, get_type_hints
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.toml_tables import parse_toml, read_toml
 
 __all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
@@ -66,15 +67,13 @@ class TuneConfig:
             If the file cannot be read, or a key or a value is unfit; the message names both.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            return cls.of_tables(read_toml(Path(path)))
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(
                 f"cannot read the configuration {path}: {error}; give a file such as "
                 "configs/quick.toml"
             ) from error
-        try:
-            return cls.parse(text)
-        except OptionError as error:
+        except (OptionError, UnreadableValueError) as error:
             raise OptionError(f"{path}: {error}") from error
 
     @classmethod
@@ -87,10 +86,9 @@ class TuneConfig:
             If it is no TOML, or a key or a value is unfit.
         """
         try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise OptionError(f"this is no TOML: {error}") from error
-        return cls.of_tables(tables)
+            return cls.of_tables(parse_toml(text, "this"))
+        except UnreadableValueError as error:
+            raise OptionError(str(error)) from error
 
     @classmethod
     def of_tables(cls, content: Mapping[str, Any]) -> Self:

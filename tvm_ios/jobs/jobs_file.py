@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
 from tvm_ios.jobs.table_values import checked, rows_of
 from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios.support.toml_tables import read_toml
 
 __all__ = ["JobsFile", "read_jobs_file", "read_orders_file"]
 
@@ -95,8 +95,8 @@ def read_orders_file(path: Path, machine: Machine) -> tuple[JobOrder, ...]:
 def _tables_of(path: Path) -> Iterator[Mapping[str, Any]]:
     """The tables of a file; inside, errors name it."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tables = read_toml(path)
+    except (OSError, ValueError) as error:
         raise JobError(f"cannot read the jobs in {path}: {error}; see docs/jobs.md") from error
     try:
         yield tables
@@ -199,7 +199,7 @@ def _config(
     if file is not None:
         path = _found(file, folder)
         TuneConfig.load(path)
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = read_toml(path)
     try:
         TuneConfig.of_tables(tables)
     except OptionError as error:

@@ -140,6 +140,8 @@ def test_model_files_lie_beside_the_grid(tmp_path):
     ("text", "told"),
     [
         ("[grid", "grid.toml: this is no TOML"),
+        ("a" + ".a" * 20_000 + " = 1", "a key of more than 100 dots"),
+        ("grid" + ".a" * 40 + " = 1", "nested more than 32 deep"),
         ("repeats = 2", r"has no models; add \[grid\]"),
         ("[grid]\nlanes = [1]", r"has no models"),
         ("repeat = 2\n[grid]\nmodel = 'a'", "has no key 'repeat'; there are base"),

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,8 @@ from tvm_ios.jobs.core.resources import Device
 from tvm_ios.jobs.device_tables import read_devices
 from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
 from tvm_ios.jobs.table_values import rows_of
+from tvm_ios.support.stored_value import UnreadableValueError
+from tvm_ios.support.toml_tables import read_toml
 from tvm_ios.support.whole_number import require_whole
 
 __all__ = ["CELL_KEYS", "Cell", "GridFile", "Value"]
@@ -168,16 +169,12 @@ class GridFile:
         """
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"cannot read the grid {path}: {error}; give a TOML file") from error
-        except tomllib.TOMLDecodeError as error:
-            raise OptionError(f"{path}: this is no TOML: {error}") from error
-        try:
-            grid = cls._of(path, data)
+            grid = cls._of(path, read_toml(path))
             for cell in grid.cells():
                 _check(cell)
-        except (JobError, OptionError) as error:
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"cannot read the grid {path}: {error}; give a TOML file") from error
+        except (JobError, OptionError, UnreadableValueError) as error:
             raise OptionError(f"{path}: {error}") from error
         return grid
 
@@ -268,8 +265,8 @@ def _base(path: Path, base: Any) -> dict[str, Any]:
         raise OptionError(f"base is {base!r}; give a file such as quick.toml, or a table [base]")
     file = path.parent / base
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return read_toml(file)
+    except (OSError, ValueError) as error:
         raise OptionError(f"base: cannot read {file}: {error}") from error
 
 
