@@ -86,6 +86,24 @@ def test_no_verb_and_unknown_verb_are_wrong_use(run_python):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["tuen", "squeezenet"], "tune"),
+        (["jobs", "statsu"], "status"),
+        (["tune", "squeezenet", "--tuning", "autotvn"], "autotvm"),
+        (["tune", "squeezenet", "--time-budgett", "30"], "--time-budget"),
+        (["grid", "run", "grid.toml", "--rety"], "--retry"),
+        (["tune", "squeezenet", "--debgu=1"], "--debug"),
+    ],
+)
+def test_of_a_mistyped_word_the_nearest_is_named(words, meant, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"; did you mean {meant!r}?\n")
+
+
 def add_verb(monkeypatch, name, source):
     module = type(sys)(f"tvm_ios.cli.{name}")
     exec(source, module.__dict__)

@@ -40,6 +40,8 @@ def test_networks_have_names_and_weights_of_their_own():
 def test_what_is_no_model_is_refused(fork):
     with pytest.raises(OptionError, match="a pair with parameters; leave out params"):
         ModelSource.of(fork, fork[1])
+    with pytest.raises(ModelError, match=r"; did you mean 'squeezenet'\?$"):
+        ModelSource.of("squeezenett")
     with pytest.raises(ModelError, match="the model is a tuple; give a Relay module"):
         ModelSource.of(("squeezenet", {}))
 

@@ -28,3 +28,5 @@ def test_an_unknown_name_lists_the_known_ones():
         match=r"no network named 'resnet'; choose one of bert_base, dcgan, densenet_121,",
     ):
         by_name("resnet")
+    with pytest.raises(OptionError, match=r"; did you mean 'nasnet_small'\?$"):
+        by_name("nasnett-small")

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from tvm_ios.errors import OptionError, TvmIosError
 
@@ -136,14 +136,14 @@ def _chosen_verb(words: Sequence[str]) -> str | None:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tvm-ios", description="IOS, the inter-operator scheduler, as a plugin for TVM."
     )
     parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the version")
     _add_common(parser)
     parser.set_defaults(debug=False, quiet=False, verbose=0)
     subparsers = parser.add_subparsers(
-        title="verbs", metavar="VERB", required=True, parser_class=argparse.ArgumentParser
+        title="verbs", metavar="VERB", required=True, parser_class=_Parser
     )
     for verb in (*VERBS, *_registered(chosen)):
         if verb.name != chosen:
@@ -199,6 +199,15 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for each in action.choices.values():
                 _add_common(each)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors ask whether a known word was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        from tvm_ios.cli.mistyped import meant_word  # noqa: PLC0415 - only errors need it
+
+        super().error(f"{message}{meant_word(self, message)}")
 
 
 class _VersionAction(argparse.Action):

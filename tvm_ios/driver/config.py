@@ -11,13 +11,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.near_name import did_you_mean
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.toml_tables import parse_toml, read_toml
@@ -175,8 +175,7 @@ def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) 
     """
     for key in table:
         if key not in known:
-            close = get_close_matches(key, known, n=1)
-            meant = f", did you mean {close[0]!r}?" if close else ";"
+            meant = did_you_mean(key, known, ", ") or ";"
             raise OptionError(f"{where}has no key {key!r}{meant} There are {', '.join(known)}")
 
 

@@ -15,6 +15,7 @@ from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.relay.inputs import weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
+from tvm_ios.support.near_name import did_you_mean
 
 __all__ = ["ModelSource", "from_onnx"]
 
@@ -154,6 +155,7 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> A
         raise ModelError(
             f"there is no network and no file named {name!r}; networks are "
             f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(suffixes)}"
+            f"{did_you_mean(name.replace('-', '_'), MODEL_NAMES)}"
         )
     shapes.require_none(name)
     return read_model(path, params)

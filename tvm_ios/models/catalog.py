@@ -20,6 +20,7 @@ from tvm_ios.models.squeezenet import squeezenet
 from tvm_ios.models.tvm_testing import dcgan, resnet3d_18
 from tvm_ios.models.unet import unet
 from tvm_ios.models.weights import Network
+from tvm_ios.support.near_name import did_you_mean
 
 __all__ = ["MODEL_NAMES", "NetworkFactory", "by_name"]
 
@@ -71,5 +72,8 @@ def by_name(name: str) -> NetworkFactory:
     """
     factory = _FACTORIES.get(name.replace("-", "_"))
     if factory is None:
-        raise OptionError(f"no network named {name!r}; choose one of {', '.join(MODEL_NAMES)}")
+        raise OptionError(
+            f"no network named {name!r}; choose one of {', '.join(MODEL_NAMES)}"
+            f"{did_you_mean(name.replace('-', '_'), MODEL_NAMES)}"
+        )
     return factory

@@ -145,6 +145,8 @@ def test_model_files_lie_beside_the_grid(tmp_path):
         ("repeats = 2", r"has no models; add \[grid\]"),
         ("[grid]\nlanes = [1]", r"has no models"),
         ("repeat = 2\n[grid]\nmodel = 'a'", "has no key 'repeat'; there are base"),
+        ("repeat = 2\n[grid]\nmodel = 'a'", "; did you mean 'repeats'"),
+        ("[grid]\nmodel = 'a'\ntrails = [1]", "; did you mean 'trials'"),
         ("repeats = 0\n[grid]\nmodel = 'a'", "repeats is 0; give a whole number of 1 or more"),
         ("servers = 0\n[grid]\nmodel = 'a'", "servers is 0"),
         ("shared_cache = 1\n[grid]\nmodel = 'a'", "shared_cache is 1; give true or false"),

@@ -24,6 +24,7 @@ from tvm_ios.jobs.core.resources import Device
 from tvm_ios.jobs.device_tables import read_devices
 from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
 from tvm_ios.jobs.table_values import rows_of
+from tvm_ios.support.near_name import did_you_mean
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.support.toml_tables import read_toml
 from tvm_ios.support.whole_number import require_whole
@@ -182,7 +183,10 @@ class GridFile:
     def _of(cls, path: Path, data: dict[str, Any]) -> Self:
         unknown = [key for key in data if key not in FILE_KEYS]
         if unknown:
-            raise OptionError(f"has no key {unknown[0]!r}; there are {', '.join(FILE_KEYS)}")
+            raise OptionError(
+                f"has no key {unknown[0]!r}; there are {', '.join(FILE_KEYS)}"
+                f"{did_you_mean(unknown[0], FILE_KEYS)}"
+            )
         lists = data.pop("grid", None)
         if not isinstance(lists, dict) or "model" not in lists:
             raise OptionError('has no models; add [grid] with model = ["squeezenet"]')
@@ -277,7 +281,7 @@ def _check(cell: Cell) -> None:
             known = ", ".join([*CELL_KEYS, *SHORT, "time_budget"])
             raise OptionError(
                 f"[grid] has no key {name!r}; there are {known}, and keys of configuration files "
-                "such as 'tuning.trials'"
+                f"such as 'tuning.trials'{did_you_mean(name, known.split(', '))}"
             )
     if "lanes" in cell.parameters:
         require_whole("[grid] lanes", cell.parameters["lanes"], least=1)
