@@ -29,6 +29,18 @@ def test_the_current_target_is_taken():
         assert resolve_target(None).mcpu == "core-avx2"
 
 
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("llvm -mcpu=skylake-avx51", "no processor 'skylake-avx51'; did you mean 'skylake-avx512'"),
+        (tvm.target.Target("cuda -arch=sm_90", host="llvm -mcpu=skylak"), "'skylake'"),
+    ],
+)
+def test_a_processor_that_llvm_does_not_know_is_refused(target, told):
+    with pytest.raises(ModelError, match=told):
+        resolve_target(target)
+
+
 def test_several_devices_are_refused():
     with pytest.raises(ModelError, match="names 2 devices"):
         resolve_target({"cpu": "llvm", "gpu": "opencl"})

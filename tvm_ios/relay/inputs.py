@@ -11,6 +11,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.errors import ModelError
+from tvm_ios.host import require_known_processor
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.obstacles import is_primitive, obstacles_of
 
@@ -64,6 +65,9 @@ def resolve_target(target: Any) -> tvm.target.Target:
             f"this TVM was built without a code generator for target {kind!r}; choose another "
             "target, such as 'llvm', or install a TVM that has it"
         )
+    for each in (chosen[0], chosen[0].host):
+        if each is not None and each.kind.name == "llvm":
+            require_known_processor(each)
     return chosen[0]
 
 
