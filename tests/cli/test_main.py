@@ -128,6 +128,35 @@ def test_an_error_of_ours_is_one_line_and_exit_2(capsys):
     assert capsys.readouterr().err == "tvm-ios: error: r is -1; give 0 or more\n"
 
 
+PRINTS = """
+import logging, sys
+def add_parser(subparsers):
+    subparsers.add_parser("prints").add_argument("name")
+def run(arguments):
+    print("result\\t" + arguments.name)
+    print(arguments.name, file=sys.stderr)
+    logging.getLogger("tvm_ios").error(arguments.name)
+    raise __import__("tvm_ios.errors").errors.OptionError(f"no network named {arguments.name}")
+"""
+
+
+def test_control_characters_reach_neither_terminal_nor_log(monkeypatch, capsys):
+    add_verb(monkeypatch, "prints", PRINTS)
+    name = "\x1b[2J\x9b\x07\r\u202e"
+    assert main(["prints", name]) == 2
+    shown = capsys.readouterr()
+    told = r"\x1b[2J\x9b\x07\r\u202e"
+    assert shown.out == f"result\t{told}\n"
+    assert shown.err.splitlines() == [
+        told,
+        f"tvm-ios: {told}",
+        f"tvm-ios: error: no network named {told}",
+    ]
+    with pytest.raises(SystemExit):
+        main(["prints", "a", name])
+    assert f"unrecognized arguments: {told}" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("raising_verb")
 @pytest.mark.parametrize("words", [["--debug", "raises", "ours"], ["raises", "ours", "--debug"]])
 def test_debug_lets_the_traceback_through(words):

@@ -26,6 +26,11 @@ def test_markdown_aligns_its_source_and_its_columns():
     ]
 
 
+def test_cells_are_printable():
+    table = Table(header=("job", "ms"), rows=(("\x1b[2J\n", "1"), ("a", "2")))
+    assert table.as_text().splitlines()[2:] == [r"\x1b[2J\n   1", "a           2"]
+
+
 def test_bars_and_new_lines_stay_in_their_cell_of_markdown():
     table = Table(header=("device", "stage"), rows=(("V100", "conv1 | conv2"), ("a\nb", "-")))
     assert table.as_markdown().splitlines() == [

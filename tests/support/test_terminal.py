@@ -105,6 +105,12 @@ def test_a_terminal_gets_a_bar_and_standard_output_only_results(on_terminal):
     assert shown.endswith("\n")
 
 
+def test_names_in_details_are_printable():
+    stream = io.StringIO()
+    StderrProgress(stream=stream)(Progress(phase="build", detail="conv\x1b[2J"))
+    assert stream.getvalue() == "[   0.0 s] build conv\\x1b[2J\n"
+
+
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"CI": "true"}, {"TERM": "dumb"}])
 def test_who_asks_for_plain_text_gets_lines(on_terminal, plain):
     child, terminal = on_terminal(**plain)

@@ -112,17 +112,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TvmIosError as error:
         if debug:
             raise
-        print(f"tvm-ios: error: {error}", file=sys.stderr)
+        _tell(f"tvm-ios: error: {error}")
         return EXIT_ERROR
     except KeyboardInterrupt as interrupt:
         if debug:
             raise
-        print("tvm-ios: interrupted", *_notes(interrupt), sep="\n  ", file=sys.stderr)
+        _tell("tvm-ios: interrupted", *_notes(interrupt))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_BROKEN_PIPE
     return status
+
+
+def _tell(*lines: str) -> None:
+    from tvm_ios.support.printable import printable  # noqa: PLC0415 - only errors need it
+
+    print(*map(printable, lines), sep="\n  ", file=sys.stderr)
 
 
 def _notes(error: BaseException) -> list[str]:
@@ -205,9 +211,9 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors ask whether a known word was meant."""
 
     def error(self, message: str) -> NoReturn:
-        from tvm_ios.cli.mistyped import meant_word  # noqa: PLC0415 - only errors need it
+        from tvm_ios.cli.mistyped import explained  # noqa: PLC0415 - only errors need it
 
-        super().error(f"{message}{meant_word(self, message)}")
+        super().error(explained(self, message))
 
 
 class _VersionAction(argparse.Action):

@@ -6,15 +6,20 @@ import argparse
 import re
 
 from tvm_ios.support.near_name import did_you_mean
+from tvm_ios.support.printable import printable
 
-__all__ = ["meant_word"]
+__all__ = ["explained"]
 
 _CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 _FLAG = re.compile(r"unrecognized arguments: .*?(--?[\w-]+)")
 
 
-def meant_word(parser: argparse.ArgumentParser, message: str) -> str:
-    """The question that ends a message of this parser; empty where no known word is near."""
+def explained(parser: argparse.ArgumentParser, message: str) -> str:
+    """A message of this parser, printable, which ends with the known word that is near, if any."""
+    return printable(f"{message}{_question(parser, message)}")
+
+
+def _question(parser: argparse.ArgumentParser, message: str) -> str:
     if choice := _CHOICE.search(message):
         return did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2]))
     if flag := _FLAG.search(message):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.support.printable import printable
 
 __all__ = ["Table", "comparison_table"]
 
@@ -34,9 +35,10 @@ class Table:
 
     def as_text(self) -> str:
         """Text with columns two spaces apart, under a header with a rule."""
-        widths = [max(map(len, each)) for each in zip(self.header, *self.rows, strict=True)]
+        rows = [tuple(printable(cell, keep="") for cell in row) for row in self.rows]
+        widths = [max(map(len, each)) for each in zip(self.header, *rows, strict=True)]
         rule = tuple("-" * width for width in widths)
-        lines = [self._aligned(row, widths) for row in (self.header, rule, *self.rows)]
+        lines = [self._aligned(row, widths) for row in (self.header, rule, *rows)]
         return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
     def as_markdown(self) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
+from tvm_ios.support.printable import printable, printable_output
 
 __all__ = ["Verbosity", "is_quiet", "shown_messages"]
 
@@ -60,7 +61,10 @@ class Verbosity:
 
 @contextmanager
 def shown_messages(verbosity: Verbosity) -> Iterator[None]:
-    """Context that shows tvm-ios's log on standard error; processes started in it do so, too."""
+    """Context that shows tvm-ios's log on standard error; processes started in it do so, too.
+
+    What is printed inside, results included, has no control characters.
+    """
     handler = _StderrHandler()
     # Times and places are for who looks for a fault.
     form = "tvm-ios: %(message)s"
@@ -78,7 +82,8 @@ def shown_messages(verbosity: Verbosity) -> Iterator[None]:
         _REMARKS.setLevel(logging.ERROR)
     os.environ[_INHERITED] = "q" if verbosity.quiet else "v" * verbosity.verbose
     try:
-        yield
+        with printable_output():
+            yield
     finally:
         _ROOT.removeHandler(handler)
         _ROOT.setLevel(level)
@@ -99,4 +104,4 @@ class _StderrHandler(logging.Handler):
     """Handler for the standard error of the moment, which bars and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(printable(self.format(record)), file=sys.stderr, flush=True)

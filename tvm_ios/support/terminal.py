@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TextIO
 
 from tvm_ios.support.messages import is_quiet
+from tvm_ios.support.printable import PrintableStream, printable
 from tvm_ios.support.progress import Progress
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def live_on(stream: TextIO, *, transient: bool = False) -> Live:
     from rich.console import Console  # noqa: PLC0415 - only where something is drawn
     from rich.live import Live  # noqa: PLC0415
 
-    console = Console(file=stream, force_terminal=True, highlight=False)
+    raw = stream.raw if isinstance(stream, PrintableStream) else stream
+    console = Console(file=raw, force_terminal=True, highlight=False)
     live = Live(
         console=console,
         auto_refresh=False,
@@ -118,7 +120,7 @@ def _told(progress: Progress) -> str:
     told = [] if progress.done is None else [f"{progress.done} {progress.unit}"]
     if progress.best_ms is not None:
         told.append(f"best {progress.best_ms:.3f} ms")
-    return ", ".join([*told, progress.detail] if progress.detail else told)
+    return ", ".join([*told, printable(progress.detail)] if progress.detail else told)
 
 
 def _bar(progress: Progress, phase_began_s: float) -> RenderableType:

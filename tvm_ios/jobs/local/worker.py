@@ -33,15 +33,15 @@ def main(descriptor: int) -> None:
     gate = WorkerGate(line)
     begin = gate.begin()
     order, reason = begin.order, ""
-    try:
-        with shown_messages(Verbosity.inherited()):
+    with shown_messages(Verbosity.inherited()):
+        try:
             order.work.run(order.spec, gate, Path(begin.folder))
-    except TvmIosError as error:
-        reason = str(error)
-        print(f"tvm-ios: error: {reason}", file=sys.stderr)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-        traceback.print_exc()
-        reason = f"{type(error).__name__}: {error}; the log has more"
+        except TvmIosError as error:
+            reason = str(error)
+            print(f"tvm-ios: error: {reason}", file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            traceback.print_exc()
+            reason = f"{type(error).__name__}: {error}; the log has more"
     sys.stdout.flush()
     sys.stderr.flush()
     gate.end(shortened(" ".join(reason.split())))
