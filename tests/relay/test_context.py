@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 
 import pytest
@@ -37,6 +38,21 @@ def test_disabling_a_pass_keeps_everything_else():
         assert list(current.required_pass) == ["FoldScaleAxis"]
         assert list(current.disabled_pass) == ["FastMath", "SimplifyExpr"]
         assert int(current.config["relay.FuseOps.max_depth"]) == 5
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_warnings_of_tvm_are_reasons_of_ours_inside(entered, caplog):
+    caplog.set_level(logging.INFO, "tvm_ios")
+    outer = PassContext(opt_level=3) if entered else pass_context()
+    with outer, pass_context():
+        logging.getLogger("autotvm").warning("%d operators have not been tuned", 2)
+        logging.getLogger("strategy").error("a fault")
+    logging.getLogger("autotvm").warning("from somebody else")
+    assert [(record.name, record.levelname, record.message) for record in caplog.records] == [
+        ("tvm_ios.relay.context", "INFO", "TVM: 2 operators have not been tuned"),
+        ("strategy", "ERROR", "a fault"),
+        ("autotvm", "WARNING", "from somebody else"),
+    ]
 
 
 def test_tuning_logs_are_not_downloaded(monkeypatch):

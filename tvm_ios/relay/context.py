@@ -9,6 +9,7 @@ without the instruments: TVM would tell them of a second context's end, at which
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,11 +32,15 @@ __all__ = [
     "offline_tophub",
     "pass_context",
     "reason_of",
+    "remarks_logged",
     "tvm_pipeline",
 ]
 
+_LOG = logging.getLogger(__name__)
+
 ANSOR_SWITCH = "relay.backend.use_auto_scheduler"
 """Key in a PassContext's configuration that makes TVM compile with Ansor's records."""
+TVM_LOGGERS = ("autotvm", "strategy", "te_compiler", "topi")
 DEFAULT_OPT_LEVEL = 2
 """Level of the context that TVM has when nobody entered one."""
 
@@ -88,7 +93,8 @@ def pass_context(
     extra = [name for name in disabled if name not in already and name not in required]
     own = list(instruments)
     if entered and not extra and not own and not config:
-        yield
+        with remarks_logged():
+            yield
         return
     nested = PassContext(
         opt_level=current.opt_level if entered else opt_level,
@@ -97,8 +103,32 @@ def pass_context(
         disabled_pass=already + extra,
         config=dict(current.config.items()) | dict(config or {}),
     )
-    with nested:
+    with nested, remarks_logged():
         yield
+
+
+@contextmanager
+def remarks_logged() -> Iterator[None]:
+    """Log what TVM warns of while it compiles as our own reasons, at the level INFO.
+
+    Each operator without a tuned kernel has a warning, and prices decide about those here.
+    """
+    told = [logger for logger in map(logging.getLogger, TVM_LOGGERS) if _log not in logger.filters]
+    for logger in told:
+        logger.addFilter(_log)
+    try:
+        yield
+    finally:
+        for logger in told:
+            logger.removeFilter(_log)
+
+
+def _log(record: logging.LogRecord) -> bool:
+    """Whether TVM's own logger goes on with a record."""
+    if record.levelno != logging.WARNING:
+        return True
+    _LOG.info("TVM: %s", record.getMessage())
+    return False
 
 
 @contextmanager

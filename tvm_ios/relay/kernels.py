@@ -16,6 +16,7 @@ from tvm import relay
 from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
+from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
@@ -132,7 +133,8 @@ def empty_compiler() -> Iterator[te_compiler.TECompiler]:
     with lowering:
         compiler.clear()
     try:
-        yield compiler
+        with remarks_logged():
+            yield compiler
     finally:
         with lowering:
             compiler.clear()

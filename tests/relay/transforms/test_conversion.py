@@ -27,7 +27,7 @@ from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import converted_model, prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten
-from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE
+from tvm_ios.relay.transforms.conversion import CONVERSION_TYPE, CONVERT_LAYOUT
 from tvm_ios.search.baselines import sequential_schedule
 
 NHWC = Conversion(desired_layout="NHWC")
@@ -209,6 +209,18 @@ def test_a_concatenation_of_the_last_axis_is_no_view():
     joined = [index for index, joined in enumerate(extraction.joins) if joined]
     assert len(joined) == 2
     assert [extraction.views[index] for index in joined] == [None, None]
+
+
+def test_tvm_does_not_warn_of_operators_that_follow(capfd):
+    data = relay.var("data", shape=(1, 8, 8, 8))
+    weight = relay.const(np.ones((8, 8, 1, 1), "float32"))
+    conv = relay.nn.conv2d(data, weight, kernel_size=(1, 1), channels=8)
+    resized = relay.image.resize2d(conv, (4, 4), layout="NCHW")
+    module = tvm.IRModule.from_expr(relay.Function([data], resized))
+    found = str(converted_model(module, {}, TARGET, NHWC)[0])
+    assert 'layout="NHWC"' in found[found.index("resize2d") :]
+    assert relay.op.get("image.resize2d").get_attr(CONVERT_LAYOUT) is not None
+    assert capfd.readouterr().err == ""
 
 
 def test_the_operators_of_tvm_are_left_as_they_were():

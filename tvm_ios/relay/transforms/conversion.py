@@ -9,7 +9,7 @@ A combination for which TVM 0.17 has no kernel, or a wrong one, is refused here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import tvm
@@ -40,6 +40,7 @@ LAID_OUT = (
 """Operators that are given a layout; all others follow."""
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 CONVERSION_TYPE = "FTVMMixedPrecisionConversionType"
+CONVERT_LAYOUT = "FTVMConvertOpLayout"
 TENSOR_CORE_BATCH, TENSOR_CORE_CHANNELS = 8, 16
 """Numbers whose multiples TVM's template for tensor cores takes; for output channels any."""
 
@@ -78,7 +79,9 @@ def convert(
                 )
             if conversion.desired_layout is not None:
                 wanted = {name: [conversion.desired_layout, "default"] for name in LAID_OUT}
-                converted = _run(converted, relay.transform.ConvertLayout(wanted))
+                # TVM would warn of each of the others, which follow with the attribute or without.
+                with _with_attribute(_followers(), CONVERT_LAYOUT, None):
+                    converted = _run(converted, relay.transform.ConvertLayout(wanted))
                 converted = fold_moved_constants(converted)
             if conversion.mixed_precision:
                 with _accumulating_in(conversion.mixed_precision_acc_type):
@@ -112,25 +115,42 @@ def _run(module: tvm.IRModule, *passes: Any) -> tvm.IRModule:
     return Sequential([*passes, relay.transform.InferType()])(module)
 
 
-@contextmanager
-def _accumulating_in(acc_type: str) -> Iterator[None]:
+def _followers() -> list[str]:
+    """Operators that could ask for a layout, and do not."""
+    return [
+        name
+        for name in tvm.ir.Op.list_op_names()
+        if name not in LAID_OUT and relay.op.get(name).get_attr(CONVERT_LAYOUT) is not None
+    ]
+
+
+def _accumulating_in(acc_type: str) -> AbstractContextManager[None]:
     """Context in which TVM's pass takes sums in a type, which it stores with the operators."""
 
     def rule(_call: relay.Call, mixed_type: str) -> list[Any]:
         return [MIXED_PRECISION_ALWAYS, acc_type, mixed_type]
 
-    operators = [relay.op.get(name) for name in DEFAULT_ALWAYS_LIST]
-    before = [operator.get_attr(CONVERSION_TYPE) for operator in operators]
+    return _with_attribute(DEFAULT_ALWAYS_LIST, CONVERSION_TYPE, rule)
+
+
+@contextmanager
+def _with_attribute(names: Iterable[str], attribute: str, value: Any) -> Iterator[None]:
+    """Let operators have another value of an attribute, or none, inside."""
+    operators = [relay.op.get(name) for name in names]
+    before = [operator.get_attr(attribute) for operator in operators]
     for operator in operators:
-        operator.reset_attr(CONVERSION_TYPE)
-        operator.set_attr(CONVERSION_TYPE, rule)
+        _set_attribute(operator, attribute, value)
     try:
         yield
     finally:
         for operator, old in zip(operators, before, strict=True):
-            operator.reset_attr(CONVERSION_TYPE)
-            if old is not None:
-                operator.set_attr(CONVERSION_TYPE, old)
+            _set_attribute(operator, attribute, old)
+
+
+def _set_attribute(operator: tvm.ir.Op, attribute: str, value: Any) -> None:
+    operator.reset_attr(attribute)
+    if value is not None:
+        operator.set_attr(attribute, value)
 
 
 def _require_right_kernels(module: tvm.IRModule, target: tvm.target.Target) -> None:
