@@ -35,6 +35,29 @@ def test_pip_is_none_that_lies_in_the_working_directory():
     wheel._pip("--version")
 
 
+def test_failing_pip_names_no_host(monkeypatch):
+    """Nobody answers at this port, and the address has a password."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:secret@localhost:1/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with pytest.raises(HostError, match=r"pip failed \(exit 1\): .*; run it to see all") as failed:
+        wheel._pip("install", "--no-deps", "no-such-package-of-tvm-ios")
+    for part in ("localhost", "secret", "\n"):
+        assert part not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "HTTPSConnectionPool(host='some.host', port=443): Max retries exceeded with url: /simple/",
+        "Failed to resolve 'some.host' ([Errno -2] Name or service not known)",
+        "404 Client Error: Not Found for url: https://some.host/simple/bitblas/",
+    ],
+)
+def test_places_of_packages_are_left_out(line):
+    assert "some.host" not in wheel._PLACE.sub("the package index", line)
+
+
 def test_the_wheel_is_pinned_by_version_and_hash():
     assert wheel._pinned_wheel().startswith("bitblas==")
     assert "--hash=sha256:" in wheel._WHEEL.read_text()

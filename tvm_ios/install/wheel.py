@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import has_relay, usual_spec
 from tvm_ios.install.hook import write_hook
+from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["Installation", "install_relay_tvm", "site_packages_directory", "wheel_is_installed"]
 
@@ -23,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 _REQUIREMENTS = _HERE / "requirements.txt"
 _WHEEL = _HERE / "wheel.txt"
+_PLACE = re.compile(r"\w+://[^\s'\")]+|(?<=host=)'[^']*'|(?<=resolve )'[^']*'")
+"""Where pip looked: its address may be nobody else's business, and may hold a password."""
 _PLATFORMS = ("x86_64", "amd64")
 
 
@@ -110,6 +114,10 @@ def _pip(*arguments: str) -> None:
     _LOG.debug("runs %s", shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        lines = lines_that_tell(done.stderr, "pip gave no reason")
+        told = " ".join(line for line in lines if not line.startswith("WARNING: "))
+        reason = _PLACE.sub("the package index", told)
         raise HostError(
-            f"pip failed (exit {done.returncode}): {' '.join(command)}\n{done.stderr.strip()}"
+            f"pip failed (exit {done.returncode}): {reason}; run it to see all it says: "
+            f"{shlex.join(command)}"
         )
