@@ -262,7 +262,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     # Enough for all candidates on a busy machine: what is cut would be measured by the next call.
     words += ["--database", tmp_path / "p.sqlite", "--time-budget", 60]
     words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
-    words += ["--min-repeat-ms", 0]
+    words += ["--min-repeat-ms", 0, "-v"]
     page = tmp_path / "net.html"
     assert tune(*words, "--report", page) == 0
     shown = capsys.readouterr()
@@ -285,7 +285,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     assert "autotvm: 0 candidates" in capsys.readouterr().out
     assert log.read_text() == records
     # The records alone, without tuning.
-    assert tune(*words[:13], "--records", log) == 0
+    assert tune(*words[:13], "-v", "--records", log) == 0
     assert "tuned kernels" in capsys.readouterr().out
 
 
@@ -300,6 +300,11 @@ def test_without_kernel_tuning_the_output_is_named_after_the_model(
     hint = "oneDNN is installed: --onednn has it"
     shown = capsys.readouterr()
     assert "wrote net.so" in shown.out
+    lines = shown.out.splitlines()
+    assert len(lines) < 25
+    assert lines[0].startswith("kept ")
+    assert lines[-1].startswith("next: tvm-ios run net.so, or tvm-ios show net.so")
+    assert "stage 0 " not in shown.out
     assert hint not in shown.out
     assert (hint in shown.err) == (find_onednn().library is not None)
     assert (tmp_path / "net.so").exists()

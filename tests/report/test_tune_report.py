@@ -79,6 +79,18 @@ def test_the_page_tells_every_fact(report: TuneReport) -> None:
     assert lines[-2:] == ["note: one thing", "note: another"]
 
 
+def test_the_summary_is_the_result_on_a_few_lines(report: TuneReport) -> None:
+    assert report.summary().splitlines() == [
+        f"kept ios: {report.reason}",
+        report.coverage,
+        "9 operators in 5 stages, 2 of them concurrent, 1 merged",
+        "latency 1.0000 ms (1.0000 to 1.0000)",
+        "took 5 s; the full report has 2 notes",
+    ]
+    known = replace(report, remembered="taken from a file", notes=()).summary().splitlines()
+    assert (known[1], known[-1]) == ("taken from a file", "took 5 s")
+
+
 def test_a_list_has_tasks_on_lanes(report: TuneReport) -> None:
     listed = replace(report, kept=Contestant.IOS_LIST, list_lanes=2)
     lines = listed.as_text().splitlines()

@@ -117,7 +117,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tune, print the report and the schedule, and write the file; return 0."""
+    """Tune, write the file, print the result; return 0."""
     config = _config(arguments)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output, "--output")
@@ -149,14 +149,20 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             **config.arguments(),
         )
-    print(compiled.report().as_text())
-    print(compiled.as_text())
     compiled.export_library(output)
-    print(f"wrote {output}; tvm_ios.load({str(output)!r}) runs it")
+    report = compiled.report()
+    if arguments.verbose:
+        print(report.as_text())
+        print(compiled.as_text())
+    else:
+        print(report.summary())
+    print(f"wrote {output}")
     if arguments.report is not None:
         title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
         ReportPage(story=compiled.story(), title=title, command=command).write(arguments.report)
         print(f"wrote {arguments.report}")
+    file = shlex.quote(str(output))
+    print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
     if arguments.target is None and arguments.onednn is None and _may_use_onednn(config.options):
         _LOG.warning("note: oneDNN is installed: --onednn has it compute what it is faster at")
     return 0

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.measure.robust import median_interval
 
 if TYPE_CHECKING:
     from tvm_ios.devices.protocol import TimedExecutor
@@ -37,16 +36,13 @@ class Latency:
     @classmethod
     def of(cls, name: str, comparison: Comparison) -> Self:
         """Latency of a contestant that was timed in every round."""
-        place = comparison.names.index(name)
-        times = [each.run_ns[place] for each in comparison.used_rounds]
-        run_ns = [ns for ns in times if ns is not None]
-        low, high = median_interval(run_ns, comparison.confidence)
+        low, high = comparison.interval_ns(name)
         return cls(
             median_ms=comparison.median_ns(name) / 1e6,
             low_ms=low / 1e6,
             high_ms=high / 1e6,
             confidence=comparison.confidence,
-            rounds=len(run_ns),
+            rounds=len(comparison.used_rounds),
             notes=comparison.notes,
         )
 

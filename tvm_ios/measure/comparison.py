@@ -125,6 +125,10 @@ class Comparison:
         """
         return median(self._times(name).values())
 
+    def interval_ns(self, name: str) -> tuple[float, float]:
+        """Interval that holds the true median of a contestant's time with :attr:`confidence`."""
+        return median_interval(list(self._times(name).values()), self.confidence)
+
     def speedup(self, contestant: str, *, over: str) -> Speedup:
         """Speedup of a contestant over another, and whether it beats the noise."""
         return speedup_of(

@@ -143,6 +143,19 @@ class TuneReport:
         )
         return replace(report, story=replace(story, report=report.as_text()))
 
+    def summary(self) -> str:
+        """The result on a few lines, with the latency and the interval that holds its median."""
+        name = self.kept.value
+        low, high = (ns / 1e6 for ns in self.comparison.interval_ns(name))
+        seconds = sum(self.phase_s.values())
+        notes = f"; the full report has {len(self.notes)} notes" if self.notes else ""
+        lines = [
+            *self._result(),
+            f"latency {self.comparison.median_ns(name) / 1e6:.4f} ms ({low:.4f} to {high:.4f})",
+            f"took {seconds:.0f} s{notes}",
+        ]
+        return "\n".join(lines)
+
     def as_text(self) -> str:
         """Report as a page of text."""
         phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phase_s.items())
@@ -152,11 +165,7 @@ class TuneReport:
         )
         lines = [
             *([self.tuning] if self.tuning else []),
-            f"kept {self.kept.value}: {self.reason}",
-            *([self.remembered] if self.remembered else []),
-            self.coverage,
-            *([] if self.records is None else [self.records.as_text()]),
-            f"{self.operators} operators {self._form()}, {self.merged_stages} merged",
+            *self._result(),
             *self._padding(),
             f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
             f"{self.stages_priced} of {self.stages_possible} possible stages priced "
@@ -167,6 +176,16 @@ class TuneReport:
             f"time: {phases}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _result(self) -> tuple[str, ...]:
+        """What was kept, and of what it was made."""
+        return (
+            f"kept {self.kept.value}: {self.reason}",
+            *([self.remembered] if self.remembered else []),
+            self.coverage,
+            *([] if self.records is None else [self.records.as_text()]),
+            f"{self.operators} operators {self._form()}, {self.merged_stages} merged",
+        )
 
     def _form(self) -> str:
         if self.list_lanes:
