@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import io
 import json
 import logging
 import shutil

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm_ios.support.stored_value import UnreadableValueError
 
-__all__ = ["LARGEST_TOML", "parse_toml", "read_toml", "require_bounded"]
+__all__ = ["LARGEST_TOML", "parse_toml", "read_toml"]
 
 LARGEST_TOML = 1 << 20
 """Characters that a text may have."""
@@ -47,11 +47,11 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableValueError(f"{name} is no TOML: {error}") from error
-    require_bounded(tables, name)
+    _require_bounded(tables, name)
     return tables
 
 
-def require_bounded(value: Any, name: str, depth: int = 0) -> None:
+def _require_bounded(value: Any, name: str, depth: int = 0) -> None:
     """Refuse tables that later steps could neither copy nor print.
 
     Raises
@@ -65,4 +65,4 @@ def require_bounded(value: Any, name: str, depth: int = 0) -> None:
         raise UnreadableValueError(f"{name} has an integer of more than 64 bits; shorten it")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for each in inner:
-        require_bounded(each, name, depth + 1)
+        _require_bounded(each, name, depth + 1)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.records.log_file import (
     append_bytes,
     end_line,
