@@ -17,13 +17,14 @@ from tvm_ios.runtime.base.native_runtime import (
 )
 from tvm_ios.support.c_compiler import find_c_compiler
 
-_SOURCE = Path(__file__).parents[1] / "native" / "stress_main.c"
+_SOURCES = Path(__file__).parents[1] / "native"
 _INCLUDE = Path(native_runtime.__file__).parent / "native"
 
 
-def build(folder: Path, *flags: str) -> Path | None:
-    program = folder / "stress"
-    command = [*find_c_compiler(), "-std=gnu11", "-Wall", *flags, f"-I{_INCLUDE}", str(_SOURCE)]
+def build(folder: Path, *flags: str, source: str = "stress_main.c") -> Path | None:
+    program = folder / "program"
+    command = [*find_c_compiler(), "-std=gnu11", "-Wall", *flags, f"-I{_INCLUDE}"]
+    command.append(str(_SOURCES / source))
     done = subprocess.run(
         [*command, "-o", str(program), "-lpthread"], capture_output=True, text=True, check=False
     )
@@ -54,6 +55,12 @@ def test_the_thread_sanitizer_finds_nothing(tmp_path):
         if "unexpected memory mapping" in done.stderr:
             pytest.skip("this kernel's memory layout does not suit the thread sanitizer")
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_a_child_forked_at_the_worst_moment_runs(tmp_path):
+    program = build(tmp_path, "-O2", "-Werror", source="fork_main.c")
+    done = run(program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_compiled_once_for_equal_sources():

@@ -170,6 +170,7 @@ static void clear_state(Pool* pool) {
   atomic_store(&pool->epoch, 0);
   atomic_store(&pool->sleepers, 0);
   atomic_store(&pool->gate, 0);
+  atomic_store(&pool->closed, 0); /* a thread of the parent may have been about to join the lanes */
   for (int32_t i = 0; i < pool->options.lanes; ++i) {
     atomic_store(&pool->lanes[i].region.ticket, 0);
     pool->lanes[i].in_region = 0;
@@ -180,13 +181,15 @@ static void clear_state(Pool* pool) {
   pool->caller_cpu = -1;
 }
 
-/* In a forked child: forget the threads and whatever they held. One thread repairs, by moving the
- * generation to -1 first; others spin. No lock is taken: a thread that is gone may have held it. */
+/* In a forked child: forget the threads and whatever they held. One thread repairs, by making the
+ * pool's generation negative first; others spin. Minus the generation of another process is a
+ * repair that a fork cut off, to be done again. No lock is taken: a thread that is gone may have
+ * held it. */
 static void repair_after_fork(Pool* pool) {
   int32_t now = atomic_load(&fork_generation);
   int32_t seen = atomic_load(&pool->generation);
   while (seen != now) {
-    if (seen >= 0 && atomic_compare_exchange_strong(&pool->generation, &seen, -1)) {
+    if (seen != -now && atomic_compare_exchange_strong(&pool->generation, &seen, -now)) {
       clear_state(pool);
       atomic_store(&pool->generation, now);
       return;

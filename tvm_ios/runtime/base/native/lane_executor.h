@@ -116,9 +116,9 @@ typedef struct Pool {
   _Atomic int64_t iterations_left;
   _Atomic int64_t end_ns;
   _Alignas(CACHE_LINE) _Atomic uint32_t lock; /* 0 free, 1 taken, 2 taken with sleepers */
-  _Atomic int32_t generation;                 /* of the process the threads live in; -1 in repair */
-  _Atomic int32_t closing; /* no run begins any more, not even one that waits for the lock */
-  _Atomic int32_t closed;
+  _Atomic int32_t generation; /* fork_generation of the threads' process; its negative in repair */
+  _Atomic int32_t closing;    /* no run begins any more, not even one that waits for the lock */
+  _Atomic int32_t closed;     /* lane threads end instead of waiting for the next run */
   _Alignas(CACHE_LINE) _Atomic uint32_t epoch; /* moves when a run begins; the futex of sleepers */
   _Atomic int32_t sleepers;
   _Alignas(CACHE_LINE) _Atomic uint32_t gate; /* GATE_OPEN | number of threads inside */
