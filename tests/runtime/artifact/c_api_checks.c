@@ -72,8 +72,34 @@ static void check_wrong_calls(tvm_ios_model* model) {
   CHECK(tvm_ios_model_output(model, -1, &tensor) == -1);
   SAYS("there is no output -1; there are 1");
   CHECK(tvm_ios_model_find_input(model, "p0") == -1);
+  SAYS("there is no input named p0; there are 1");
   CHECK(tvm_ios_model_find_input(model, "data") == 0);
   tvm_ios_model_close(NULL);
+}
+
+/* A call that does not fail, after one that did, leaves no error. */
+#define CLEARS(call)                                       \
+  do {                                                     \
+    CHECK(tvm_ios_model_input(model, 7, &tensor) == -1);   \
+    SAYS("there is no input 7");                           \
+    call;                                                  \
+    CHECK(!*tvm_ios_last_error());                         \
+  } while (0)
+
+static void check_error_is_of_the_last_call(tvm_ios_model* model) {
+  tvm_ios_tensor tensor;
+  char* output = malloc(output_bytes);
+  CLEARS(tvm_ios_model_num_inputs(model));
+  CLEARS(tvm_ios_model_num_outputs(model));
+  CLEARS(tvm_ios_model_find_input(model, "data"));
+  CLEARS(tvm_ios_model_input(model, 0, &tensor));
+  CLEARS(tvm_ios_model_output(model, 0, &tensor));
+  CLEARS(tvm_ios_model_set_input(model, 0, input, input_bytes));
+  CLEARS(tvm_ios_model_run(model));
+  CLEARS(tvm_ios_model_get_output(model, 0, output, output_bytes));
+  CLEARS(tvm_ios_model_close(tvm_ios_model_open(path, 1)));
+  CLEARS(tvm_ios_model_close(NULL));
+  free(output);
 }
 
 int main(int count, char** words) {
@@ -92,6 +118,7 @@ int main(int count, char** words) {
   read_input(words[2]);
   compute(model, wanted);
   check_wrong_calls(model);
+  check_error_is_of_the_last_call(model);
   in_threads(own_model, NULL);
   in_threads(shared_model, model);
   /* Closing one model leaves the code and the memory of another of the same file alone. */

@@ -58,7 +58,7 @@ int tvm_ios_model_run(tvm_ios_model* model);
 /* Join its threads and free its memory; NULL is fine. */
 void tvm_ios_model_close(tvm_ios_model* model);
 
-/* Why the last call on this thread failed; "" where none did. */
+/* Why the last call on this thread failed, find_input's -1 included; "" where it did not fail. */
 const char* tvm_ios_last_error(void);
 
 #ifdef __cplusplus

@@ -26,6 +26,9 @@ static _Thread_local char error_text[2048];
 
 const char* tvm_ios_last_error(void) { return error_text; }
 
+/* Every other function of tvm_ios.h begins with it, so that an error is one of the last call. */
+static void clear_error(void) { *error_text = 0; }
+
 __attribute__((format(printf, 1, 2))) static int fail(const char* format, ...) {
   va_list values;
   va_start(values, format);
@@ -454,29 +457,7 @@ static int allocate_tables(tvm_ios_model* model) {
   return 0;
 }
 
-tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
-  *error_text = 0;
-  tvm_ios_model* model = calloc(1, sizeof *model);
-  if (!model) {
-    fail("no memory for a model");
-    return NULL;
-  }
-  model->file = -1;
-  pthread_mutex_init(&model->lock, NULL);
-  if (!path) {
-    fail("path is NULL; give that of an exported file");
-  } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
-             !allocate_tables(model) && !open_calls(model) && !read_parameters(model) &&
-             !place_buffers(model)) {
-    describe_tensors(model);
-    if (!prepare_launches(model) && !make_program(model, lanes)) return model;
-  }
-  tvm_ios_model_close(model);
-  return NULL;
-}
-
-void tvm_ios_model_close(tvm_ios_model* model) {
-  if (!model) return;
+static void free_model(tvm_ios_model* model) {
   if (model->program) model->executor.program_free(model->program);
   if (model->pool) model->executor.pool_free(model->pool);
   for (int32_t i = 0; model->packed && i < model->image->num_launches; ++i)
@@ -501,16 +482,49 @@ void tvm_ios_model_close(tvm_ios_model* model) {
   free(model);
 }
 
+tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
+  clear_error();
+  tvm_ios_model* model = calloc(1, sizeof *model);
+  if (!model) {
+    fail("no memory for a model");
+    return NULL;
+  }
+  model->file = -1;
+  pthread_mutex_init(&model->lock, NULL);
+  if (!path) {
+    fail("path is NULL; give that of an exported file");
+  } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
+             !allocate_tables(model) && !open_calls(model) && !read_parameters(model) &&
+             !place_buffers(model)) {
+    describe_tensors(model);
+    if (!prepare_launches(model) && !make_program(model, lanes)) return model;
+  }
+  free_model(model);
+  return NULL;
+}
+
+void tvm_ios_model_close(tvm_ios_model* model) {
+  clear_error();
+  if (model) free_model(model);
+}
+
 /* ---- inputs, runs, outputs ---- */
 
-int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model) { return model->num_inputs; }
+int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model) {
+  clear_error();
+  return model->num_inputs;
+}
 
-int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model) { return model->image->num_outputs; }
+int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model) {
+  clear_error();
+  return model->image->num_outputs;
+}
 
 int32_t tvm_ios_model_find_input(const tvm_ios_model* model, const char* name) {
+  clear_error();
   for (int32_t i = 0; i < model->num_inputs; ++i)
     if (!strcmp(model->image->inputs[model->caller_inputs[i]].name, name)) return i;
-  return -1;
+  return fail("there is no input named %s; there are %d", name, model->num_inputs);
 }
 
 static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
@@ -525,6 +539,7 @@ static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
 }
 
 int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
+  clear_error();
   if (index < 0 || index >= model->num_inputs)
     return fail("there is no input %d; there are %d", index, model->num_inputs);
   const ImageInput* input = &model->image->inputs[model->caller_inputs[index]];
@@ -533,6 +548,7 @@ int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* ten
 }
 
 int tvm_ios_model_output(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
+  clear_error();
   if (index < 0 || index >= model->image->num_outputs)
     return fail("there is no output %d; there are %d", index, model->image->num_outputs);
   give_tensor(model, model->image->outputs[index], "", tensor);
@@ -578,6 +594,7 @@ static void fail_in_launch(const tvm_ios_model* model, const ImageLaunch* launch
 }
 
 int tvm_ios_model_run(tvm_ios_model* model) {
+  clear_error();
   pthread_mutex_lock(&model->lock);
   int status = model->executor.run(model->pool, model->program, 1, 0, 0, NULL, NULL);
   if (status == RUN_FAILED) {
