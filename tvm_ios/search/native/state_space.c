@@ -170,23 +170,27 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Whether a group is new; `seen` is a hash table that doubles, with 0 for an empty slot. */
+/* Whether a group is new. `seen` is a hash table of what lies in `groups`, with 0 for an empty slot;
+ * it doubles as they become more. */
 static int insert_seen(space *p, set group) {
   if (2 * p->groups.length >= p->seen.length) {
     int64_t size = p->seen.length ? 2 * p->seen.length : 256;
-    set *data = calloc(size, sizeof(set));
-    if (!data) {
-      p->failed = 1;
-      return 0;
+    if (size > p->seen.capacity) {
+      set *data = realloc(p->seen.data, size * sizeof(set));
+      if (!data) {
+        p->failed = 1;
+        return 0;
+      }
+      p->seen.data = data;
+      p->seen.capacity = size;
     }
+    memset(p->seen.data, 0, size * sizeof(set));
+    p->seen.length = size;
     for (int64_t i = 0; i < p->groups.length; i++) {
       uint64_t at = hash(p->groups.data[i]) & (size - 1);
-      while (data[at]) at = (at + 1) & (size - 1);
-      data[at] = p->groups.data[i];
+      while (p->seen.data[at]) at = (at + 1) & (size - 1);
+      p->seen.data[at] = p->groups.data[i];
     }
-    free(p->seen.data);
-    p->seen.data = data;
-    p->seen.length = size;
   }
   uint64_t at = hash(group) & (p->seen.length - 1);
   while (p->seen.data[at]) {
@@ -205,8 +209,9 @@ static int find_groups(space *p, set state) {
     if (count(cone) <= limit && !(push(p, &p->cones, cone) && push(p, &p->groups, cone))) return 0;
   }
   if (p->complete && limit > 1) {
-    /* Clear only what is used: the table may have grown for an earlier state. */
-    if (p->seen.length) memset(p->seen.data, 0, p->seen.length * sizeof(set));
+    /* Begin small again, so that only what this state uses is cleared: an earlier one may have had
+     * many more groups. */
+    p->seen.length = 0;
     int64_t cones = p->groups.length;
     p->groups.length = 0;
     for (int64_t i = 0; i < cones; i++) {
