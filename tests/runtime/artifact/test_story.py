@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tests.runtime.artifact.test_footer import IDENTITY
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.artifact import story
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer, read_story
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.baselines import sequential_schedule
@@ -51,3 +55,20 @@ def test_other_bytes_are_refused():
     for packed in (b"hello", other.to_bytes(), STORY.to_bytes()[:-4]):
         with pytest.raises(ArtifactError, match="what the file tells of its model cannot be read"):
             ModelStory.from_bytes(packed)
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(story, "MOST_BYTES", 1 << 20)
+    packed = zlib.compress(bytes(64 << 20))
+    path = tmp_path / "file"
+    path.write_bytes(bytes(99))
+    append_footer(path, IDENTITY, SimpleNamespace(to_bytes=lambda: packed))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArtifactError, match="has more than 1 MiB; export it again") as caught:
+            read_story(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(caught.value).startswith(f"{path}: ")
+    assert most < 8 << 20

@@ -20,6 +20,9 @@ from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["ModelStory"]
 
+MOST_BYTES = 64 << 20
+"""Most bytes of an unpacked story: a hundred times those of a network of a thousand operators."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStory:
@@ -72,7 +75,7 @@ class ModelStory:
             If the bytes are something else, or of another version.
         """
         try:
-            text = zlib.decompress(packed).decode()
+            text = _unpacked(packed).decode()
             # Not as a whole: older files have no evidence, and the footer's digest tells of damage.
             story = noun_from(cls, parse_json(text, "the story"))
             story.schedule.require_graph(story.graph)
@@ -87,3 +90,13 @@ class ModelStory:
                 f"what the file tells of its model cannot be read: {error}; export it again"
             ) from error
         return story
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """The bytes of a packed story; a small file may claim to hold more than there is memory."""
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(packed, MOST_BYTES)
+    if not unpacker.eof:
+        what = f"has more than {MOST_BYTES >> 20} MiB" if len(text) == MOST_BYTES else "is cut off"
+        raise UnreadableValueError(f"its packed text {what}")
+    return text
