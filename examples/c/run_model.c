@@ -3,6 +3,20 @@
  *   cc -O2 run_model.c $(tvm-ios c-api) -o run_model
  *   ./run_model model.so --input image.bin --output scores.bin --repeat 100
  *
+ * To build: a C compiler, and the tvm-ios and TVM that exported the model. `tvm-ios c-api` prints
+ * the folder of tvm_ios.h, tvm_ios_model.c, and where libtvm_runtime.so lies.
+ *
+ * To run: the model's file, libtvm_runtime.so, the C and C++ libraries, and no Python. The program
+ * finds them where they were when it was built; on another machine LD_LIBRARY_PATH names the folder
+ * that libtvm_runtime.so was copied to. CUDA is not needed. Where TVM is linked with libraries of
+ * CUDA that the loader does not find, c-api links empty ones of the same names (`ldd run_model`
+ * lists them), which go along with libtvm_runtime.so.
+ *
+ * Environment: none, but if oneDNN computes operators of the model and the loader does not find
+ * libdnnl.so.3, TVM_IOS_ONEDNN names its path:
+ *
+ *   env $(tvm-ios c-api --environment) ./run_model model.so
+ *
  * Files hold a tensor's bytes as they lie in memory (ndarray.tofile in NumPy), inputs in the order
  * that is printed. Inputs without a file are zeros. */
 #include <stdio.h>

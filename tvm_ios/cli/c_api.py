@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host import require_relay_tvm
+from tvm_ios.support.c_compiler import cache_directory, compile_shared
+from tvm_ios.support.whole_file import write_bytes
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -17,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _RUNTIME = "libtvm_runtime.so"
-# A TVM with CUDA wants these of whoever starts a program; Python's import hook loads them.
-_OF_CUDA = ("libcudart.so", "libcuda_stub.so")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -31,14 +34,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--environment",
         action="store_true",
-        help="print the variables that such a program needs to find this TVM's own libraries: "
+        help="print the variables that such a program needs to find oneDNN, if it is here: "
         "env $(tvm-ios c-api --environment) ./program",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the arguments, or the variables, on one line."""
-    # First, so that the libraries TVM needs are loaded and can be looked up.
     require_relay_tvm()
     import tvm._ffi.base as tvm  # noqa: PLC0415 - a verb imports TVM only when it runs
 
@@ -53,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = (
         f"-I{C_API_FOLDER}",
         str(C_API_FOLDER / "tvm_ios_model.c"),
+        *_stand_ins(runtime, C_API_FOLDER / "stand_in.c"),
         f"-L{runtime.parent}",
         f"-Wl,-rpath,{runtime.parent}",
         "-ltvm_runtime",
@@ -63,14 +66,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _stand_ins(runtime: Path, source: Path) -> list[str]:
+    """Words that link an empty library for each that a TVM runtime wants and the loader lacks.
+
+    A TVM that was built with CUDA names CUDA's libraries, of which models on a CPU call nothing.
+    """
+    # Who has such a library on LD_LIBRARY_PATH uses it all the same: it comes before an rpath.
+    listed = subprocess.run(
+        ["ldd", str(runtime)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("LD_")},
+    ).stdout
+    folder = cache_directory().resolve() / "native" / "stand-ins"
+    made = []
+    for name in re.findall(r"(\S+) => not found", listed):
+        # Its symbols have versions named after it, without which the loader complains.
+        options = (f"-Wl,-soname,{name}", "-Wl,--default-symver")
+        write_bytes(folder / name, compile_shared(source, options).read_bytes())
+        made.append(str(folder / name))
+    if not made:
+        return []
+    before = "-Wl,--push-state,--no-as-needed,--allow-shlib-undefined"
+    return [before, *made, "-Wl,--pop-state", f"-Wl,-rpath,{folder}"]
+
+
 def _environment() -> list[str]:
-    """Variables with the place of oneDNN, if any, and TVM's CUDA libraries to load before."""
+    """Variables, with values, that name the oneDNN of this machine; none if there is none."""
     find_onednn()
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     loaded = sorted({line.split(maxsplit=5)[-1] for line in maps if "/" in line})
-    wanted = [path for path in loaded if Path(path).name.startswith(_OF_CUDA)]
     onednn = [path for path in loaded if Path(path).name.startswith(ONEDNN_SONAME)]
-    return [
-        *([f"LD_PRELOAD={':'.join(wanted)}"] if wanted else []),
-        *([f"{ONEDNN_VARIABLE}={onednn[0]}"] if onednn else []),
-    ]
+    return [f"{ONEDNN_VARIABLE}={path}" for path in onednn[:1]]

@@ -111,6 +111,21 @@ def test_the_example_computes_the_same_bits(built, model, folder):
     assert np.array_equal(got, wanted)
 
 
+def test_a_program_for_a_cpu_runs_without_a_library_of_cuda(built, model):
+    program = built(EXAMPLE)
+    clean = {"PATH": "/usr/bin:/bin"}
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, env=clean)
+    assert "not found" not in listed.stdout
+    stand_ins = [word for word in printed("c-api") if "/stand-ins/lib" in word]
+    for line in listed.stdout.splitlines():
+        name = line.split()[0]
+        assert "cuda" not in name or any(path in line for path in stand_ins), line
+    done = subprocess.run(
+        [program, model[0]], capture_output=True, text=True, check=False, env=clean
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_models_side_by_side_threads_and_wrong_calls(built, model):
     """The checks are in C, and name the line that does not hold."""
     path, x, _ = model
@@ -292,7 +307,9 @@ def test_what_onednn_refuses_is_computed_by_kernels_in_c(built, tmp_path):
 
 
 def test_a_program_without_a_tvm_says_so(built, model, folder):
-    words = [word for word in printed("c-api") if "tvm_runtime" not in word]
+    words = printed("c-api")
+    runtime = next(word.removeprefix("-L") for word in words if word.startswith("-L"))
+    words = [word for word in words if runtime not in word and word != "-ltvm_runtime"]
     program = folder / "alone"
     subprocess.run(["cc", str(EXAMPLE), *words, "-o", str(program)], check=True)
     done = subprocess.run(

@@ -6,8 +6,9 @@
  *   tvm_ios_model_get_output(model, 0, scores, sizeof scores);
  *   tvm_ios_model_close(model);
  *
- * Build with tvm_ios_model.c, which lies beside this header, and with TVM's runtime:
- *   cc program.c tvm_ios_model.c -ltvm_runtime -ldl -lpthread
+ * Build with tvm_ios_model.c, which lies beside this header, and with TVM's runtime; `tvm-ios
+ * c-api` prints the arguments of the compiler:
+ *   cc program.c $(tvm-ios c-api)
  *
  * Functions that return int give 0, or -1 with tvm_ios_last_error() set. Calls on one model from
  * several threads wait for each other; for work at the same time, open the file once a thread. */
