@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import add_measuring_options, prepare_process
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
 
 
+@told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
     lanes = prepare_process(arguments.lanes)

@@ -85,6 +85,7 @@ LAB_VERBS = (
 """Verbs that tvm-ios-lab, which a checkout has and the wheel has not, registers as entry points."""
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
+INTERRUPTED = "tvm-ios: interrupted"
 EXIT_BROKEN_PIPE = 141
 
 
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         if debug:
             raise
-        _tell("tvm-ios: interrupted", *_notes(interrupt))
+        _tell(INTERRUPTED, *_notes(interrupt))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.core.onednn_files import find_onednn
@@ -116,6 +117,7 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_tuning_options(parser.add_argument_group("tuning of kernels"))
 
 
+@told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
     config = _config(arguments)

@@ -5,6 +5,7 @@ A worker takes two seconds to import TVM, so it is kept, and started before it i
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -124,10 +125,33 @@ def shared_workers() -> Iterator[None]:
     workers = KernelWorkers()
     token = _SHARED.set(workers)
     try:
-        yield
+        with _deaf_workers():
+            yield
     finally:
         _SHARED.reset(token)
         workers.close()
+
+
+@contextmanager
+def _deaf_workers() -> Iterator[None]:
+    """Within it, worker processes of TVM start deaf to Ctrl-C: who started them ends them.
+
+    A terminal sends it to them as well, and they would print where they were.
+    """
+    start = PopenWorker._start  # noqa: SLF001 - TVM's pools have no option for it
+
+    def start_deaf(worker: PopenWorker) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
+        try:
+            start(worker)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    PopenWorker._start = start_deaf  # noqa: SLF001
+    try:
+        yield
+    finally:
+        PopenWorker._start = start  # noqa: SLF001
 
 
 def _nothing() -> bytes:

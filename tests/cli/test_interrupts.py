@@ -1,0 +1,151 @@
+"""Ctrl-C while TVM compiles: one line, whatever code it meets."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import weakref
+
+import pytest
+import tvm
+from tvm.contrib.popen_pool import PopenPoolExecutor
+
+from tvm_ios.cli.interrupts import told_interrupts
+from tvm_ios.kernels import shared_workers
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def wait() -> None:
+    for _ in range(1000):
+        time.sleep(0.01)
+    pytest.fail("Ctrl-C was lost")
+
+
+@pytest.fixture(autouse=True)
+def hears_ctrl_c():
+    """Ctrl-C as a terminal's process has it; where tests run in the background, it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(work):
+    with pytest.raises(KeyboardInterrupt):
+        told_interrupts()(work)()
+
+
+def test_elsewhere_it_is_raised_at_once():
+    seen = []
+    interrupted(lambda: seen.append(press()))
+    assert not seen
+
+
+def test_in_a_callback_of_tvm_it_is_raised_after_it(capfd):
+    seen = []
+
+    def callback():
+        press()
+        seen.append("whole")
+        return 7
+
+    def work():
+        seen.append(tvm.runtime.convert(callback)())
+        wait()
+
+    interrupted(work)
+    assert seen == ["whole", 7]
+    assert capfd.readouterr().err == ""
+
+
+class Dying:
+    def __del__(self):
+        press()
+
+
+def end_of_a_referent():
+    thing = set()
+    reference = weakref.ref(thing, lambda _: press())
+    del thing
+    assert reference() is None
+
+
+@pytest.mark.parametrize("drops", [Dying, end_of_a_referent])
+def test_where_python_drops_exceptions_it_is_raised_later(drops, capfd):
+    def work():
+        drops()
+        wait()
+
+    interrupted(work)
+    assert capfd.readouterr().err == ""
+
+
+def test_what_fails_after_it_failed_of_it():
+    def callback():
+        press()
+        raise ValueError("half of an answer")
+
+    interrupted(tvm.runtime.convert(callback))
+
+
+def test_without_it_errors_and_other_dropped_exceptions_stay(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: dropped.append(what.exc_type))
+
+    class Fails:
+        def __del__(self):
+            raise OSError
+
+    @told_interrupts()
+    def work():
+        Fails()
+        raise ValueError("as it was")
+
+    with pytest.raises(ValueError, match="as it was"):
+        work()
+    assert dropped == [OSError]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ignored_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with told_interrupts():
+        press()
+
+
+def test_a_second_one_ends_the_process_at_once():
+    program = """
+        import signal
+        from tvm_ios.cli.interrupts import told_interrupts
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with told_interrupts():
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                signal.raise_signal(signal.SIGINT)
+                print("not at once")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tvm-ios: interrupted\n")
+
+
+def blocked_signals():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.slow
+def test_worker_processes_do_not_hear_it():
+    with shared_workers():
+        pool = PopenPoolExecutor(max_workers=1)
+        assert signal.SIGINT in pool.submit(blocked_signals).result(60)
+    assert signal.SIGINT not in blocked_signals()
