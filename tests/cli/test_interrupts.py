@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -149,3 +150,35 @@ def test_worker_processes_do_not_hear_it():
         pool = PopenPoolExecutor(max_workers=1)
         assert signal.SIGINT in pool.submit(blocked_signals).result(60)
     assert signal.SIGINT not in blocked_signals()
+
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize(
+    ("phase", "options"),
+    [("build", ()), ("search", ()), ("tune", ("--tuning", "autotvm", "--trials", "64"))],
+)
+def test_tune_ends_in_one_line(fork, phase, options, tmp_path):
+    """As from a terminal, which sends it to all processes of the group."""
+    model = tmp_path / "net.json"
+    model.write_text(tvm.ir.save_json(fork[0]))
+    (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(fork[1]))
+    words = ["tune", model, "--params", tmp_path / "net.params", "-o", tmp_path / "net.so"]
+    words += ["--database", tmp_path / "prices.sqlite", *options]
+    if options:
+        words += ["--tuning-records", tmp_path / "log.json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tvm_ios", *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        for line in child.stderr:
+            if line.rstrip().endswith(f"s] {phase}"):
+                break
+        os.killpg(child.pid, signal.SIGINT)
+        said = child.stderr.read().splitlines()
+    assert child.returncode == 130, said
+    end = said.index("tvm-ios: interrupted")
+    assert not any("Traceback" in line or "ignored" in line for line in said[:end])
+    assert all(line.startswith("  ") for line in said[end + 1 :])

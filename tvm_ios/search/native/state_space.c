@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define COUNT_LIMBS 7 /* 448 bits: more than the ordered partitions of 64 operators, merges and all */
+/* The weight of a stage is its price, or a bound of it, in nanoseconds, shifted, plus 1: of equal
+ * ways the one with fewer stages is best. A bound adds UNPRICED: of equal ways a priced one is. */
 #define WEIGHT_SHIFT 20
 #define UNPRICED 1024
 
@@ -108,7 +110,7 @@ static int add_stage(space *p, set mask, const set *groups, int num_groups) {
   }
   if (!push(p, &p->stage_masks, mask)) return 0;
   p->group_first[p->num_stages] = p->group_masks.length;
-  /* By lowest operator: an insertion sort, for there are few groups. */
+  /* Sort the groups by their lowest operator; by insertion, for there are few. */
   for (int i = 0; i < num_groups; i++) {
     if (!push(p, &p->group_masks, groups[i])) return 0;
     set *begin = p->group_masks.data + p->group_first[p->num_stages];
@@ -170,7 +172,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Whether a group is new. `seen` is a hash table of what lies in `groups`, with 0 for an empty slot;
+/* Whether a group is new. `seen` is a hash table of what lies in `groups`, with 0 in an empty slot;
  * it doubles as they become more. */
 static int insert_seen(space *p, set group) {
   if (2 * p->groups.length >= p->seen.length) {
@@ -235,7 +237,8 @@ static int find_groups(space *p, set state) {
   return 1;
 }
 
-/* Candidates are pool[begin .. end). */
+/* Add the transitions of a state whose stages have the groups chosen[0 .. depth), together `used`,
+ * and 1 to `left` more of pool[begin .. end). */
 static int extend(space *p, set state, set used, int64_t begin, int64_t end, int depth, int left) {
   for (int64_t i = begin; i < end; i++) {
     set group = p->pool.data[i], ending = used | group;
@@ -340,7 +343,7 @@ space *tvm_ios_space_new(int n, const set *successors, const set *descendants, i
     p->changed = malloc(p->num_stages + 1);
     ok = p->weights && p->priced && p->changed;
   }
-  /* Belongs to the caller and is not needed again. */
+  /* These arrays belong to the caller, who may free them once this returns. */
   p->successors = p->descendants = NULL;
   if (ok) {
     *failed = 0;
@@ -359,7 +362,8 @@ const int64_t *tvm_ios_space_group_first(const space *p) { return p->group_first
 const set *tvm_ios_space_group_masks(const space *p) { return p->group_masks.data; }
 int64_t tvm_ios_space_best_weight(const space *p) { return p->values[p->num_states - 1]; }
 
-/* Writes COUNT_LIMBS little-endian words; returns 0 when out of memory. */
+/* Write the number of ways from the full state to the empty one as COUNT_LIMBS words, the lowest
+ * first; returns 0 when out of memory. */
 int tvm_ios_space_count_schedules(const space *p, uint64_t *limbs) {
   uint64_t *counts = calloc(p->num_states, COUNT_LIMBS * sizeof(uint64_t));
   if (!counts) return 0;
@@ -445,7 +449,8 @@ static void update(space *p, const set *cheaper, int64_t num_cheaper) {
   }
 }
 
-/* Returns 0 when out of memory. */
+/* Give stages their prices, raise the bounds of those that contain them, and solve again what that
+ * reaches; returns 0 when out of memory. */
 int tvm_ios_space_settle(space *p, int64_t num, const int32_t *stages, const int64_t *prices_ns,
                          const int64_t *floors_ns) {
   set *cheaper = malloc((num + 1) * sizeof(set));

@@ -21,7 +21,7 @@ static uint64_t next_random(Lane* lane) {
   return lane->random = value;
 }
 
-/* Half of the time nothing, else up to some microseconds. */
+/* Wait at random, where a seed is given: half of the time not at all, else some microseconds. */
 static void jitter(Lane* lane) {
   if (!lane->pool->options.jitter_seed) return;
   uint64_t draw = next_random(lane);
@@ -35,7 +35,8 @@ static void poison_before(const Program* program, int32_t position) {
     memset(poison->ranges[i].begin, 0xFF, (size_t)poison->ranges[i].size_bytes);
 }
 
-/* The last launch to touch a buffer overwrites it: by acq_rel it comes after all other accesses. */
+/* Overwrite a buffer after the last launch that touches it: by the acq_rel count of launches that
+ * are left, that one comes after all others. */
 static void poison_after(const Program* program, int32_t position) {
   const Poison* poison = program->poison;
   for (int32_t i = poison->buffer_rows[position]; i < poison->buffer_rows[position + 1]; ++i) {
@@ -45,7 +46,8 @@ static void poison_after(const Program* program, int32_t position) {
   }
 }
 
-/* The first failure of a run wins; TVM keeps its text per thread, so it is read here. */
+/* Keep the first failure of a run. TVM has a last error for each thread, so it is read by the one
+ * whose launch failed. */
 static void report_failure(Lane* lane, int32_t position) {
   Pool* pool = lane->pool;
   if (atomic_exchange_explicit(&pool->error_claimed, 1, memory_order_acq_rel)) return;

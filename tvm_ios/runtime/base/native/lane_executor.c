@@ -121,7 +121,7 @@ static void* lane_thread(void* argument) {
 
 /* Keep the threads off the caller's core. A thread that is woken often begins on the core of whoever
  * woke it and stays for milliseconds, while both spin. With a lane for every core each thread has
- * one of its own. Free as long as the caller stays where it is. */
+ * one of its own. Does nothing as long as the caller stays on its core. */
 static void place_threads(Pool* pool) {
   const PoolOptions* options = &pool->options;
   int32_t caller = sched_getcpu();
@@ -249,7 +249,7 @@ static int begin(Pool* pool) {
   return status;
 }
 
-/* Of the last failed run of this thread. */
+/* Of the last run of this thread that failed: the position of the launch, and its error. */
 static __thread int32_t failed_position;
 static __thread char failed_text[ERROR_TEXT_BYTES];
 
@@ -258,9 +258,9 @@ const char* tvm_ios_failed_text(void) { return failed_text; }
 
 /* Run a program `number` times back to back, or until `max_ns` have passed (0: no limit).
  *
- * elapsed_ns and done (both may be NULL) are of the iterations only: with `assemble` the clock
- * starts once every lane is awake. Returns a RUN_ code; after RUN_FAILED the functions above say
- * which launch failed and why. */
+ * elapsed_ns and done, either of which may be NULL, get the time and the number of iterations; with
+ * `assemble` the clock starts once every lane is awake. Returns a RUN_ code; after RUN_FAILED
+ * tvm_ios_failed_position and tvm_ios_failed_text say which launch failed and why. */
 int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
                 int64_t* elapsed_ns, int64_t* done) {
   int status = begin(pool);

@@ -13,7 +13,7 @@
 
 #include "tvm_abi.h"
 
-#define CACHE_LINE 128 /* two lines: adjacent ones are fetched together */
+#define CACHE_LINE 128 /* bytes of two lines, since processors fetch adjacent ones together */
 #define ERROR_TEXT_BYTES 2048
 
 typedef struct {
@@ -37,7 +37,8 @@ typedef struct {
   int64_t size_bytes;
 } Range;
 
-/* What to overwrite with 0xFF: before a launch its outputs, after the last access a buffer. */
+/* Memory to overwrite with 0xFF, for tests: outputs before their launch, a buffer after the last
+ * launch that touches it. */
 typedef struct {
   const int32_t* range_rows; /* per launch position, plus one */
   const Range* ranges;
@@ -86,7 +87,7 @@ typedef struct {
   int32_t index;
   int32_t position;  /* launch it runs now */
   int32_t in_region; /* runs a task now: a nested region is not split */
-  uint32_t epoch;    /* of its last region */
+  uint32_t epoch;    /* number of the last region that it opened */
   uint64_t random;
   int32_t barrier_counters[16];
   pthread_t thread;
@@ -105,12 +106,12 @@ typedef struct {
 typedef struct Pool {
   PoolOptions options;
   Lane* lanes;
-  int32_t started;    /* threads that run */
+  int32_t started;    /* threads that were started; -1 before the first run */
   int32_t caller_cpu; /* where the caller of the last run was; the threads keep off it */
   uint64_t runs;
   /* The job of the run; written while the gate is shut. */
   Program* program;
-  int64_t deadline_ns; /* 0: none */
+  int64_t deadline_ns; /* when the run ends early; 0: never */
   int32_t ping_lane;   /* > 0: a ping-pong with this lane in place of a program */
   int32_t ping_rounds;
   _Atomic int64_t iterations_left;

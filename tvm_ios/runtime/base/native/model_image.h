@@ -44,16 +44,17 @@ typedef struct {
   int32_t call;   /* number of the library's call that computes it; -1: TVM's kernel does */
 } ImageLaunch;
 
-/* What the calls of a library use of the program that makes them. */
+/* Functions of the program that calls of operator libraries use. */
 typedef struct {
   void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
   int (*give_workspace)(int device_type, int device_id, void* address);
   FTVMParallelLaunch launch;
 } CallHost;
 
-/* In a file with such calls: the first makes all of them ready, and gives the resource of each; the
- * second may be called whether or not that went well. The third writes what of the library failed in
- * a call, once, and nothing where it was none of the library. */
+/* Functions of an exported file with calls of operator libraries. tvm_ios_open_calls makes all of
+ * them ready and gives the resource of each. tvm_ios_close_calls may be called whether or not that
+ * went well. tvm_ios_explain_call writes the library's error of a call, once; nothing where there is
+ * none. */
 int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size);
 void tvm_ios_close_calls(void);
 void tvm_ios_explain_call(void* resource, char* text, size_t size);
@@ -70,7 +71,7 @@ typedef struct {
   const ImageBuffer* buffers;
   const ImageTensor* tensors;
   const ImageInput* inputs;
-  const int32_t* outputs; /* tensors */
+  const int32_t* outputs; /* number of the tensor of each */
   const ImageLaunch* launches;
   const int32_t* positions; /* launches, group after group */
   const int32_t* rows;      /* per group, plus one: its first position */

@@ -11,7 +11,7 @@ typedef union {
   void* v_handle;
 } TVMValue;
 
-typedef struct { /* DLPack's */
+typedef struct { /* a tensor as DLPack lays it out */
   void* data;
   int32_t device_type;
   int32_t device_id;

@@ -118,17 +118,17 @@ struct tvm_ios_model {
   Executor executor;
   const ModelImage* image;
   pthread_mutex_t lock;
-  int file; /* a copy of the exported one, in memory */
+  int file; /* descriptor of a copy of the exported file, in memory */
   void* module;
   void* library;
   Pool* pool;
   Program* program;
-  char** buffers;  /* by number: where it begins */
-  void* arena;     /* the arena, and inputs and outputs after it */
+  char** buffers;  /* where each buffer begins */
+  void* arena;     /* memory of activations, then of inputs and outputs */
   DLTensor* tensors;
   DLTensor** parameters; /* by input; NULL where it is no parameter */
-  void** packed;         /* by launch; NULL where a symbol names its kernel */
-  void** resources;      /* by call of a library */
+  void** packed;         /* kernel of each launch as a function of TVM; NULL where it is a symbol */
+  void** resources;      /* what each call of an operator library is given */
   void (*close_calls)(void);
   void (*explain_call)(void* resource, char* text, size_t size);
   TVMValue* arguments;
@@ -208,7 +208,7 @@ static int find_executor(tvm_ios_model* model) {
   return 0;
 }
 
-/* Instruction sets that the kernels use and this processor lacks would end the process. */
+/* Refuse a processor that lacks instruction sets of the kernels, which would end the process. */
 static int require_processor(const ModelImage* image) {
   char line[8192], lacking[256] = "";
   FILE* file = fopen("/proc/cpuinfo", "r");
@@ -297,7 +297,7 @@ static size_t aligned(int64_t size_bytes) {
 
 static char* data_of(const DLTensor* array) { return (char*)array->data + array->byte_offset; }
 
-/* Where buffers lie: parameters in TVM's arrays, all else in one block. */
+/* Give each buffer its memory: parameters lie in TVM's arrays, all else in one block. */
 static int place_buffers(tvm_ios_model* model) {
   const ModelImage* image = model->image;
   size_t bytes = aligned(image->arena_bytes);
@@ -356,7 +356,7 @@ static int find_kernel(tvm_ios_model* model, int32_t number, Launch* launch) {
   return 0;
 }
 
-/* What libraries compute in place of TVM's kernels. */
+/* Make the calls of operator libraries ready, which compute in place of TVM's kernels. */
 static int open_calls(tvm_ios_model* model) {
   if (!model->image->num_calls) return 0;
   int (*open)(const CallHost* host, void** resources, char* text, size_t size);
@@ -585,7 +585,8 @@ int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, si
   return 0;
 }
 
-/* Libraries have errors of their own; TVM's text is then of something else that failed before. */
+/* Say why a launch failed. An operator library has an error of its own; the one of TVM is then of
+ * something that failed before. */
 static void fail_in_launch(const tvm_ios_model* model, const ImageLaunch* launch) {
   char text[256] = "";
   if (launch->call >= 0) model->explain_call(model->resources[launch->call], text, sizeof text);
