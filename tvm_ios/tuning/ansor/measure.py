@@ -36,15 +36,22 @@ class Interruption:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Context that remembers Ctrl-C, and raises it at the end."""
+        """Context that remembers Ctrl-C, and raises it at the end; a second one is raised at once.
+
+        Another handler of Ctrl-C than Python's own hears all of them.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield  # signals go to the main thread
             return
 
-        def remember(_signal: int, _frame: FrameType | None) -> None:
-            self.seen = True
+        before = signal.getsignal(signal.SIGINT)
 
-        before = signal.signal(signal.SIGINT, remember)
+        def remember(number: int, frame: FrameType | None) -> None:
+            again, self.seen = self.seen, True
+            if callable(before) and (again or before is not signal.default_int_handler):
+                before(number, frame)
+
+        signal.signal(signal.SIGINT, remember)
         try:
             yield
         finally:
