@@ -141,7 +141,7 @@ class TuningRun:
     def keep(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Write a batch into the log, at once and whole; then count it."""
         if self.interruption.seen:
-            raise _EnoughError  # Ctrl-C reaches the workers, too: this batch says nothing
+            raise _EnoughError  # Ctrl-C may reach workers, too: this batch says nothing
         append_records(self.records, lines_of(inputs, results))
         self.done += len(results)
         workload = str(inputs[0].task.workload_key)
