@@ -37,44 +37,16 @@ class Verb:
 
 
 VERBS = (
-    Verb(
-        name="c-api",
-        module="tvm_ios.cli.c_api",
-        summary="say how to build C programs that run models",
-    ),
+    Verb(name="c-api", summary="say how to build C programs that run models"),
     Verb(name="compare", summary="time two compiled models in one race"),
-    Verb(
-        name="demo",
-        module="tvm_ios.cli.demo",
-        summary="tune two networks here and compare with stock TVM",
-    ),
-    Verb(
-        name="doctor",
-        module="tvm_ios.cli.doctor",
-        summary="say what is here and how to mend what is missing",
-    ),
-    Verb(
-        name="grid",
-        module="tvm_ios.cli.grid",
-        summary="tune with all combinations of values, and a table",
-    ),
+    Verb(name="demo", summary="tune two networks here and compare with stock TVM"),
+    Verb(name="doctor", summary="say what is here and how to mend what is missing"),
+    Verb(name="grid", summary="tune with all combinations of values, and a table"),
     Verb(name="install-tvm", summary="install a TVM with Relay"),
-    Verb(
-        name="jobs",
-        module="tvm_ios.cli.jobs",
-        summary="tune many models on shared cores and devices",
-    ),
-    Verb(
-        name="records",
-        module="tvm_ios.cli.records",
-        summary="show, pick, merge and check tuning records",
-    ),
+    Verb(name="jobs", summary="tune many models on shared cores and devices"),
+    Verb(name="records", summary="show, pick, merge and check tuning records"),
     Verb(name="run", summary="run a compiled model: times, profile, trace"),
-    Verb(
-        name="show",
-        module="tvm_ios.cli.show",
-        summary="say what a compiled model is, and draw its schedule",
-    ),
+    Verb(name="show", summary="say what a compiled model is, and draw its schedule"),
     Verb(name="tune", summary="tune and schedule a model into one file"),
 )
 LAB_VERBS = (
