@@ -143,6 +143,7 @@ def test_an_interrupted_grid_goes_on(grid_of, ending, tmp_path, project_root):
     assert read_result(folder, second).status is CellStatus.DONE
 
 
+@pytest.mark.usefixtures("planted_folder")
 def test_a_cell_is_tuned_on_servers_that_the_grid_starts(grid_of, capsys, tmp_path):
     before = set(commands_of_children())  # other tests keep a tracker
     path = grid_of(

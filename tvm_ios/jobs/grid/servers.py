@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from tvm_ios.errors import TuningError
+from tvm_ios.support.safe_imports import SAFE_PATH
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.remote import require_tracker
 
@@ -47,11 +49,12 @@ def loopback_devices(keys: tuple[str, ...], *, servers: int) -> Iterator[str]:
 def _start(stack: contextlib.ExitStack, module: str, port: int, *words: str) -> None:
     where = ("--host", HOST, "--port", str(port), "--port-end", str(port + 1))
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", f"tvm.exec.{module}", *where, *words],
+        [sys.executable, "-m", f"tvm.exec.{module}", *where, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the grid, which ends them
+        env=os.environ | {SAFE_PATH: "1"},
     )
     stack.callback(process.wait)
     stack.callback(process.kill)
