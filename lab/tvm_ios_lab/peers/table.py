@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--folder", type=Path, default=Path("lab/results/peers"), help="what measure wrote")
     add("--write", action="store_true", help=f"write FOLDER/{SUMMARY} and the tables of both files")
     add("--long", type=Path, default=Path("lab/README.md"), help="gets the whole table")
-    add("--short", type=Path, default=Path("README.md"), help="gets our best and the best peer")
+    add("--short", type=Path, default=Path("docs/when.md"), help="gets our best and the best peer")
     options = parser.parse_args(arguments)
     try:
         records = read_records(options.folder)
