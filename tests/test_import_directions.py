@@ -17,7 +17,13 @@ from tests.source_tree import tree_of
 
 PROJECT = Path(__file__).resolve().parent.parent
 ROOT = PROJECT / "tvm_ios"
+LAB = PROJECT / "lab" / "tvm_ios_lab"
 FILES = sorted(ROOT.rglob("*.py"))
+MODULES = {
+    ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for root in (ROOT, LAB)
+    for path in sorted(root.rglob("*.py"))
+}
 ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 ORDER = re.search(
     r"## Import directions\n\n```\n(.*?)```",
@@ -45,24 +51,32 @@ def _module(path):
     return ".".join(["tvm_ios", *path.relative_to(ROOT).with_suffix("").parts])
 
 
-def _is_type_checking(node):
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
 @cache
 def _imports(path):
-    """Every module imported at run time, whether at the top or inside a function."""
+    """Every module imported: at the top, inside a function, or for types alone."""
     found = []
-    pending: list[ast.AST] = [tree_of(path)]
-    while pending:
-        node = pending.pop()
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports hide where they point"
             found += [f"{node.module}.{alias.name}" for alias in node.names]
-        pending.extend(c for c in ast.iter_child_nodes(node) if not _is_type_checking(c))
     return found
+
+
+def _folder(module):
+    return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def _folders_imported():
+    """Pairs of folders of which the first imports the second, with a module of each."""
+    pairs = {}
+    for module, path in MODULES.items():
+        for imported in _imports(path):
+            target = imported if imported in MODULES else imported.rpartition(".")[0]
+            if target in MODULES and _folder(target) != _folder(module):
+                pairs[_folder(module), _folder(target)] = f"{module} imports {target}"
+    return pairs
 
 
 def test_every_room_has_a_place_in_the_order():
@@ -98,11 +112,33 @@ def test_imports_point_down():
     assert upwards == []
 
 
+def test_no_folder_imports_back():
+    """A folder may be known to the one that it lies in, which names what is in it."""
+    pairs = _folders_imported()
+    assert ("tvm_ios.driver", "tvm_ios.report") in pairs
+    assert [
+        (text, pairs[other, one])
+        for (one, other), text in pairs.items()
+        if (other, one) in pairs and not _nested(one, other) and not _nested(other, one)
+    ] == []
+
+
+def _nested(inner, outer):
+    return f"{inner}.".startswith(f"{outer}.")
+
+
+def test_the_library_never_imports_the_lab():
+    assert [text for _, imported, text in _imports_of("tvm_ios_lab")] == []
+    assert "tvm_ios_lab.cli.bench" in MODULES
+
+
 def test_tvm_stays_in_its_rooms():
     imports = list(_imports_of("tvm"))
     assert {room for room, *_ in imports} > {"relay", "compile"}
     assert [text for room, _, text in imports if room in TVM_FREE] == []
-    of_relay = [each for each in imports if each[1].startswith("tvm.relay")]
+    # What relay.build returns is a type that others annotate, and import for types alone.
+    factory = "tvm.relay.backend.executor_factory.GraphExecutorFactoryModule"
+    of_relay = [each for each in imports if each[1].startswith("tvm.relay") and each[1] != factory]
     assert [text for room, _, text in of_relay if room not in RELAY_ROOMS] == []
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "model_digest",
     "offline_tophub",
     "pass_context",
+    "quiet_lookups",
     "reason_of",
     "remarks_logged",
     "tvm_pipeline",
@@ -215,3 +216,17 @@ def reason_of(error: BaseException) -> str:
     telling = [line for line in lines if re.match(r"(\w+(Error|Exception): |Check failed)", line)]
     line = (telling or lines)[-1]
     return line if len(line) <= 300 else f"{line[:300]} …"
+
+
+@contextmanager
+def quiet_lookups() -> Iterator[None]:
+    """Context in which AutoTVM and Ansor do not list workloads without records; we count them."""
+    logger, scope = logging.getLogger("auto_scheduler"), autotvm.GLOBAL_SCOPE
+    level, silent = logger.level, scope.silent
+    logger.setLevel(logging.ERROR)
+    scope.silent = True
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        scope.silent = silent

@@ -11,7 +11,6 @@ functions once more, and records of such tasks would never be looked up.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import auto_scheduler, autotvm, relay
+from tvm import auto_scheduler, relay
 from tvm.auto_scheduler.compute_dag import LayoutRewriteOption
 from tvm.auto_scheduler.relay_integration import TracingEnvironment, TracingMode
 
 from tvm_ios.errors import TuningError
 from tvm_ios.relay import is_prepared, prepare
-from tvm_ios.relay.context import ANSOR_SWITCH, pass_context, reason_of, tvm_pipeline
+from tvm_ios.relay.context import ANSOR_SWITCH, pass_context, quiet_lookups, reason_of, tvm_pipeline
 from tvm_ios.relay.transforms.pipeline import UNSHARER
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "ansor_context",
     "extract_tasks",
     "hardware_params",
-    "quiet_lookups",
     "workloads_of",
 ]
 
@@ -74,20 +72,6 @@ def ansor_context() -> Iterator[None]:
     """Context in which TVM asks Ansor for schedules and the graph stays the same."""
     with quiet_lookups(), pass_context(disabled=[LAYOUT_REWRITE], config={ANSOR_SWITCH: True}):
         yield
-
-
-@contextmanager
-def quiet_lookups() -> Iterator[None]:
-    """Context in which AutoTVM and Ansor do not list workloads without records; we count them."""
-    logger, scope = logging.getLogger("auto_scheduler"), autotvm.GLOBAL_SCOPE
-    level, silent = logger.level, scope.silent
-    logger.setLevel(logging.ERROR)
-    scope.silent = True
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        scope.silent = silent
 
 
 def extract_tasks(

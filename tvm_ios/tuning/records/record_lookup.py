@@ -20,7 +20,7 @@ from tvm.auto_scheduler.utils import decode_workload_key
 from tvm.ir.transform import PassContext
 
 from tvm_ios.relay import StagedBuild
-from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, tvm_pipeline
+from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, quiet_lookups, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.kernels import empty_compiler, lowering
@@ -30,7 +30,6 @@ from tvm_ios.report.records_in_force import (
     RecordFormat,
     RecordsInForce,
 )
-from tvm_ios.tuning.ansor.tasks import quiet_lookups
 from tvm_ios.tuning.records.records import TuningRecord, read_records
 from tvm_ios.tuning.records.target_records import targets_with_key
 
