@@ -77,7 +77,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParse
 
 
 def _completer(action: argparse.Action, verb: str | None) -> Completer | None:
-    """Completer of an argument; None for its own, or argcomplete's: choices, or any file."""
+    """Completer of an argument; None for the verb's own, or argcomplete's: choices, or any file."""
     if action.choices is not None or hasattr(action, "completer"):
         return None
     if action.type in (int, float):

@@ -28,7 +28,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One verb: its name, a line of help, and the module that does it."""
+    """A verb: its name, a line of help, and the module that does it."""
 
     name: str
     summary: str
@@ -139,7 +139,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
 
 
 def _registered(chosen: str | None) -> tuple[Verb, ...]:
-    """Verbs of other distributions; which of them are installed is looked up for one of them."""
+    """Verbs of other distributions; installed ones are looked up only if one of them is chosen."""
     if chosen is None or chosen in {verb.name for verb in VERBS}:
         return LAB_VERBS
     from importlib.metadata import entry_points  # noqa: PLC0415 - reads all that is installed

@@ -26,7 +26,7 @@ _HERE = Path(__file__).parent
 _REQUIREMENTS = _HERE / "requirements.txt"
 _WHEEL = _HERE / "wheel.txt"
 _PLACE = re.compile(r"\w+://[^\s'\")]+|(?<=host=)'[^']*'|(?<=resolve )'[^']*'")
-"""Where pip looked: its address may be nobody else's business, and may hold a password."""
+"""Address or host in a message of pip; it may be private, or hold a password."""
 _PLATFORMS = ("x86_64", "amd64")
 
 

@@ -178,7 +178,7 @@ class TuneReport:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _result(self) -> tuple[str, ...]:
-        """What was kept, and of what it was made."""
+        """Lines on the kept schedule: its reason, kernels and stages."""
         return (
             f"kept {self.kept.value}: {self.reason}",
             *([self.remembered] if self.remembered else []),
