@@ -31,14 +31,7 @@ __all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"
 
 
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
-    """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule is for another graph, breaks a rule, or uses an operator library that is for
-        another target.
-    """
+    """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew."""
     verify_schedule(schedule, built.graph)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
     partition = cache(partial(rewrite_extraction, built.extraction, schedule))

@@ -105,11 +105,6 @@ def split_operators(
         Graph indices, ascending, hence in topological order.
     predecessors
         Direct predecessors of every operator of the graph, as bit masks.
-
-    Raises
-    ------
-    OptionError
-        If a limit is below one operator or two states.
     """
     if max_block_size < 1 or max_block_states < 2:
         raise OptionError(

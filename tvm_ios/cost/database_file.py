@@ -54,13 +54,7 @@ class DatabaseFile:
     """Seconds to wait for another process that writes."""
 
     def prepare_folder(self, *, make: bool) -> None:
-        """Check that the file's folder is there; ``make`` allows to make it.
-
-        Raises
-        ------
-        DatabaseError
-            If the folder is missing, or cannot be made.
-        """
+        """Check that the file's folder is there; ``make`` allows to make it."""
         folder = self.path.parent
         try:
             if make:
@@ -78,13 +72,7 @@ class DatabaseFile:
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
-        """Connection for one call, to a file that is ours and of this version; made if missing.
-
-        Raises
-        ------
-        DatabaseError
-            If the file is another one, or SQLite fails inside.
-        """
+        """Connection for one call, to a file that is ours and of this version; made if missing."""
         connection: sqlite3.Connection | None = None
         try:
             connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
@@ -122,24 +110,12 @@ class DatabaseFile:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Connection for one change, which is done as a whole or, on an error, not at all.
-
-        Raises
-        ------
-        DatabaseError
-            If the file cannot be written.
-        """
+        """Connection for one change, which is done as a whole or, on an error, not at all."""
         with self.connect() as connection, _transaction(connection):
             yield connection
 
     def check_pages(self) -> None:
-        """Read all pages of the file.
-
-        Raises
-        ------
-        DatabaseError
-            If a page is damaged.
-        """
+        """Read all pages of the file."""
         with self.connect() as connection:
             fault = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":

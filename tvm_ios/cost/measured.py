@@ -150,11 +150,6 @@ class MeasuredCostModel:
         Equal stages are measured once. A stage that takes 1.05 times as long as its groups one
         after another, priced before, gets a price of one to three samples. An interrupt or error
         keeps, and stores, the prices of all complete batches.
-
-        Raises
-        ------
-        CostError
-            If a stage breaks a rule or the runner fails; it names the operators of the stage.
         """
         return self._priced(
             lambda: [
@@ -173,11 +168,6 @@ class MeasuredCostModel:
         Only prices taken at one time can be compared: between two calls the machine may become
         busy. A way whose runs are long, and far longer than another way's of its question, gets a
         price of one sample.
-
-        Raises
-        ------
-        CostError
-            As for :meth:`price`.
         """
         return self._priced(lambda: [each for ways in questions for each in _asked(ways)])
 

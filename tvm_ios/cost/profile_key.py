@@ -66,11 +66,6 @@ def stage_profile_key(graph: OperatorGraph, stage: Stage) -> str:
     the same groups and differ only in a sharing pattern.
 
     Complexity: for every group at most one pass over the reads of the stage.
-
-    Raises
-    ------
-    CostError
-        If an operator reads another group of the stage, or one that runs after it.
     """
     readers = _readers_of_outside_tensors(graph, stage)
     colours = [_group_digest(graph, group) for group in stage.groups]

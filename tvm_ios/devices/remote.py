@@ -124,13 +124,7 @@ class RemoteSession(MeasuringSession):
         return self.link(kernels.staged.factory)
 
     def link(self, factory: GraphExecutorFactoryModule) -> Path:
-        """Path of TVM's compiled code linked for the device, once.
-
-        Raises
-        ------
-        HostError
-            If the cross compiler fails.
-        """
+        """Path of TVM's compiled code linked for the device, once."""
         _, path = self._exported.get(id(factory), (None, None))
         if path is not None:
             return path

@@ -29,13 +29,7 @@ TVM_GUESS = "sm_50"
 
 
 def require_known_target(target: tvm.target.Target) -> None:
-    """Refuse a target that no device here runs.
-
-    Raises
-    ------
-    OptionError
-        If the target is neither a CPU nor a GPU, or a GPU of an unknown architecture.
-    """
+    """Refuse a target that no device here runs."""
     if target.kind.name not in ("llvm", "cuda"):
         raise OptionError(
             f"target is {str(target)!r}; models are compiled for llvm and cuda targets, such as "
@@ -71,13 +65,7 @@ def require_libraries(
 def require_cudnn(
     cudnn: bool, tf32: bool, target: tvm.target.Target | None
 ) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries that may compute: cuDNN, where it is asked for; else none.
-
-    Raises
-    ------
-    OptionError
-        If the target is no GPU, or TF32 is asked for without cuDNN.
-    """
+    """Operator libraries that may compute: cuDNN, where it is asked for; else none."""
     for name, value in (("cudnn", cudnn), ("tf32", tf32)):
         if not isinstance(value, bool):
             raise OptionError(f"{name} is {value!r}; give True or False")
@@ -107,11 +95,6 @@ def require_onednn(
         Target of the model; this processor where None.
     remote
         True if the device of an RPC tracker is measured.
-
-    Raises
-    ------
-    OptionError
-        If the target is no CPU, or another machine's.
     """
     if not isinstance(onednn, bool):
         raise OptionError(f"onednn is {onednn!r}; give True or False")
@@ -131,13 +114,7 @@ def require_onednn(
 
 
 def local_device(target: tvm.target.Target) -> MeasuringDevice:
-    """Device of this machine for a target.
-
-    Raises
-    ------
-    HostError
-        If there is no such GPU.
-    """
+    """Device of this machine for a target."""
     require_known_target(target)
     if not is_gpu_target(target):
         return LocalCpu()

@@ -71,13 +71,7 @@ class ChainState:
         )
 
     def require_source(self, verb: str) -> ModelSource:
-        """Source of the model that a verb needs.
-
-        Raises
-        ------
-        OptionError
-            If there is no model; the message names the missing verb.
-        """
+        """Source of the model that a verb needs."""
         if self.source is None:
             why = "a run that was loaded is built already; " if self.loaded else ""
             raise OptionError(f"{why}call .from_model(…) before .{verb}()")

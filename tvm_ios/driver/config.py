@@ -59,13 +59,7 @@ class TuneConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Configuration in a file, such as ``configs/quick.toml``.
-
-        Raises
-        ------
-        OptionError
-            If the file cannot be read, or a key or a value is unfit; the message names both.
-        """
+        """Configuration in a file, such as ``configs/quick.toml``."""
         try:
             return cls.of_tables(read_toml(Path(path)))
         except (OSError, UnicodeDecodeError) as error:
@@ -78,13 +72,7 @@ class TuneConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Configuration in a TOML text.
-
-        Raises
-        ------
-        OptionError
-            If it is no TOML, or a key or a value is unfit.
-        """
+        """Configuration in a TOML text."""
         try:
             return cls.of_tables(parse_toml(text, "this"))
         except UnreadableValueError as error:
@@ -92,13 +80,7 @@ class TuneConfig:
 
     @classmethod
     def of_tables(cls, content: Mapping[str, Any]) -> Self:
-        """Configuration in tables that :mod:`tomllib` or :mod:`json` has read.
-
-        Raises
-        ------
-        OptionError
-            If a key or a value is unfit.
-        """
+        """Configuration in tables that :mod:`tomllib` or :mod:`json` has read."""
         tables = copy.deepcopy(dict(content))
         require_known(tables, ("time_budget", *_TABLES), "")
         time_budget = tables.pop("time_budget", None)
@@ -166,13 +148,7 @@ def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
 
 
 def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Refuse a table with an unknown key; ``where`` begins the message.
-
-    Raises
-    ------
-    OptionError
-        If there is an unknown key; the message names it and the known ones.
-    """
+    """Refuse a table with an unknown key; ``where`` begins the message."""
     for key in table:
         if key not in known:
             meant = did_you_mean(key, known, ", ") or ";"
@@ -180,13 +156,7 @@ def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) 
 
 
 def known_value(key: str, value: Any, hint: Any) -> Any:
-    """Value of a file for a field of a type.
-
-    Raises
-    ------
-    OptionError
-        If the value is of another type.
-    """
+    """Value of a file for a field of a type."""
     if key in NAMES_OF_MEMBERS:
         return value
     if hint is bool and isinstance(value, bool):

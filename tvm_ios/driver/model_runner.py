@@ -118,11 +118,6 @@ def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
     ----------
     x
         The array of the only input, or a mapping of all inputs by name.
-
-    Raises
-    ------
-    OptionError
-        If an input is missing or unknown.
     """
     named = _named_inputs(x, runner.inputs)
     with runner.open() as (plan, executor):

@@ -44,13 +44,6 @@ class ModelSource:
         shapes
             Shapes of inputs that an ONNX model leaves open; a batch size is for networks of
             :mod:`tvm_ios.models`, too.
-
-        Raises
-        ------
-        ModelError
-            If the argument is none of these, or a file cannot be read.
-        OptionError
-            If parameters are given twice, or shapes are missing or do not fit the model.
         """
         match model:
             case str() | Path():
@@ -131,15 +124,7 @@ def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
 
 
 def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:
-    """Module and parameters of a network by name, or of a file.
-
-    Raises
-    ------
-    ModelError
-        If there is no such network or file, or it cannot be read.
-    OptionError
-        If other weights are given for a network, which has its own.
-    """
+    """Module and parameters of a network by name, or of a file."""
     path = Path(name)
     if name.replace("-", "_") in MODEL_NAMES:
         if params is not None:

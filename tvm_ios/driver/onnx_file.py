@@ -49,14 +49,6 @@ class OnnxFile:
             Shapes of inputs that the file leaves open.
         params
             Has to be None: a model in ONNX holds its own parameters.
-
-        Raises
-        ------
-        ModelError
-            If the file cannot be read or is no valid ONNX, is too large, lacks a file of weights,
-            or the package onnx is missing.
-        OptionError
-            If a dimension stays open, or a shape is given that no input can have.
         """
         name = str(source) if isinstance(source, str | Path) else "the model"
         if params is not None:

@@ -38,12 +38,6 @@ def static_shapes(
     """Shape of each input, from the file and the user.
 
     Dimensions with the same name have the same extent, so one of them gives it for all.
-
-    Raises
-    ------
-    OptionError
-        If a dimension stays open, or a shape or a batch size is given that no input can have;
-        the message begins with the model's name.
     """
     named = _named_extents(model, inputs, given)
     filled = []

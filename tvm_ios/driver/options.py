@@ -116,12 +116,6 @@ DEFAULTS = TuneOptions()
 
 
 def require_options(options: TuneOptions) -> None:
-    """Refuse a value that is no :class:`TuneOptions`.
-
-    Raises
-    ------
-    OptionError
-        If it is something else, such as one of the nouns in it.
-    """
+    """Refuse a value that is no :class:`TuneOptions`."""
     if not isinstance(options, TuneOptions):
         raise OptionError(f"options is {options!r}; give TuneOptions(…)")

@@ -78,13 +78,7 @@ class RunReport:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Report in the JSON of :meth:`to_json`.
-
-        Raises
-        ------
-        ArtifactError
-            If a field is missing or of another kind, or the version is another one.
-        """
+        """Report in the JSON of :meth:`to_json`."""
         try:
             data = parse_json(text, "the run")
             version = data.field("version").whole()
@@ -116,15 +110,7 @@ class RunFolder:
 
     @classmethod
     def find(cls, run_id: str) -> Self:
-        """Folder of a saved run.
-
-        Raises
-        ------
-        OptionError
-            If the name cannot be that of a run.
-        ArtifactError
-            If there is no such run; the message names the newest runs.
-        """
+        """Folder of a saved run."""
         if not isinstance(run_id, str) or not _PLAIN.fullmatch(run_id):
             raise OptionError(f"run_id is {run_id!r}; give the name of a run, as save() made it")
         folder = cls(path=runs_directory() / run_id)
@@ -150,11 +136,6 @@ class RunFolder:
             Writes the compiled model into a given file.
         texts
             Further JSON files by name, such as the schedule.
-
-        Raises
-        ------
-        ArtifactError
-            If something cannot be written.
         """
         place = runs_directory()
         folder = cls(path=place / report.run_id)
@@ -190,13 +171,7 @@ class RunFolder:
         return self.path / "run.json"
 
     def report(self) -> RunReport:
-        """Report that was saved with the run, or written since.
-
-        Raises
-        ------
-        ArtifactError
-            If it cannot be read.
-        """
+        """Report that was saved with the run, or written since."""
         try:
             return RunReport.from_json(self.report_path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, ArtifactError) as error:

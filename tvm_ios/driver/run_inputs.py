@@ -45,12 +45,6 @@ def run_inputs(
         Values of all inputs by name; None makes them up.
     fill
         Content of made-up values.
-
-    Raises
-    ------
-    OptionError
-        If an input is missing, unknown, or of another shape or data type; the message lists the
-        model's inputs.
     """
     tensors = {entry.name: plan.tensors[entry.tensor] for entry in plan.inputs}
     wanted = {name: tensors[name] for name in names}
@@ -83,13 +77,7 @@ def _require_fit(wanted: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) 
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name in a file.
-
-    Raises
-    ------
-    OptionError
-        If the file cannot be read, or was not written by ``numpy.savez``.
-    """
+    """Arrays by name in a file."""
     try:
         return named_arrays(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -99,13 +87,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name into a file of exactly this name.
-
-    Raises
-    ------
-    OptionError
-        If the file cannot be written.
-    """
+    """Write arrays by name into a file of exactly this name."""
     named: dict[str, Any] = dict(arrays)
     try:
         with path.open("wb") as file:

@@ -159,13 +159,7 @@ def trial_slices(
 
 
 def require_sla_ms(value: Any) -> float:
-    """Service level in milliseconds, above 0.
-
-    Raises
-    ------
-    OptionError
-        If the value is something else.
-    """
+    """Service level in milliseconds, above 0."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:
         raise OptionError(f"sla_ms is {value!r}; give milliseconds above 0")

@@ -28,11 +28,6 @@ def pin_tree(cores: Collection[int], *roots: int) -> None:
     roots
         Process ids, such as this process or marked ones whose parent is gone
         (:func:`~tvm_ios.tuning.guard.marked_processes`).
-
-    Raises
-    ------
-    HostError
-        If none of the cores is there for this machine's processes, or ``cores`` is empty.
     """
     wanted = set(cores)
     for _ in range(MOST_PASSES):

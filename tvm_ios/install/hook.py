@@ -37,11 +37,6 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
 
     Every file is replaced atomically, the ``.pth`` last: processes that start meanwhile see the
     old hook or the new one.
-
-    Raises
-    ------
-    HostError
-        If there is no C compiler or ``site_packages`` cannot be written.
     """
     stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
     contents = {

@@ -62,12 +62,6 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
 
     A TVM with Relay that is already on the path or installed wins and nothing is installed,
     unless ``force`` is set.
-
-    Raises
-    ------
-    HostError
-        If the wheel does not fit this machine, pip fails, there is no C compiler, or
-        site-packages cannot be written.
     """
     own = usual_spec()
     if own is not None and has_relay(own) and not force:

@@ -24,13 +24,7 @@ _DEVICE_KEYS: Mapping[str, Any] = {
 
 
 def read_devices(rows: Sequence[Mapping[str, Any]], *, on_nodes: bool) -> tuple[Device, ...]:
-    """The devices of ``[[device]]``; each names its node where jobs run on those of a cluster.
-
-    Raises
-    ------
-    JobError
-        If one is unfit, or a machine has two GPUs: all its jobs would measure on the first.
-    """
+    """The devices of ``[[device]]``; each names its node where jobs run on those of a cluster."""
     devices = tuple(_device(row, on_nodes=on_nodes) for row in rows)
     _require_one_gpu(devices)
     return devices
@@ -60,11 +54,6 @@ def wished_device(
     ----------
     name, key
         What the job names: a device, or the key of boards of which each will do; empty: neither.
-
-    Raises
-    ------
-    JobError
-        If there is no such device, or none that fits.
     """
     if name and key:
         raise JobError(f"{where}device is {name!r} and rpc_key {key!r}; keep one of both")

@@ -58,13 +58,7 @@ class JobsFile:
 
 
 def read_jobs_file(path: Path) -> JobsFile:
-    """Read a file. Paths in it are relative to its folder.
-
-    Raises
-    ------
-    JobError
-        If it cannot be read, or a key or a value is unfit; the message names file, thing and value.
-    """
+    """Read a file. Paths in it are relative to its folder."""
     with _tables_of(path) as tables:
         scheduler = read_scheduler(tables.get("scheduler", {}))
         remote = scheduler.executor is ExecutorName.RAY

@@ -104,11 +104,6 @@ def only_one(folder: Path, *, what: str, otherwise: str) -> Iterator[None]:
         What is run there, for messages: ``the grid``.
     otherwise
         What to do where nothing can be written there.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be written to, or another process holds it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

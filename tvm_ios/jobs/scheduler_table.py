@@ -52,11 +52,6 @@ def read_scheduler(table: Any) -> SchedulerTable:
     ----------
     table
         ``[scheduler]``, as ``tomllib`` reads it.
-
-    Raises
-    ------
-    JobError
-        If it is no table, or a key or a value is unfit.
     """
     known = checked(table_of(table, "scheduler"), _SCHEDULER_KEYS, "[scheduler] ")
     policy = member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")

@@ -47,13 +47,7 @@ class StateFolder:
         return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:32]
 
     def make(self) -> None:
-        """Make it where it is missing.
-
-        Raises
-        ------
-        JobError
-            If that is not possible.
-        """
+        """Make it where it is missing."""
         try:
             self.jobs.mkdir(parents=True, exist_ok=True)
         except OSError as error:

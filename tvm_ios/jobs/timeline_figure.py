@@ -139,11 +139,6 @@ def draw_timeline(
     ----------
     path
         Where it goes; the ending chooses the format (png, pdf, svg).
-
-    Raises
-    ------
-    JobError
-        If there are no stages, or the picture cannot be written.
     """
     rows = timeline_rows(machine, latest_run(spans, now_s), now_s=now_s)
     if not any(row.bars for row in rows):

@@ -34,11 +34,6 @@ class TrackerAddress:
     def of(cls, text: str) -> TrackerAddress:
         """The address in ``host:port:key``; IPv6 in brackets.
 
-        Raises
-        ------
-        JobError
-            If it is anything else.
-
         Examples
         --------
         >>> TrackerAddress.of("[::1]:9190:board:7")

@@ -25,13 +25,7 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def pack_kernel(module: Any) -> bytes:
-    """Archive of a kernel that ``tvm.build`` compiled.
-
-    Raises
-    ------
-    ModelError
-        If its device code can be saved in no known format.
-    """
+    """Archive of a kernel that ``tvm.build`` compiled."""
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
         folder = Path(name)
         module.save(str(folder / HOST))

@@ -142,15 +142,6 @@ def compare(
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
-
-    Raises
-    ------
-    OptionError
-        If there is no contestant.
-    RaceTooLongError
-        If the fewest rounds take longer than ``within_s``, judged by the first contestant's run.
-    CostError
-        If a contestant or the ping-pong fails.
     """
     if not contestants:
         raise OptionError("nothing to compare; give at least one contestant")

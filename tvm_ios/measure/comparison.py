@@ -116,13 +116,7 @@ class Comparison:
         )
 
     def median_ns(self, name: str) -> float:
-        """Median time of one run of a contestant in nanoseconds, over the rounds it was timed in.
-
-        Raises
-        ------
-        OptionError
-            If there is no such contestant.
-        """
+        """Median time of one run of a contestant in nanoseconds, over its rounds."""
         return median(self._times(name).values())
 
     def interval_ns(self, name: str) -> tuple[float, float]:
@@ -139,13 +133,7 @@ class Comparison:
         )
 
     def ratios(self, contestant: str, *, over: str) -> list[float]:
-        """Speedup of a contestant over another in each round that both were timed in.
-
-        Raises
-        ------
-        OptionError
-            If there is no such contestant.
-        """
+        """Speedup of a contestant over another in each round that both were timed in."""
         first, second = self._times(contestant), self._times(over)
         return [second[number] / ns for number, ns in first.items() if number in second]
 

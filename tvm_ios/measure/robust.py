@@ -36,13 +36,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def least_values(confidence: float) -> int:
-    """Fewest values that bound their median with a confidence.
-
-    Raises
-    ------
-    OptionError
-        If the confidence is not between 0 and 1.
-    """
+    """Fewest values that bound their median with a confidence."""
     if not 0 < confidence < 1:
         raise OptionError(f"confidence is {confidence}; it must lie between 0 and 1, as 0.95 does")
     return math.ceil(1 - math.log2(1 - confidence))
@@ -53,12 +47,6 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
     It comes from order statistics and the binomial distribution (David and Nagaraja, Order
     Statistics, section 7.1): rounds only have to be independent.
-
-    Raises
-    ------
-    OptionError
-        If the confidence is not between 0 and 1, or the values are too few to give it (0.95
-        needs six).
     """
     least = least_values(confidence)
     ordered = sorted(values)

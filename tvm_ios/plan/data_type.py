@@ -16,13 +16,7 @@ _DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``.
-
-    Raises
-    ------
-    PlanError
-        If it is no name of a number type.
-    """
+    """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``."""
     match = _DTYPE.fullmatch(dtype)
     if match is None or (match[1] != "bool" and not match[2]):
         raise PlanError(
@@ -41,13 +35,7 @@ def named_as_arrays(dtype: str) -> str:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """NumPy's type for a data type of TVM.
-
-    Raises
-    ------
-    ExecutionError
-        If NumPy has none, as for ``bfloat16`` and ``float8``.
-    """
+    """NumPy's type for a data type of TVM."""
     import numpy as np  # noqa: PLC0415 - verbs that only read plans do without
 
     refusal = ExecutionError(

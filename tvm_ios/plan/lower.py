@@ -40,11 +40,6 @@ def lower_plan(
         False gives every buffer bytes of its own.
     hand_over
         Cost of a hand-over from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
-
-    Raises
-    ------
-    PlanError
-        If the counts differ, or the placements break the data order.
     """
     names = tuple(operator_names or (operator.name for operator in graph.operators))
     if not len(graph.operators) == len(placements) == len(names):

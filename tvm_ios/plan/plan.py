@@ -200,11 +200,6 @@ class ExecutionPlan:
         """Plan in the JSON of :meth:`to_json`, not verified yet.
 
         Without ``read_call`` a plan that has calls of operator libraries is refused.
-
-        Raises
-        ------
-        PlanError
-            If the text is no JSON, of another version, or lacks a field or has one of another kind.
         """
         try:
             data = parse_json(text, "the plan")

@@ -35,11 +35,6 @@ def verify_plan(plan: ExecutionPlan) -> None:
 
     Takes time in launches x launches / 64 words for the closure, and in buffers x pieces of the
     arena for the last rule.
-
-    Raises
-    ------
-    PlanError
-        If a rule is broken; the message names it and the launches.
     """
     _check_structure(plan)
     _check_places(plan)

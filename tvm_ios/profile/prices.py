@@ -218,11 +218,6 @@ class KernelPrices:
         one lane, cost the sum of their operators, since they run so; timed again and again by
         themselves they would find more in the caches than in a network. The price of a merge stage,
         at least 1, includes its effects on operators around it.
-
-        Raises
-        ------
-        CostError
-            If the graph is not the one that was built, or a stage cannot be run.
         """
         if graph is not self.graph and graph.fingerprint() != self.graph.fingerprint():
             raise CostError(

@@ -40,11 +40,6 @@ def tvm_ios(
         is free.
     options
         See :class:`BackendOptions`.
-
-    Raises
-    ------
-    OptionError
-        If an option is unknown.
     """
     if unknown:
         raise OptionError(

@@ -46,13 +46,7 @@ class BackendOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
-        """Options from the mapping that torch hands over.
-
-        Raises
-        ------
-        OptionError
-            If an option is unknown.
-        """
+        """Options from the mapping that torch hands over."""
         names = [field.name for field in fields(cls)]
         if unknown := [name for name in given or {} if name not in names]:
             raise OptionError(

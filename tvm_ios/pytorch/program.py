@@ -150,13 +150,7 @@ def _with_parts(
 
 
 def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """Reasons that keep TVM from calls, by call.
-
-    Raises
-    ------
-    ModelError
-        If the whole graph is left to torch.
-    """
+    """Reasons that keep TVM from calls, by call."""
     try:
         return _found_obstacles(module, tensors)
     except ModelError:

@@ -49,13 +49,7 @@ def graph_order(root: relay.Expr) -> list[relay.Expr]:
 
 
 def children(expression: relay.Expr) -> list[relay.Expr]:
-    """Expressions that an expression reads; functions are not entered.
-
-    Raises
-    ------
-    ModelError
-        If no graph executor runs the expression.
-    """
+    """Expressions that an expression reads; functions are not entered."""
     if isinstance(expression, relay.Call):
         return list(expression.args)
     if isinstance(expression, relay.Tuple):

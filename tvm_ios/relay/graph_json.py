@@ -38,13 +38,7 @@ def with_own_constant_names(factory: GraphExecutorFactoryModule) -> GraphExecuto
 
 
 def read_graph_json(text: str) -> KernelGraph:
-    """Graph of kernels: its operators are the ``tvm_op`` nodes, its tensors the entries.
-
-    Raises
-    ------
-    PlanError
-        If a field is missing, or a node is of a kind that no kernel library can run.
-    """
+    """Graph of kernels: its operators are the ``tvm_op`` nodes, its tensors the entries."""
     try:
         return _read(json.loads(text))
     except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -40,13 +40,7 @@ class CheckedModule:
 
 
 def resolve_target(target: Any) -> tvm.target.Target:
-    """TVM target with a host, from whatever TVM takes for a target.
-
-    Raises
-    ------
-    ModelError
-        If TVM does not know the target or was built without its code generator.
-    """
+    """TVM target with a host, from whatever TVM takes for a target."""
     if target is None:
         target = tvm.target.Target.current(allow_none=True)
         if target is None:
@@ -75,11 +69,6 @@ def check_module(mod: Any) -> tvm.IRModule:
     """Module with types inferred and plain helper functions inlined.
 
     A :class:`CheckedModule` was checked before, and its module is returned unchanged.
-
-    Raises
-    ------
-    ModelError
-        If there is no Relay ``main``, or the graph executor cannot run it.
     """
     if isinstance(mod, CheckedModule):
         return mod.typed
@@ -137,13 +126,7 @@ def _inlined(module: tvm.IRModule) -> tvm.IRModule:
 def check_parameters(
     main: relay.Function, params: Mapping[str, Any] | None
 ) -> dict[str, tvm.nd.NDArray]:
-    """Parameters as TVM arrays, each of the shape and type that ``main`` wants.
-
-    Raises
-    ------
-    ModelError
-        If a parameter is unknown, does not fit, or is missing.
-    """
+    """Parameters as TVM arrays, each of the shape and type that ``main`` wants."""
     given = {} if params is None else dict(params)
     types = {parameter.name_hint: parameter.checked_type for parameter in main.params}
     unknown = sorted(set(given) - set(types))

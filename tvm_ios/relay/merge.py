@@ -63,13 +63,7 @@ def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
 def merged_kernels(
     extraction: Extraction, outputs: MergeOutputs, operand: relay.Expr
 ) -> MergedKernels:
-    """Kernels of a merge stage that read ``operand``.
-
-    Raises
-    ------
-    ScheduleError
-        If the merge rule refuses the members.
-    """
+    """Kernels of a merge stage that read ``operand``."""
     members = outputs.members
     operators = [extraction.graph.operators[index] for index in members]
     try:

@@ -33,11 +33,6 @@ def read_model(path: str | Path, params: str | Path | None = None) -> Model:
         does.
     params
         File with parameters by name: ``.npz``, or the bytes of ``tvm.runtime.save_param_dict``.
-
-    Raises
-    ------
-    ModelError
-        If a file cannot be read, or is malformed.
     """
     path = Path(path)
     suffix = path.suffix.lower()

@@ -123,13 +123,7 @@ def prepare(
 def converted_model(
     mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any, conversion: Conversion
 ) -> tuple[tvm.IRModule, Mapping[str, Any] | None]:
-    """Model in other layouts and types, with parameters bound; unchanged if nothing changes.
-
-    Raises
-    ------
-    OptionError
-        If the model is prepared already, or cannot be converted.
-    """
+    """Model in other layouts and types, with parameters bound; unchanged if nothing changes."""
     if not conversion.changes:
         return mod, params
     typed = check_module(mod)

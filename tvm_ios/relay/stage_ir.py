@@ -116,13 +116,7 @@ def stage_attributes(
 
 
 def flatten(module: tvm.IRModule) -> FlatModule:
-    """Partitioned module with its stages inlined, and the place of every kernel.
-
-    Raises
-    ------
-    ModelError
-        If an attribute is missing or does not fit the code it describes.
-    """
+    """Partitioned module with its stages inlined, and the place of every kernel."""
     _require_version(module)
     main = module["main"]
     placed: dict[relay.Expr, PlacedKernel] = {}

@@ -23,11 +23,6 @@ def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
         What is drawn, for messages.
     options
         Options of matplotlib's ``Figure``.
-
-    Raises
-    ------
-    HostError
-        If matplotlib is not installed.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415

@@ -96,11 +96,6 @@ def draw_if_possible(
     """Draw a schedule; return the name of the picture, nothing where matplotlib is missing.
 
     Parameters are those of :func:`draw_schedule`.
-
-    Raises
-    ------
-    ArtifactError
-        If the picture cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -212,11 +212,6 @@ class TuneReport:
             Name of the model; that of its graph where empty.
         command
             Command that made the model, to be shown; left out where empty.
-
-        Raises
-        ------
-        OptionError
-            If the report has no model.
         """
         if self.story is None:
             raise OptionError(

@@ -72,13 +72,7 @@ class Pricer:
         return isinstance(self._cost_model, LowerBoundModel)
 
     def price(self, stages: Sequence[Stage]) -> list[int]:
-        """Latency of stages in nanoseconds; all stages not asked for before are one batch.
-
-        Raises
-        ------
-        SearchError
-            If the cost model answers with too few prices or with something that is no price.
-        """
+        """Latency of stages in nanoseconds; all stages not asked for before are one batch."""
         if new := [stage for stage in stages if stage not in self._known_ns]:
             answers = self._cost_model.price(self._graph, self._expanded(new))
             self._known_ns.update(zip(new, self._checked("price", new, answers), strict=True))
@@ -89,11 +83,6 @@ class Pricer:
 
         A cost model without lanes answers with the price of a stage of its own. Every operator has
         to be a unit.
-
-        Raises
-        ------
-        SearchError
-            As :meth:`price` does.
         """
         if not isinstance(self._cost_model, LaneModel):
             return self.singles_ns
@@ -101,26 +90,14 @@ class Pricer:
         return self._checked("price", self._singles, answers)
 
     def lower_bounds(self, stages: Sequence[Stage]) -> Sequence[int]:
-        """Lower bound of each stage's price in nanoseconds; 0 where the cost model has none.
-
-        Raises
-        ------
-        SearchError
-            As :meth:`price` does.
-        """
+        """Lower bound of each stage's price in nanoseconds; 0 where the cost model has none."""
         if not isinstance(self._cost_model, LowerBoundModel):
             return [0] * len(stages)
         answers = self._cost_model.lower_bound(self._graph, self._expanded(stages))
         return self._checked("lower bound", stages, answers)
 
     def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
-        """Floor of each stage in nanoseconds: no stage that contains it costs less.
-
-        Raises
-        ------
-        SearchError
-            As :meth:`price` does.
-        """
+        """Floor of each stage in nanoseconds: no stage that contains it costs less."""
         if not isinstance(self._cost_model, FloorModel):
             return prices_ns
         answers = self._cost_model.floors(self._graph, self._expanded(stages), prices_ns)

@@ -63,13 +63,7 @@ class NativeSource:
 
 @cache
 def find_c_compiler() -> tuple[str, ...]:
-    """Command of the C compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
-
-    Raises
-    ------
-    HostError
-        If there is no C compiler.
-    """
+    """Command of the C compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``."""
     candidates = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
     for candidate in candidates:
         command = shlex.split(candidate)

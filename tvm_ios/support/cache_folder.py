@@ -39,13 +39,7 @@ def own_folder(path: Path) -> Path:
 
 
 def require_own(path: Path) -> None:
-    """Check that nobody else may change a file or folder; one that is missing passes.
-
-    Raises
-    ------
-    HostError
-        If it, or a link in its place, belongs to another user, or its group or others may write.
-    """
+    """Check that nobody else may change a file or folder; one that is missing passes."""
     try:
         link, found = path.lstat(), path.stat()
     except OSError:

@@ -34,13 +34,7 @@ def to_json(hint: Any, value: Any) -> str:
 
 
 def from_json(hint: Any, text: str, name: str) -> Any:
-    """Noun that :func:`to_json` wrote; ``name`` is for messages, such as ``the request``.
-
-    Raises
-    ------
-    UnreadableValueError
-        If the text is something else.
-    """
+    """Noun that :func:`to_json` wrote; ``name`` is for messages, such as ``the request``."""
     return _read(hint, parse_json(text, name), whole=False)
 
 
@@ -51,11 +45,6 @@ def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) ->
     ----------
     whole
         True demands fields that have defaults, too.
-
-    Raises
-    ------
-    UnreadableValueError
-        If a field is missing, of another kind, or does not exist.
     """
     hints = _hints(cast("Hashable", kind))
     stored.only(*hints)

@@ -21,13 +21,7 @@ DAMAGES = (
 
 
 def named_arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Arrays by name in the content of a file; none that would have to be unpickled.
-
-    Raises
-    ------
-    ValueError
-        If numpy cannot read it; callers turn it into an error of their room.
-    """
+    """Arrays by name in the content of a file; none that would have to be unpickled."""
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(found, np.ndarray):

@@ -143,13 +143,7 @@ class StoredValue:
 
 
 def parse_json(text: str, name: str) -> StoredValue:
-    """The value of a JSON text; ``name`` is for messages, such as ``the schedule``.
-
-    Raises
-    ------
-    UnreadableValueError
-        If the text is no JSON, or nested too deeply.
-    """
+    """The value of a JSON text; ``name`` is for messages, such as ``the schedule``."""
     try:
         return StoredValue(json.loads(text), name, is_root=True)
     except (ValueError, TypeError, RecursionError) as error:

@@ -20,25 +20,13 @@ DEEPEST = 32
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file.
-
-    Raises
-    ------
-    OSError, UnicodeDecodeError
-        If it is no text that can be read.
-    """
+    """The tables of a file."""
     with path.open(encoding="utf-8") as file:
         return parse_toml(file.read(LARGEST_TOML + 1), "this")
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """The tables of a text; ``name`` is for messages, such as ``the body``.
-
-    Raises
-    ------
-    UnreadableValueError
-        If it is no TOML, or too long, or a key has too many dots.
-    """
+    """The tables of a text; ``name`` is for messages, such as ``the body``."""
     if len(text) > LARGEST_TOML:
         raise UnreadableValueError(f"{name} has more than {LARGEST_TOML} characters; shorten it")
     if any(part.count(".") > MOST_DOTS for part in re.split("[=,\n]", text)):
@@ -52,13 +40,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _require_bounded(value: Any, name: str, depth: int = 0) -> None:
-    """Refuse tables that later steps could neither copy nor print.
-
-    Raises
-    ------
-    UnreadableValueError
-        If they are nested too deeply, or have an integer of more than 64 bits.
-    """
+    """Refuse tables that later steps could neither copy nor print."""
     if depth > DEEPEST:
         raise UnreadableValueError(f"{name} is nested more than {DEEPEST} deep; make it flatter")
     if isinstance(value, int) and value.bit_length() > 63:

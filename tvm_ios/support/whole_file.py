@@ -45,13 +45,7 @@ def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write all of a text file or nothing, as :func:`whole_file` does.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be written.
-    """
+    """Write all of a text file or nothing, as :func:`whole_file` does."""
     try:
         write_bytes(path, text.encode())
     except OSError as error:
@@ -59,13 +53,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def make_output_folder(folder: Path) -> None:
-    """Make the folder of a command's files, before the work whose results go there.
-
-    Raises
-    ------
-    ArtifactError
-        If that is not possible.
-    """
+    """Make the folder of a command's files, before the work whose results go there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

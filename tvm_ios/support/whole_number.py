@@ -27,13 +27,7 @@ def as_whole(value: Any) -> int | None:
 def require_whole(
     name: str, value: Any, *, least: int, most: int | None = None, note: str = ""
 ) -> int:
-    """An option that is a whole number, as ``int``.
-
-    Raises
-    ------
-    OptionError
-        If it is none, or too small or large; the message has option, value and bounds.
-    """
+    """An option that is a whole number, as ``int``."""
     number = as_whole(value)
     if number is None or number < least or (most is not None and number > most):
         limits = f"of {least} or more" if most is None else f"from {least} to {most}"

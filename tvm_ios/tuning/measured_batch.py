@@ -62,11 +62,6 @@ def measure_batch(
     ----------
     known
         Results by place that need no device, such as those of candidates that do not compile.
-
-    Raises
-    ------
-    TuningError
-        If the only device is gone; results so far are in the log.
     """
     results = dict(known or {})
     deaths: Counter[int] = Counter()
@@ -130,11 +125,6 @@ def ask_device(
     ----------
     question
         Called in that process with host and port of the tracker, and the key.
-
-    Raises
-    ------
-    DeviceLostError
-        If the tracker has no such device, or no answer comes in time.
     """
     worker = SafeWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

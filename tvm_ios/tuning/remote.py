@@ -37,11 +37,6 @@ TIMEOUT_S = ANSWER_S
 def parse_tracker(text: str) -> tuple[str, int]:
     """Host and port of a tracker's address, ``HOST:PORT``; IPv6 in brackets, ``[::1]:9190``.
 
-    Raises
-    ------
-    OptionError
-        If the text is anything else.
-
     Examples
     --------
     >>> parse_tracker("127.0.0.1:9190")
@@ -71,12 +66,6 @@ def require_tracker(text: str, key: str) -> int:
         Address of the tracker, as for :func:`parse_tracker`.
     key
         Key that the devices were registered under.
-
-    Raises
-    ------
-    TuningError
-        If nobody listens there, or no tracker, or no device has that key. The message has the
-        commands that start a tracker and a server.
     """
     host, port = parse_tracker(text)
     try:
@@ -148,11 +137,6 @@ def granted_device(options: DeviceOptions, address: str) -> RemoteDevice:
     ----------
     address
         Address as in :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
-
-    Raises
-    ------
-    DeviceLostError
-        If the tracker has the granted device no more.
     """
     if not address:
         tracker, key = options.rpc_tracker or "", options.rpc_key or ""

@@ -34,13 +34,7 @@ def compiled_file(word: str) -> Path | None:
 
 
 def lanes_of_files(files: Mapping[str, Path]) -> int:
-    """The most lanes that one of the models was compiled for; each is checked.
-
-    Raises
-    ------
-    OptionError
-        If two names are one file.
-    """
+    """The most lanes that one of the models was compiled for; each is checked."""
     first: dict[Path, str] = {}
     for name, path in files.items():
         other = first.setdefault(path.resolve(), name)

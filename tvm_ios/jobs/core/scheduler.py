@@ -87,12 +87,6 @@ class Scheduler:
             more, changes nothing.
         now
             Seconds since any fixed moment; never less than before.
-
-        Raises
-        ------
-        JobError
-            The event names a job or device that does not exist, or a job anew; or time runs back.
-            Nothing has changed then.
         """
         if now < self._now:
             raise JobError(f"{event} at {now} s comes after an event at {self._now} s")

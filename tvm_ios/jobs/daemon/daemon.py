@@ -101,12 +101,6 @@ class Daemon:
 
         The same job as before, done or on its way, is not done again. One that failed or was
         cancelled is, and so is one that is done and differs now.
-
-        Raises
-        ------
-        JobError
-            Two of them have one name, a job of the same name is on its way and differs, or a device
-            does not exist. None of the jobs is taken then.
         """
         for name, count in Counter(order.spec.name for order in orders).items():
             if count > 1:
@@ -269,11 +263,6 @@ def sole_daemon(folder: StateFolder) -> Iterator[None]:
     """Inside, this process is the only daemon of a folder, and none of its processes outlives it.
 
     What a daemon that was killed may have left computing is ended first.
-
-    Raises
-    ------
-    JobError
-        If another daemon lives there.
     """
     folder.make()
     with folder.lock.open("a+", encoding="utf-8") as lock:

@@ -46,13 +46,7 @@ async def listening(daemon: Daemon, path: Path) -> AsyncIterator[None]:
 
 
 def ask_daemon(folder: StateFolder, request: Request) -> Answer | None:
-    """The answer of the daemon of a folder; None where none lives.
-
-    Raises
-    ------
-    JobError
-        If it refuses, or does not answer in time.
-    """
+    """The answer of the daemon of a folder; None where none lives."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(_ANSWER_S)
         try:

@@ -83,13 +83,7 @@ class CellResult:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what :meth:`to_json` made.
-
-        Raises
-        ------
-        ArtifactError
-            If a field is missing or of another kind, or the version is another one.
-        """
+        """Read what :meth:`to_json` made."""
         try:
             data = parse_json(text, "the result")
             version = data.field("version").whole()
@@ -123,13 +117,7 @@ def result_path(folder: Path, cell: Cell) -> Path:
 
 
 def read_result(folder: Path, cell: Cell) -> CellResult | None:
-    """The result of a cell; None where it has none yet.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be read; the message names the file.
-    """
+    """The result of a cell; None where it has none yet."""
     path = result_path(folder, cell)
     try:
         return CellResult.from_json(path.read_text(encoding="utf-8"))

@@ -161,13 +161,7 @@ class GridFile:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a grid file and check all of its cells.
-
-        Raises
-        ------
-        OptionError
-            If it cannot be read, or a key or a value is unfit; the message names both.
-        """
+        """Read a grid file and check all of its cells."""
         path = Path(path)
         try:
             grid = cls._of(path, read_toml(path))

@@ -27,11 +27,6 @@ def loopback_devices(keys: tuple[str, ...], *, servers: int) -> Iterator[str]:
     """Address of a tracker that has as many servers of each key; all are gone at the end.
 
     They end with this process as well, however that ends.
-
-    Raises
-    ------
-    TuningError
-        If they do not come up within a minute.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(guarded_workers())

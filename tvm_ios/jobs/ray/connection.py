@@ -77,13 +77,7 @@ class RayHead:
 
 @contextmanager
 def connected(address: str) -> Iterator[RayHead]:
-    """Inside, this process is a driver of the cluster; it starts none. Gives the cluster's head.
-
-    Raises
-    ------
-    JobError
-        If there is no cluster.
-    """
+    """Inside, this process is a driver of the cluster; it starts none. Gives the cluster's head."""
     try:
         # Ray has its workers import from the folder that a driver is in, before any other.
         with chdir("/"):

@@ -95,13 +95,7 @@ def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str,
 
 
 def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
-    """The TorchScript trace of a module, with changes in place undone as far as torch can.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be traced.
-    """
+    """The TorchScript trace of a module, with changes in place undone as far as torch can."""
     torch = _torch()
     try:
         with torch.no_grad(), _composed_attention(torch), warnings.catch_warnings():
@@ -124,14 +118,7 @@ def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
 def from_trace(
     trace: Any, example_inputs: Sequence[Any]
 ) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """A Relay module and its parameters from what :func:`traced` gave for these inputs.
-
-    Raises
-    ------
-    ModelError
-        If a tensor is changed in place and others see it, TVM does not know an operator, or cannot
-        convert one as it is used.
-    """
+    """A Relay module and its parameters from what :func:`traced` gave for these inputs."""
     if change := change_in_place(trace):
         raise ModelError(f"{change}; write to a new tensor instead")
     if trains := training_operator(trace):

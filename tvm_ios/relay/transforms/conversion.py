@@ -59,11 +59,6 @@ def convert(
         A typed module, before any other pass.
     params
         Parameters among its inputs.
-
-    Raises
-    ------
-    OptionError
-        If TVM cannot convert the model, or has no right kernel for the result.
     """
     bound = tvm.IRModule(module.functions, module.type_definitions)
     main = relay.build_module.bind_params_by_name(module["main"], dict(params))
@@ -193,11 +188,6 @@ def require_float32_kernels(
     """Refuse GPU kernels that compute in float16 where the model says float32.
 
     TVM's templates for tensor cores do that, and tuning records may choose them.
-
-    Raises
-    ------
-    OptionError
-        If there is such a kernel.
     """
     if not is_gpu_target(target):
         return

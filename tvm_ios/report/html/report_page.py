@@ -64,13 +64,7 @@ class ReportPage:
         )
 
     def write(self, path: Path) -> None:
-        """Write the page to a file.
-
-        Raises
-        ------
-        ArtifactError
-            If the file cannot be written.
-        """
+        """Write the page to a file."""
         page = self.to_html()
         try:
             path.write_text(page, encoding="utf-8")

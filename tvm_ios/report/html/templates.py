@@ -20,13 +20,7 @@ SCRIPT = "zoom.js"
 
 @cache
 def templates() -> Environment:
-    """Environment with all templates, which escapes what it is given.
-
-    Raises
-    ------
-    HostError
-        If Jinja is not installed.
-    """
+    """Environment with all templates, which escapes what it is given."""
     try:
         import jinja2  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -64,11 +64,6 @@ def export_artifact(
         What the file tells of the model; nothing where omitted.
     store
         Facts that operator libraries found out before; what they find out now is added.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be written.
     """
     verify_plan(plan)
     path = Path(path)
@@ -172,13 +167,7 @@ def load(
 
 
 def read_plan(library: KernelLibrary) -> ExecutionPlan:
-    """The plan inside a loaded file, verified.
-
-    Raises
-    ------
-    ArtifactError
-        If the file has no plan, or the plan breaks a rule.
-    """
+    """The plan inside a loaded file, verified."""
     try:
         graph = parse_json(library.module["get_graph_json"](), "the graph")
         plan = ExecutionPlan.from_json(

@@ -47,13 +47,7 @@ def append_footer(path: Path, identity: ArtifactIdentity, story: ModelStory | No
 
 
 def read_footer(path: Path) -> ArtifactIdentity:
-    """Read the footer and check the digest.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be read, has no footer, or is damaged.
-    """
+    """Read the footer and check the digest."""
     text, _ = _checked(path)
     try:
         return ArtifactIdentity.from_json(text.decode(errors="replace"))
@@ -62,13 +56,7 @@ def read_footer(path: Path) -> ArtifactIdentity:
 
 
 def read_story(path: Path) -> ModelStory | None:
-    """The story that a file tells of its model; None in files older than stories.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be read, has no footer, or is damaged.
-    """
+    """The story that a file tells of its model; None in files older than stories."""
     _, text = _checked(path)
     try:
         return None if text is None else ModelStory.from_bytes(text)

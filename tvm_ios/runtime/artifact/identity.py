@@ -112,13 +112,7 @@ class ArtifactIdentity:
 
     @classmethod
     def from_json(cls, text: str) -> ArtifactIdentity:
-        """Identity in the JSON of :meth:`to_json`.
-
-        Raises
-        ------
-        ArtifactError
-            If the text is no such JSON, or comes from another plan version.
-        """
+        """Identity in the JSON of :meth:`to_json`."""
         try:
             data = parse_json(text, "the identity")
             _require_version(data.field("plan_version").whole())
@@ -132,11 +126,6 @@ class ArtifactIdentity:
         """Refuse a file made for something else than this processor and TVM.
 
         With ``any_model`` another processor model is fine if it has all instruction sets needed.
-
-        Raises
-        ------
-        ArtifactError
-            If plan version, TVM, architecture, instruction sets or processor model differ.
         """
         _require_version(self.plan_version)
         if self.tvm_version != tvm_version:

@@ -57,13 +57,7 @@ def compile_image(
 
 
 def compile_beside(path: Path, text: str) -> Path:
-    """The object file of C code; both are written beside each other.
-
-    Raises
-    ------
-    ArtifactError
-        If the C compiler fails.
-    """
+    """The object file of C code; both are written beside each other."""
     path.write_text(text)
     product = path.with_suffix(".o")
     options = ("-std=gnu11", "-fPIC", "-O1", "-c", f"-I{C_API_FOLDER}")

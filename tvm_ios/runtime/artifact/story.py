@@ -67,13 +67,7 @@ class ModelStory:
 
     @classmethod
     def from_bytes(cls, packed: bytes) -> Self:
-        """Story in the bytes of :meth:`to_bytes`.
-
-        Raises
-        ------
-        ArtifactError
-            If the bytes are something else, or of another version.
-        """
+        """Story in the bytes of :meth:`to_bytes`."""
         try:
             text = _unpacked(packed).decode()
             # Not as a whole: older files have no evidence, and the footer's digest tells of damage.

@@ -17,13 +17,7 @@ def is_gpu_target(target: tvm.target.Target) -> bool:
 
 
 def require_cpu(device: Any) -> None:
-    """Refuse every device (a :class:`tvm.runtime.Device`, its name, or None) but the CPU.
-
-    Raises
-    ------
-    OptionError
-        If it is another device, or none that TVM knows.
-    """
+    """Refuse every device (a :class:`tvm.runtime.Device`, its name, or None) but the CPU."""
     if device is None:
         return
     given = _known(device, "tvm.cpu()")

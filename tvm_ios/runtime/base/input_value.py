@@ -24,11 +24,6 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
     Arrays must have both already. Numbers and lists of them are converted, as long as no truth
     value or integer changes by it and no float becomes infinite. Tensors of PyTorch may lie on a
     GPU and need a gradient. ``where`` is for messages, such as ``input 'data'``.
-
-    Raises
-    ------
-    ExecutionError
-        If shape or data type differ, or the numbers do not fit.
     """
     if isinstance(value, (bool, int, float, list, tuple)):
         value = _converted(where, tensor, value)
@@ -42,13 +37,7 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
 
 
 def output_tensor(plan: ExecutionPlan, key: Any) -> int:
-    """Index of the tensor of an output, by the output's number, which may be any kind of integer.
-
-    Raises
-    ------
-    ExecutionError
-        If there is no such output.
-    """
+    """Index of the tensor of an output, by the output's number, of any integer type."""
     number = as_whole(key)
     if number is None or not 0 <= number < len(plan.outputs):
         raise ExecutionError(

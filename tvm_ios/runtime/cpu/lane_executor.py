@@ -81,13 +81,7 @@ class LaneExecutor:
         return self._pool.lanes
 
     def run(self) -> None:
-        """Run every launch once.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel fails (the message names its operator), or the executor is closed.
-        """
+        """Run every launch once."""
         try:
             self._pool.run(self._program)
         except LaunchFailedError as failure:

@@ -235,15 +235,7 @@ class LanePool:
         return LaneProgram(self._runtime, handle, (poison, trace))
 
     def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
-        """Run a program `number` times; with `assemble` not before every lane is awake.
-
-        Raises
-        ------
-        LaunchFailedError
-            If a kernel returns an error; the pool stays usable.
-        ExecutionError
-            If the pool is closed or threads cannot be started.
-        """
+        """Run a program `number` times; with `assemble` not before every lane is awake."""
         self._require(
             self._runtime.run(self._handle, program.handle, number, 0, int(assemble), None, None)
         )

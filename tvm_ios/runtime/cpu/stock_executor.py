@@ -73,13 +73,7 @@ class StockExecutor:
         return elapsed_ns
 
     def time_on_lanes_ns(self, number: int) -> int:
-        """Nanoseconds of ``number`` runs with every parallel region of a kernel sent to our lanes.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel fails.
-        """
+        """Nanoseconds of ``number`` runs with all parallel regions sent to our lanes."""
         try:
             return self._pool.time_ns(self._program, number)
         except LaunchFailedError as failure:

@@ -217,13 +217,7 @@ def event_ns(driver: CudaDriver, begin: int, end: int) -> int:
 
 
 def require_arch(facts: DeviceFacts, arch: str) -> None:
-    """Refuse code for another GPU: ``sm_90`` needs 9.0 or newer, ``sm_90a`` exactly 9.0.
-
-    Raises
-    ------
-    HostError
-        If the GPU does not run it.
-    """
+    """Refuse code for another GPU: ``sm_90`` needs 9.0 or newer, ``sm_90a`` exactly 9.0."""
     digits = arch.removeprefix("sm_").rstrip("af")
     needed = (int(digits[:-1]), int(digits[-1]))
     exact = not arch[-1].isdigit()

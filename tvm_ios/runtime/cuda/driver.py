@@ -162,13 +162,7 @@ class CudaDriver:
             self._functions[name] = function
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of the driver, such as ``cuMemAlloc_v2``; ``where`` is for the message.
-
-        Raises
-        ------
-        CudaCallError
-            If it does not return ``CUDA_SUCCESS``.
-        """
+        """Call a function of the driver, such as ``cuMemAlloc_v2``; ``where`` is for messages."""
         code = self._functions[name](*arguments)
         if code:
             raise self.failed(name, code, where)
@@ -207,13 +201,7 @@ class CudaDriver:
 
 @cache
 def load_driver() -> CudaDriver:
-    """The driver of this process, initialized.
-
-    Raises
-    ------
-    HostError
-        If there is no driver, or no GPU that it serves.
-    """
+    """The driver of this process, initialized."""
     driver = CudaDriver(_library())
     code = driver.status("cuInit", 0)
     if code:

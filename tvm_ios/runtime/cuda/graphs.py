@@ -44,12 +44,6 @@ class CudaGraphExecutor:
     def run(self) -> None:
         """Run once: replay, or on streams where the kernels cannot be captured.
 
-        Raises
-        ------
-        ExecutionError
-            If a kernel or a call of the driver fails (the message names the operator where there
-            is one), or the executor is closed.
-
         Warns
         -----
         RuntimeWarning

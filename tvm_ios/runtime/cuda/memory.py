@@ -90,11 +90,6 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
         The work that is being done, and TVM's call for it, in words.
     free
         Returns how much memory is free, in words.
-
-    Raises
-    ------
-    ExecutionError
-        In place of a TVMError.
     """
     try:
         yield

@@ -106,14 +106,7 @@ class CudaStreamExecutor:
             raise
 
     def run(self) -> None:
-        """Issue every launch once.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel or a call of the driver fails (the message names the operator), or the
-            executor is closed.
-        """
+        """Issue every launch once."""
         with self.lock:
             caller = self.begin()
             self._issue(self._binding, caller)
@@ -123,11 +116,6 @@ class CudaStreamExecutor:
         """Handle of the graph of a captured run that forks from and joins the origin.
 
         To be called after :meth:`begin`, with the lock held.
-
-        Raises
-        ------
-        CannotCaptureError
-            If a call was made that a capture does not allow.
         """
         with self.device.alone:
             graph, outcome = self._native.capture(self._binding, origin, current_stream())
@@ -186,13 +174,7 @@ class CudaStreamExecutor:
             self.device.driver.call("cuEventRecord", self._done, caller, where="the end of a run")
 
     def await_other_streams(self) -> None:
-        """Wait for the last run, if it was on another stream than the default one.
-
-        Raises
-        ------
-        ExecutionError
-            If that run failed on the GPU, or the executor is closed.
-        """
+        """Wait for the last run, if it was on another stream than the default one."""
         with self.lock:
             if self._closed:
                 raise ExecutionError("this executor is closed; load the model again")

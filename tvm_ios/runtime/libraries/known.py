@@ -36,13 +36,7 @@ def onednn_library() -> OperatorLibrary:
 
 
 def read_call(data: StoredValue) -> LibraryCall:
-    """Call in the data of :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data`.
-
-    Raises
-    ------
-    UnreadableValueError
-        If the library is unknown, or a field is missing or of another kind.
-    """
+    """Call in the data of :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data`."""
     named = data.optional_field("library")
     key = _ONLY_LIBRARY_ONCE if named is None else named.text()
     library = find_library(key)

@@ -85,13 +85,7 @@ class OpenLibraries:
         return self._open[key]
 
     def named(self, name: LibraryName) -> OpenLibrary[Any]:
-        """The opened operator library of a name.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such library, or it is for devices of another kind.
-        """
+        """The opened operator library of a name."""
         library = find_library(name.key)
         if library is None:
             raise ExecutionError(

@@ -61,11 +61,6 @@ class DeviceAddress:
     def granted(cls, text: str) -> DeviceAddress:
         """The device that a gate names, ``host:port:key`` of an RPC tracker; IPv6 in brackets.
 
-        Raises
-        ------
-        OptionError
-            If it is anything else.
-
         Examples
         --------
         >>> DeviceAddress.granted("127.0.0.1:9190:board-7").as_text()
@@ -116,11 +111,6 @@ def tracker_keys(host: str, port: int, *, timeout_s: float = ANSWER_S) -> list[s
     """Keys of all devices of a tracker, busy ones included, one for each server.
 
     ``timeout_s`` is that of :func:`ask_tracker`.
-
-    Raises
-    ------
-    ValueError, LookupError, TypeError, AttributeError, struct.error
-        If no tracker listens there.
     """
     code, summary = ask_tracker(host, port, (base.TrackerCode.SUMMARY,), timeout_s=timeout_s)
     if code != base.TrackerCode.SUCCESS:
@@ -147,11 +137,6 @@ def ask_tracker(
         Seconds for each step: to connect, to greet, to answer.
     look
         Called every two seconds until the answer begins; what it raises ends the waiting.
-
-    Raises
-    ------
-    ValueError
-        If no tracker listens there.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)
@@ -171,15 +156,7 @@ def ask_tracker(
 
 
 def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
-    """TVM's session on a free device, and our own handle of its socket.
-
-    Raises
-    ------
-    LostSessionError
-        If the tracker does not answer, or has the device no more.
-    CostError
-        If the device is not free within a minute.
-    """
+    """TVM's session on a free device, and our own handle of its socket."""
     deadline = time.monotonic() + WAIT_LIMIT_S
     while True:
         host, port, key = _request(address, deadline - time.monotonic())

@@ -64,13 +64,7 @@ class RemoteExecutor:
         self.close()
 
     def set_input(self, name: str, value: Any) -> None:
-        """Copy a value into an input, or into a parameter, which all models of these kernels share.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such input, or shape or data type differ.
-        """
+        """Copy a value into an input, or a parameter that models of these kernels share."""
         entry = self._find(name)
         tensor = self.plan.tensors[entry.tensor]
         array = input_value(f"input {name!r}", tensor, value)
@@ -89,13 +83,7 @@ class RemoteExecutor:
         self.time_ns(1)
 
     def time_ns(self, number: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs, by the clock of the device.
-
-        Raises
-        ------
-        ExecutionError
-            If a kernel fails; the message names its operator.
-        """
+        """Nanoseconds of ``number`` back-to-back runs, by the clock of the device."""
         try:
             return self._lanes.time_ns(self._program, number)
         except LaunchFailedError as failure:

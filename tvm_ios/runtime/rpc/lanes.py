@@ -66,11 +66,6 @@ class RemoteLanes:
         """Nanoseconds of `number` back-to-back runs, by the clock of the device.
 
         Extrapolated from the runs of the first quarter of a second.
-
-        Raises
-        ------
-        LaunchFailedError
-            If a kernel returns an error; the lanes stay usable.
         """
         elapsed_ns = int(self.connection.call("time", self._pool, program.address, number))
         if elapsed_ns < 0:

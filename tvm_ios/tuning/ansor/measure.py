@@ -85,11 +85,6 @@ def runner(options: TuningOptions, device: DeviceOptions, *, gpu: bool = False) 
 
     The cache is not flushed between runs: that would set ``number`` to 1 and ``min_repeat_ms`` to
     0, and in repeated runs of a network the weights do lie in the cache.
-
-    Raises
-    ------
-    TuningError
-        If the tracker gives no device.
     """
     common = _how(options, gpu=gpu)
     if device.rpc_tracker is None:

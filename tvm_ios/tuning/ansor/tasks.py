@@ -159,11 +159,6 @@ def workloads_of(
     ----------
     names
         Gets a name for each workload that has none.
-
-    Raises
-    ------
-    TuningError
-        If TVM cannot lower the module.
     """
     environment = TracingEnvironment(TracingMode.EXTRACT_COMPLEX_TASK_ONLY)
     # As extract_tasks does, but for the pass that rewrites what is inside of fused functions.

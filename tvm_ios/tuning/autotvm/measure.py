@@ -103,13 +103,7 @@ class Measuring:
         return self.gpu and self._checks is None
 
     def learn_limits(self, granted: GrantedStage, task: autotvm.task.Task) -> None:
-        """Ask the device for the limits of its kernels; a CPU has none.
-
-        Raises
-        ------
-        DeviceLostError
-            If the device does not answer within a minute, as where others have it.
-        """
+        """Ask the device for the limits of its kernels; a CPU has none."""
         question = partial(_limits_of_kernels, str(task.target))
         deadline = time.monotonic() + REGISTER_S
         while self._checks is None:

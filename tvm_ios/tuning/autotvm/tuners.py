@@ -115,13 +115,7 @@ def end_workers(tuner: Tuner) -> None:
 
 
 def require_tuner(name: str) -> None:
-    """Check that the packages of a tuner's cost model are installed.
-
-    Raises
-    ------
-    TuningError
-        If a package is missing.
-    """
+    """Check that the packages of a tuner's cost model are installed."""
     if name == "xgb" and importlib.util.find_spec("xgboost") is None:
         raise TuningError(
             "tuner 'xgb' needs the package xgboost, which is not installed; "

@@ -29,11 +29,6 @@ def locked(path: Path, flags: int) -> Iterator[int]:
     ----------
     flags
         Flags of ``os.open``. Reading gets writing, too, where that is allowed.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened or locked.
     """
     while True:
         descriptor = _opened(path, flags)
@@ -63,11 +58,6 @@ def append_bytes(path: Path, data: bytes) -> None:
         The file; made, with its folders, if missing.
     data
         Bytes that end with a newline.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written. A line is in it as a whole, in part at its end, or not.
     """
     make_folder(path)
     with locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
@@ -77,13 +67,7 @@ def append_bytes(path: Path, data: bytes) -> None:
 
 
 def end_line(path: Path) -> None:
-    """Add the newline that is missing at the end of a file; the caller holds the lock.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Add the newline that is missing at the end of a file; the caller holds the lock."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         _write(descriptor, b"\n")
@@ -101,11 +85,6 @@ def replace_file(path: Path, descriptor: int, data: bytes) -> None:
     descriptor
         Descriptor of the locked file, at the end of what the caller has read. Lines behind that
         were written without the lock, as by stock TVM, and go to the end of the new file.
-
-    Raises
-    ------
-    OSError
-        If the new file cannot be written; the old one is still there.
     """
     place = path.resolve()
     new_name = place.with_name(f".{place.name}.mending")

@@ -118,13 +118,7 @@ def parse_line(text: str, *, path: Path, line_number: int) -> list[TuningRecord 
 
 
 def parse_record(text: str, *, path: Path, line_number: int) -> TuningRecord:
-    """Record read from a text.
-
-    Raises
-    ------
-    RecordError
-        If the text is no record; the message is the reason alone.
-    """
+    """Record read from a text."""
     data = _parse_json(text)
     parts: _Fields
     if "input" in data:

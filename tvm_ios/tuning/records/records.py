@@ -53,11 +53,6 @@ def read_records(*paths: str | os.PathLike[str]) -> RecordLog:
     ----------
     paths
         Logs; lines that begin with ``#`` are comments, as for TVM.
-
-    Raises
-    ------
-    RecordError
-        If a file is missing or cannot be read. No line is ever an error.
     """
     pieces = [piece for path in paths for piece in _pieces(Path(path), _content(Path(path)))]
     return RecordLog(
@@ -88,11 +83,6 @@ def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
         The log; made, with its folders, if missing. Half a line at its end stays alone.
     lines
         Records as TVM encodes them, with or without a newline at the end.
-
-    Raises
-    ------
-    RecordError
-        If the log cannot be written, or a line has a newline inside.
     """
     log = Path(path)
     whole = [line.rstrip("\r\n") for line in lines]
@@ -123,12 +113,6 @@ def mend_records(path: str | os.PathLike[str]) -> int:
     -------
     moved
         Number of lines, or parts of lines, that were moved.
-
-    Raises
-    ------
-    RecordError
-        If the log cannot be read or replaced, or nothing in it is, or begins as, a record: such a
-        file was not meant, and is left unchanged.
     """
     log = Path(path)
     try:
@@ -151,11 +135,6 @@ def write_records(
         A new file; its folders are made.
     force
         True replaces an existing file, at once.
-
-    Raises
-    ------
-    RecordError
-        If the file exists and is not to be replaced, or cannot be written.
     """
     log = Path(path)
     data = _encoded(record.line for record in records)
@@ -185,11 +164,6 @@ def best_records(
         Records of one or more logs; failed ones are left out.
     per_workload
         Largest number of candidates of one workload on one target.
-
-    Raises
-    ------
-    OptionError
-        If ``per_workload`` is less than 1.
     """
     if per_workload < 1:
         raise OptionError(f"per_workload is {per_workload}; give 1 or more")

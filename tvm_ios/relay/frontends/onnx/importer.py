@@ -48,12 +48,6 @@ def import_onnx(
         An ``onnx.ModelProto`` that onnx's checker accepts; nodes without a name get one from TVM.
     shapes
         The shape of every input that is no parameter.
-
-    Raises
-    ------
-    ModelError
-        If TVM's importer cannot read a node, or reads it wrong; the message names node and
-        operator. Or if what a node computes has a shape that only its values tell.
     """
     opset = next((each.version for each in model.opset_import if each.domain in STANDARD), 1)
     model = expanded(model, opset)

@@ -86,11 +86,6 @@ def require_known(node: Any, opset: int, values: Container[str]) -> None:
         Version of ONNX's operators in the model.
     values
         Names of the tensors that were computed so far.
-
-    Raises
-    ------
-    ModelError
-        With the reason, which goes on after the node's name.
     """
     known = node.op_type in frontend._get_convert_map(opset)  # noqa: SLF001
     if node.domain in STANDARD:
@@ -123,11 +118,6 @@ def require_read(node: Any, inputs: Collection[int], attributes: Collection[str]
         An ``onnx.NodeProto``.
     inputs, attributes
         Places and names that nobody has read.
-
-    Raises
-    ------
-    ModelError
-        With the reason, which goes on after the node's name.
     """
     for place in sorted(inputs):
         raise ModelError(f"has the input {node.input[place]!r}, which TVM's importer passes over")

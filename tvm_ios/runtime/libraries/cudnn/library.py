@@ -126,13 +126,7 @@ class Cudnn:
         return cudnn_version_text(self.version)
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of cuDNN; ``where`` is the operator or purpose, for the message.
-
-        Raises
-        ------
-        CudaCallError
-            If it does not return ``CUDNN_STATUS_SUCCESS``.
-        """
+        """Call a function of cuDNN; ``where`` is the operator or purpose, for the message."""
         code = self._functions[name](*arguments)
         if code:
             raise self.failed(name, code, where)
@@ -171,13 +165,7 @@ class Cudnn:
 
 @cache
 def load_cudnn() -> Cudnn:
-    """The cuDNN of this process, loaded once.
-
-    Raises
-    ------
-    HostError
-        If there is no cuDNN, or one that does not fit.
-    """
+    """The cuDNN of this process, loaded once."""
     for path in cudnn_dependencies():
         # cuDNN opens these by name when it first needs them; wheels are on no search path.
         with contextlib.suppress(OSError):

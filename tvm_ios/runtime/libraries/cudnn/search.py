@@ -56,11 +56,6 @@ def find_algorithm(
     cuDNN times the algorithms on memory of our own; the fastest one that then runs the whole call
     is taken. Without memory for that, cuDNN's heuristics choose, and the result is not worth
     keeping.
-
-    Raises
-    ------
-    CudaCallError
-        If cuDNN or the driver fails.
     """
     where = f"the search of an algorithm for {convolution.as_text()}"
     try:

@@ -217,13 +217,7 @@ class OnednnCall:
 
     @classmethod
     def from_data(cls, data: StoredValue) -> OnednnCall:
-        """Call in the data of :meth:`to_data`.
-
-        Raises
-        ------
-        UnreadableValueError
-            If a field is missing or of another kind, or oneDNN gets the steps wrong.
-        """
+        """Call in the data of :meth:`to_data`."""
         images = OnednnTensor.from_data(data.field("data"))
         made = cls(
             primitive=data.field("primitive").member(Primitive),

@@ -133,15 +133,7 @@ class Onednn:
         return f"{self.version.text}-{self.isa}-{_CHOICE}"
 
     def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of oneDNN; ``where`` is the operator or purpose, for the message.
-
-        Raises
-        ------
-        OnednnRefusalError
-            If oneDNN has no implementation of that.
-        ExecutionError
-            If it fails in another way.
-        """
+        """Call a function of oneDNN; ``where`` is the operator or purpose, for the message."""
         code = self._functions[name](*arguments)
         if code:
             raise self.failed(name, code, where)
@@ -230,13 +222,7 @@ def extents_of(values: Sequence[int]) -> ctypes.Array[c_int64]:
 
 @cache
 def load_onednn() -> Onednn:
-    """The oneDNN of this process.
-
-    Raises
-    ------
-    HostError
-        If there is none, or none that fits.
-    """
+    """The oneDNN of this process."""
     found = find_onednn()
     if found.library is None or found.version is None:
         raise HostError(

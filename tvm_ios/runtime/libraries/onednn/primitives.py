@@ -128,15 +128,7 @@ class PrimitiveMaker:
         self._later = later
 
     def make(self, part: CallPart, where: str) -> MadePart:
-        """The primitives of a part; ``where`` is the operator or purpose, for messages.
-
-        Raises
-        ------
-        OnednnRefusalError
-            If oneDNN has only reference code for the part.
-        ExecutionError
-            If oneDNN fails.
-        """
+        """The primitives of a part; ``where`` is the operator or purpose, for messages."""
         with self._library.one_thread():
             given = self._given(part)
             described = self._describe(part.call, given, where)
