@@ -11,9 +11,9 @@ import sys
 
 import tvm_ios
 from tvm_ios.models import nasnet_small
-from tvm_ios.report import draw_streams
 from tvm_ios.search import SearchOptions, search_ios
 from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost
+from tvm_ios_lab.figures.stream_figure import draw_streams
 
 TARGET = "cuda -arch=sm_90"
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.models import bert_base, count
+from tests.models.count import count
+from tvm_ios.models import bert_base
 
 
 @pytest.mark.slow

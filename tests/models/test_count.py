@@ -4,9 +4,9 @@ import pytest
 import tvm
 from tvm import relay
 
+from tests.models.count import ModelTotals, count
 from tvm_ios.errors import ModelError
 from tvm_ios.models.builder import NetworkBuilder, Pooling
-from tvm_ios.models.count import ModelTotals, count
 
 
 def totals(*emitters) -> ModelTotals:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.models.count import count
 from tvm_ios.errors import OptionError
-from tvm_ios.models import count, inception_v3
+from tvm_ios.models import inception_v3
 
 
 def test_totals_are_the_published_ones():

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ios.models import count, mobilenet_v2, mobilenet_v3_large
+from tests.models.count import count
+from tvm_ios.models import mobilenet_v2, mobilenet_v3_large
 
 
 def normalised(params, *plain):

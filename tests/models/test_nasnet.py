@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.models.count import count
 from tvm_ios.errors import OptionError
-from tvm_ios.models import count, nasnet_large, nasnet_small
+from tvm_ios.models import nasnet_large, nasnet_small
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import tvm
 
+from tests.models.count import count
 from tvm_ios.errors import OptionError
-from tvm_ios.models import Wiring, count, randwire, randwire_small, watts_strogatz
+from tvm_ios.models import Wiring, randwire, randwire_small, watts_strogatz
 
 PUBLISHED_EDGES = Path(__file__).parents[1] / "data" / "randwire_edges.json"
 """The four wirings of the published IOS (MIT licence), by its file names."""

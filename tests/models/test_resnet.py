@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.models import count, resnet_50
+from tests.models.count import count
+from tvm_ios.models import resnet_50
 
 
 def test_totals_are_the_published_ones():

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.models.count import count
 from tvm_ios.errors import OptionError
-from tvm_ios.models import count, dcgan, resnet3d_18
+from tvm_ios.models import dcgan, resnet3d_18
 
 R3D_18_PARAMETERS = 33_371_472
 """Of torchvision's r3d_18, 400 classes."""

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.models.count import count
 from tvm_ios.errors import OptionError
-from tvm_ios.models import count, unet
+from tvm_ios.models import unet
 
 
 def test_totals_are_the_published_ones():

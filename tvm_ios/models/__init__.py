@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from tvm_ios.models.bert import bert_base
 from tvm_ios.models.catalog import MODEL_NAMES, NetworkFactory, by_name
-from tvm_ios.models.count import ModelTotals, count
 from tvm_ios.models.densenet import densenet_121
 from tvm_ios.models.googlenet import googlenet
 from tvm_ios.models.inception import inception_v3
@@ -24,13 +23,11 @@ from tvm_ios.models.wiring import Wiring, watts_strogatz
 
 __all__ = [
     "MODEL_NAMES",
-    "ModelTotals",
     "Network",
     "NetworkFactory",
     "Wiring",
     "bert_base",
     "by_name",
-    "count",
     "dcgan",
     "densenet_121",
     "googlenet",

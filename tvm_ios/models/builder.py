@@ -1,7 +1,7 @@
 """Builder of a network in Relay, one schedule unit at a time.
 
 Every call of a unit carries the unit's name as its Relay span, as TVM's own frontends record the
-layer of a call. So units can be counted from the module alone (:mod:`tvm_ios.models.count`), and a
+layer of a call. So units can be counted from the module alone (:mod:`tests.models.count`), and a
 profile of the network names layers.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tvm_ios.report.chrome_trace import chrome_trace, write_chrome_trace
 from tvm_ios.report.figure import draw_schedule
-from tvm_ios.report.stream_figure import draw_streams
 from tvm_ios.report.table import Table, comparison_table
 
 __all__ = [
@@ -12,6 +11,5 @@ __all__ = [
     "chrome_trace",
     "comparison_table",
     "draw_schedule",
-    "draw_streams",
     "write_chrome_trace",
 ]

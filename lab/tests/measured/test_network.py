@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.models.count import count
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.errors import CostError
-from tvm_ios.models import count
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.measured.network import PricedNetwork, network_of

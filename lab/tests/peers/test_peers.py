@@ -17,8 +17,9 @@ import tvm
 from tvm import relay
 from tvm.relay.testing import resnet_3d
 
+from tests.models.count import count
 from tests.stock import stock_executor
-from tvm_ios.models import bert_base, by_name, count, dcgan, resnet3d_18
+from tvm_ios.models import bert_base, by_name, dcgan, resnet3d_18
 from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
 from tvm_ios_lab.places import LAB

@@ -7,7 +7,7 @@ import pytest
 from tvm_ios.errors import HostError
 from tvm_ios.plan.plan import ExecutionPlan, Group, Launch
 from tvm_ios.plan.stream_order import order_on_streams
-from tvm_ios.report.stream_figure import EventEdge, draw_streams, lay_out_streams
+from tvm_ios_lab.figures.stream_figure import EventEdge, draw_streams, lay_out_streams
 
 
 def plan_of(*groups: tuple[int, int, tuple[int, ...]]) -> ExecutionPlan:
