@@ -12,6 +12,7 @@ from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
+from tvm_ios.relay.frontends.onnx.extent_converters import EXTENT_CONVERTERS
 from tvm_ios.relay.frontends.pooling import within_data
 
 __all__ = ["CONVERTERS"]
@@ -62,6 +63,22 @@ _PLAIN_CONSTANTS = {
 }
 
 
+CLIP_BY_INPUT = 11
+"""The opset from which the bounds are inputs."""
+
+
+def _clip(inputs: Any, attributes: Any, params: Any) -> Any:
+    """Values within bounds; TVM's own forgets a constant bound where the other one is none."""
+    opset = frontend.GraphProto.current.opset
+    value, bounds = inputs[0], (inputs[1], inputs[2])
+    known = [each.data.numpy() for each in bounds if isinstance(each, relay.Constant)]
+    if opset < CLIP_BY_INPUT or (len(known) == 2 and known[0] <= known[1]):
+        return frontend.Clip.get_converter(opset)(inputs, attributes, params)
+    for bound, limited in zip(bounds, (relay.maximum, relay.minimum), strict=True):
+        value = value if bound is None else limited(value, bound)
+    return value
+
+
 def _dropout(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     """The input itself, as in inference; TVM's own takes neither a seed nor a ratio."""
     value, _, training = inputs[0], inputs[1], inputs[2]
@@ -75,6 +92,14 @@ def _dropout(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
 
 def _lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
     """Pooling by a norm; TVM's own leaves out the absolute value, which odd powers need."""
+    mode, kernel = attributes.get("auto_pad", b"NOTSET").decode(), attributes["kernel_shape"]
+    strides = attributes.get("strides", kernel)
+    gaps = mode.startswith("SAME") and any(np.greater(strides, kernel))
+    if gaps or (mode != "NOTSET" and attributes.get("ceil_mode", 0)):
+        raise ModelError(
+            f"has auto_pad={mode} with strides above kernel_shape or with ceil_mode, of which "
+            "runtimes give different results; give pads in place of auto_pad"
+        )
     return _pooling("LpPool")([relay.abs(inputs[0])], attributes, params)
 
 
@@ -206,7 +231,9 @@ _REDUCTIONS = (
 )
 
 CONVERTERS: Mapping[str, Converter] = {
+    **EXTENT_CONVERTERS,
     "AveragePool": _pooling("AveragePool"),
+    "Clip": _clip,
     "Constant": _constant,
     "DFT": _dft,
     "Dropout": _dropout,

@@ -114,6 +114,8 @@ class _NamedGraph(frontend.GraphProto):  # type: ignore[misc]
 
     def inside(self) -> _NamedGraph:
         """A graph for a subgraph of a node, which sees what was computed so far."""
+        # Whoever reads an input first gives it a place in the source, and so makes it another.
+        self._set_parameter_span(SimpleNamespace(input=tuple(self._inputs)), "inputs")
         inner = _NamedGraph(self._name, self._opset, self._shape)
         inner._nodes = dict(self._nodes)
         return inner

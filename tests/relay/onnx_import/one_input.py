@@ -1,0 +1,58 @@
+"""Models of a few nodes on one input, read by the importer, and what onnx's reference says."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from tvm import relay
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.frontends.onnx.importer import import_onnx
+
+SHAPE = (2, 3, 4, 4)
+
+
+def model(*nodes, weights=None, opset=17, outputs=("y",), shape=SHAPE, functions=(), domains=()):
+    """A model of some nodes on the input ``x``."""
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ()) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )
+    sets = [helper.make_opsetid("", opset), *(helper.make_opsetid(name, 1) for name in domains)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=8, functions=functions)
+
+
+def read(made, shape=SHAPE):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a reason is in the error, and nowhere else
+        module, params = import_onnx("net.onnx", made, {"x": shape})
+    assert params == {}
+    return module
+
+
+def refused(made, shape=SHAPE):
+    with pytest.raises(ModelError) as caught:
+        read(made, shape)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def answers(module, *values):
+    got = relay.create_executor("graph", module, target="llvm -opt-level=0").evaluate()(*values)
+    return [each.numpy() for each in (got if isinstance(got, list) else [got])]
+
+
+def assert_as_the_reference(made, shape=SHAPE):
+    value = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    expected = ReferenceEvaluator(made).run(None, {"x": value})
+    found = answers(read(made, shape), value)
+    assert len(found) == len(expected)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
