@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
@@ -71,3 +72,9 @@ def test_what_has_several_results_or_nothing_in_it_is_not_described(nets):
     pieces = relay.split(data, 2, axis=1)
     for body in (pieces.astuple(), pieces[0], relay.Tuple([data, relay.nn.relu(data)]), data):
         assert describe_function(nets.fused(body, data)) is None
+
+
+@pytest.mark.parametrize("operator", [relay.nn.global_avg_pool1d, relay.nn.global_max_pool1d])
+def test_operators_whose_attributes_cannot_be_read_are_not_described(nets, operator):
+    data = relay.var("data", shape=(1, 4, 6))
+    assert describe_function(nets.fused(operator(data), data)) is None

@@ -25,7 +25,7 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
 
     A constant inside it is a call of ``constant`` without operands, and with its ``value`` where it
     is one number; the fields of a tuple are operands of its reader. None where the function has a
-    dynamic shape, several results, or anything but primitive operators.
+    dynamic shape, several results, anything but primitive operators, or attributes that TVM hides.
     """
     try:
         types = [_tensor_type(parameter.checked_type) for parameter in function.params]
@@ -110,6 +110,8 @@ def _scalar(constant: relay.Constant) -> tuple[tuple[str, AttributeValue], ...]:
 def _attributes(call: relay.Call) -> tuple[tuple[str, AttributeValue], ...]:
     if call.attrs is None:
         return ()
+    if not isinstance(call.attrs, tvm.ir.Attrs):  # TVM has no class for AdaptivePool1DAttrs
+        raise _UndescribedError
     names = list(call.attrs.keys())
     return tuple((str(name), _value(call.attrs[name])) for name in names)
 

@@ -307,3 +307,20 @@ def test_tune_chooses_and_its_file_brings_the_cuts_along(onednn, tmp_path, monke
     with stock.executor() as module_:
         module_.run(data=data)
         np.testing.assert_allclose(module_.get_output(0).numpy(), ours, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("with_onednn", [True, False])
+def test_images_of_one_dimension_are_pooled_as_a_whole(onednn, with_onednn):
+    value = relay.var("data", shape=(2, 3, 8))
+    both = [relay.nn.global_avg_pool1d(value), relay.nn.global_max_pool1d(relay.nn.relu(value))]
+    model = tvm_ios.tune(
+        tvm.IRModule.from_expr(relay.Function([value], relay.concatenate(both, axis=1))),
+        target=TARGET,
+        options=TuneOptions(build=BuildOptions(onednn=with_onednn)),
+    )
+    data = np.random.default_rng(1).uniform(-1, 1, (2, 3, 8)).astype("float32")
+    mean, most = data.mean(axis=2), np.maximum(data, 0).max(axis=2)
+    with model.executor() as module:
+        module.run(data=data)
+        found = module.get_output(0).numpy()
+    np.testing.assert_allclose(found[..., 0], np.hstack([mean, most]), rtol=1e-5, atol=1e-6)
