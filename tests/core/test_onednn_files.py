@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tvm_ios.core.onednn_files import (
-    ONEDNN_PACKAGE,
     ONEDNN_VARIABLE,
     OnednnVersion,
     find_onednn,
     onednn_libraries,
 )
 from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.support.extras import install_command
 
 SOURCE = """
 typedef struct {{ int major, minor, patch; const char* hash; unsigned cpu, gpu; }} Version;
@@ -31,7 +31,8 @@ def library(folder, major: int, runtime: int) -> str:
 def test_messages_name_the_version_that_the_extra_pins():
     requirements = Path(__file__).parents[2] / "requirements"
     for name in ("onednn.txt", "dev.txt"):
-        assert f"{ONEDNN_PACKAGE}; " in (requirements / name).read_text()
+        package = install_command("onednn").removeprefix("pip install ").strip("'")
+        assert f"{package}; " in (requirements / name).read_text()
 
 
 def test_the_systems_and_condas_come_before_the_wheels(monkeypatch, tmp_path):

@@ -30,7 +30,7 @@ def test_a_missing_onednn_is_a_hint(monkeypatch, tmp_path):
     assert report.onednn is None
     assert report.problems == ()
     assert "nothing.so" in report.hints[-1]
-    assert "pip install 'tvm-ios[onednn]' (which pins onednn-cpu-gomp==" in report.hints[-1]
+    assert "pip install 'onednn-cpu-gomp==" in report.hints[-1]
 
 
 def test_half_of_the_cores_is_pointed_out():

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
-    "ONEDNN_PACKAGE",
     "ONEDNN_SONAME",
     "ONEDNN_VARIABLE",
     "FoundOnednn",
@@ -19,8 +18,6 @@ __all__ = [
     "onednn_libraries",
 ]
 
-ONEDNN_PACKAGE = "onednn-cpu-gomp==2023.2.0"
-"""The wheel that the extra ``onednn`` installs, with its version."""
 ONEDNN_VARIABLE = "TVM_IOS_ONEDNN"
 """Environment variable with the path of the only library to try."""
 ONEDNN_SONAME = "libdnnl.so.3"

@@ -8,13 +8,14 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from tvm_ios.core.onednn_files import ONEDNN_PACKAGE, find_onednn
+from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host.gpu import GpuReport, describe_gpu
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import default_lanes, processor_name
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
 from tvm_ios.support.c_compiler import find_c_compiler
+from tvm_ios.support.extras import install_command
 
 __all__ = ["HostReport", "describe_host"]
 
@@ -72,8 +73,7 @@ def describe_host() -> HostReport:
     onednn = find_onednn()
     if onednn.version is None:
         hints.append(
-            f"no oneDNN 3 ({onednn.reason}): pip install 'tvm-ios[onednn]' (which pins "
-            f"{ONEDNN_PACKAGE}), if its kernels are wanted"
+            f"no oneDNN 3 ({onednn.reason}): {install_command('onednn')}, if its kernels are wanted"
         )
     return HostReport(
         python=platform.python_version(),

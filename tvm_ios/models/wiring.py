@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.errors import HostError, OptionError
+from tvm_ios.support.extras import install_command
 
 __all__ = ["Wiring", "watts_strogatz"]
 
@@ -83,7 +84,7 @@ def watts_strogatz(
     except ModuleNotFoundError as error:
         raise HostError(
             "random wirings need networkx, which is not installed; run "
-            "`pip install 'tvm-ios[figures]'` or hand in the wirings"
+            f"`{install_command('figures')}` or hand in the wirings"
         ) from error
     graph = nx.connected_watts_strogatz_graph(
         num_nodes, num_neighbours, rewire_probability, tries=200, seed=seed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import HostError
+from tvm_ios.support.extras import install_command
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
     except ModuleNotFoundError as error:
         raise HostError(
             f"drawing {what} needs matplotlib, which is not installed; run "
-            "`pip install 'tvm-ios[figures]'`"
+            f"`{install_command('figures')}`"
         ) from error
     figure = Figure(figsize=size, **options)
     FigureCanvasAgg(figure)

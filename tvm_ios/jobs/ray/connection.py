@@ -15,6 +15,7 @@ from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.device_tables import usual_device
 from tvm_ios.jobs.ray.node_agent import NodeAgent
 from tvm_ios.jobs.state_folder import StateFolder
+from tvm_ios.support.extras import install_command
 from tvm_ios.support.json_nouns import to_json
 
 # Read when Ray is imported.
@@ -24,8 +25,8 @@ try:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise JobError(
-        f'executor = "ray" needs Ray, which cannot be imported ({error}); run: pip install '
-        "tvm-ios[ray]"
+        f'executor = "ray" needs Ray, which cannot be imported ({error}); run: '
+        + install_command("ray")
     ) from error
 
 __all__ = ["Hiring", "Node", "RayHead", "connected", "node_mark"]

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tvm_ios.errors import HostError
+from tvm_ios.support.extras import install_command
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,7 +26,7 @@ def templates() -> Environment:
         import jinja2  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise HostError(
-            "a page needs jinja2, which is not installed; run `pip install 'tvm-ios[report]'`"
+            f"a page needs jinja2, which is not installed; run `{install_command('report')}`"
         ) from error
     return jinja2.Environment(
         loader=jinja2.PackageLoader("tvm_ios.report.html"),

@@ -17,6 +17,7 @@ from typing import Any
 from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.cuda.driver import CudaCallError
+from tvm_ios.support.extras import install_command
 
 __all__ = ["OLDEST_VERSION", "AlgorithmTime", "Cudnn", "load_cudnn"]
 
@@ -159,7 +160,7 @@ class Cudnn:
     def _unfit(self, reason: str) -> str:
         return (
             f"{self.path} is cuDNN {self.version_text}, but {reason}; "
-            f"pip install 'tvm-ios[cudnn]', or {PACKAGE} of version 9"
+            f"{install_command('cudnn')}, or {PACKAGE} of version 9"
         )
 
 
@@ -176,7 +177,4 @@ def load_cudnn() -> Cudnn:
             return Cudnn(ctypes.CDLL(name), name)
         except (OSError, AttributeError) as error:
             reason = reason or str(error)
-    raise HostError(
-        f"no cuDNN: {reason}; install it with pip install 'tvm-ios[cudnn]' (the package "
-        f"{PACKAGE}), or leave out cudnn=True"
-    )
+    raise HostError(f"no cuDNN: {reason}; run {install_command('cudnn')}, or leave out cudnn=True")

@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import Any
 
 from tvm_ios.core.onednn_files import (
-    ONEDNN_PACKAGE,
     ONEDNN_VARIABLE,
     OnednnVersion,
     find_onednn,
 )
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.runtime.libraries.onednn.numbers import QUERY_NAME
+from tvm_ios.support.extras import install_command
 
 __all__ = ["Onednn", "OnednnRefusalError", "extents_of", "load_onednn"]
 
@@ -210,8 +210,8 @@ class Onednn:
 
     def _unfit(self, reason: str) -> str:
         return (
-            f"{self.path} is {self.version.as_text()}, but {reason}; pip install "
-            f"'tvm-ios[onednn]', or name another libdnnl in {ONEDNN_VARIABLE}"
+            f"{self.path} is {self.version.as_text()}, but {reason}; "
+            f"{install_command('onednn')}, or name another libdnnl in {ONEDNN_VARIABLE}"
         )
 
 
@@ -226,8 +226,7 @@ def load_onednn() -> Onednn:
     found = find_onednn()
     if found.library is None or found.version is None:
         raise HostError(
-            f"no oneDNN 3: {found.reason}; install it with pip install 'tvm-ios[onednn]' (which "
-            f"pins {ONEDNN_PACKAGE}), name a libdnnl in {ONEDNN_VARIABLE}, or leave out "
-            "onednn=True"
+            f"no oneDNN 3: {found.reason}; run {install_command('onednn')}, name a libdnnl in "
+            f"{ONEDNN_VARIABLE}, or leave out onednn=True"
         )
     return Onednn(found.library, found.path, found.version)
