@@ -7,6 +7,7 @@ less than a second.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
 from tvm_ios.errors import ModelError
 from tvm_ios.support.error_text import lines_that_tell
+from tvm_ios.support.extras import install_command
 
 __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 
@@ -24,6 +26,9 @@ ONNX_SUFFIX = ".onnx"
 
 MOST_BYTES = 2**31 - 1
 """Limit of a model's bytes: protocol buffers end there, and with them tools that read ONNX."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that terminals and files take for something else than a part of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,6 +68,7 @@ class OnnxFile:
                 )
             model, folder = onnx.ModelProto(), None
             model.CopyFrom(source)
+        _check_names(name, model)
         shapes = static_shapes(name, _inputs(name, model), given)
         # Opened only now: what is wrong with the shapes is told before gigabytes are read.
         _load_weights(onnx, name, model, folder)
@@ -89,8 +95,8 @@ def _package(name: str) -> Any:
         return importlib.import_module("onnx")
     except ImportError as error:
         raise ModelError(
-            f"{name} needs the package onnx, which cannot be imported ({error}); run: pip install "
-            "'tvm-ios[onnx]', or save the model as Relay with tvm.ir.save_json"
+            f"{name} needs the package onnx, which cannot be imported ({error}); run: "
+            f"{install_command('onnx')}, or save the model as Relay with tvm.ir.save_json"
         ) from error
 
 
@@ -117,6 +123,31 @@ def _too_large(name: str, size: int) -> ModelError:
         f"{name} is a model of {size / 2**30:.1f} GiB, and protocol buffers, which ONNX and TVM's "
         "importer are made with, hold at most 2 GiB; give a smaller one, or one in float16"
     )
+
+
+def _check_names(name: str, model: Any) -> None:
+    for graph in (model.graph, *model.functions):
+        for each in _names(graph):
+            if isinstance(each, bytes) or _CONTROL.search(each):  # bytes are none in UTF-8
+                raise ModelError(
+                    f"{name}: the name {each!r} has control characters or is no text; give it "
+                    "another one"
+                )
+
+
+def _names(graph: Any) -> Iterator[str | bytes]:
+    """Names in a graph or a function, and in the graphs inside it."""
+    yield graph.name
+    for value in (*graph.input, *graph.output, *getattr(graph, "initializer", ())):
+        yield getattr(value, "name", value)  # those of a function are names
+        if hasattr(value, "type"):
+            yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _names(inner)
 
 
 def _inputs(name: str, model: Any) -> tuple[OpenInput, ...]:
