@@ -37,7 +37,6 @@ from tvm_ios.jobs.status_table import status_table
 from tvm_ios.jobs.store import JobStore
 from tvm_ios.jobs.timeline import timeline_json
 from tvm_ios.jobs.timeline_figure import draw_timeline
-from tvm_ios.support.extras import install_command
 from tvm_ios.support.json_nouns import noun_record
 
 if TYPE_CHECKING:
