@@ -158,7 +158,7 @@ def test_worker_processes_do_not_hear_it():
     [("build", ()), ("search", ()), ("tune", ("--tuning", "autotvm", "--trials", "64"))],
 )
 def test_tune_ends_in_one_line(fork, phase, options, tmp_path):
-    """As from a terminal, which sends it to all processes of the group."""
+    """Ctrl-C is sent to all processes of the group, as a terminal does."""
     model = tmp_path / "net.json"
     model.write_text(tvm.ir.save_json(fork[0]))
     (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(fork[1]))

@@ -18,7 +18,7 @@ def hears_ctrl_c():
 
 
 def presses(times):
-    """How often Ctrl-C is pressed before one is raised, of so many times."""
+    """Steps done before KeyboardInterrupt: one a press of Ctrl-C, and one after the last."""
     done = []
     with pytest.raises(KeyboardInterrupt):
         _press(times, done)
