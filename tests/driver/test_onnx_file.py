@@ -191,6 +191,17 @@ def test_inputs_that_are_no_tensors_are_named():
         OnnxFile.open(made)
 
 
+@pytest.mark.parametrize(
+    "given", [InputShapes(batch_size=2**62), InputShapes.parse(f"x:[{2**62},4]")]
+)
+def test_inputs_beyond_the_memory_are_refused(given):
+    with pytest.raises(ModelError) as caught:
+        OnnxFile.open(model(), given)
+    assert str(caught.value).startswith(
+        f"the model: input 'x' is a tensor of shape [{2**62}, 4] and {2**66} bytes, more than the "
+    )
+
+
 def test_other_objects_and_parameters_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"the model is a int; give a path or an onnx\.ModelProto"):
         OnnxFile.open(3)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tvm
@@ -143,3 +145,18 @@ def test_a_parameter_that_is_no_array_is_named(nets, value):
     main, params = main_of(nets)
     with pytest.raises(ModelError, match="'a_bias' is a .*; give a NumPy array"):
         check_parameters(main, {**params, "a_bias": value})
+
+
+@pytest.mark.parametrize("shape", [(2**62, 4), (2**40,)])
+def test_tensors_beyond_the_memory_are_refused(shape):
+    value = relay.var("x", shape=shape)
+    small = relay.var("x", shape=(1,))
+    bytes_ = 4 * math.prod(shape)
+    for body, what in (
+        (relay.nn.relu(value), "input 'x' of main is"),
+        (relay.sum(relay.broadcast_to(small, shape)), "main: broadcast_to makes"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            check_module(tvm.IRModule.from_expr(body))
+        said = f"{what} a tensor of shape {list(shape)} and {bytes_} bytes, more than the "
+        assert str(caught.value).startswith(said)

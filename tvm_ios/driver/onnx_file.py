@@ -19,6 +19,7 @@ from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
 from tvm_ios.errors import ModelError
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.extras import install_command
+from tvm_ios.support.tensor_size import require_size
 
 __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 
@@ -74,6 +75,7 @@ class OnnxFile:
         _load_weights(onnx, name, model, folder)
         _set_shapes(model, shapes)
         _check(onnx, name, model)
+        _check_sizes(onnx, name, model, shapes)
         return cls(name=name, model=model, shapes=shapes)
 
 
@@ -254,6 +256,14 @@ def _check(onnx: Any, name: str, model: Any) -> None:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{name} is no valid ONNX: {_line(error)}") from error
+
+
+def _check_sizes(onnx: Any, name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for value in model.graph.input:
+        if value.name in shapes:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            what = f"{name}: input {value.name!r} is"
+            require_size(what, shapes[value.name], 8 * dtype.itemsize)
 
 
 def _line(error: Exception) -> str:

@@ -13,7 +13,7 @@ from tvm import relay
 from tvm_ios.errors import ModelError
 from tvm_ios.host import require_known_processor
 from tvm_ios.relay.context import reason_of
-from tvm_ios.relay.obstacles import is_primitive, obstacles_of
+from tvm_ios.relay.obstacles import is_primitive, obstacles_of, require_sizes
 
 __all__ = ["CheckedModule", "check_module", "check_parameters", "resolve_target", "weight_inputs"]
 
@@ -102,8 +102,17 @@ def check_module(mod: Any) -> tvm.IRModule:
             f"{obstacle.where}: {obstacle.reason} cannot run on a graph executor; give static "
             "shapes and straight-line code, or run this model on TVM's virtual machine"
         )
+    relay.analysis.post_order_visit(typed["main"], _require_sizes)
     # A pass on functions leaves types behind.
     return relay.transform.ToGraphNormalForm()(_inlined(typed))
+
+
+def _require_sizes(expression: relay.Expr) -> None:
+    if isinstance(expression, relay.Var):
+        require_sizes(f"input {expression.name_hint!r} of main is", expression.checked_type)
+    elif isinstance(expression, relay.Call):
+        name = expression.op.name if isinstance(expression.op, tvm.ir.Op) else "a function"
+        require_sizes(f"main: {name} makes", expression.checked_type)
 
 
 def _inlined(module: tvm.IRModule) -> tvm.IRModule:

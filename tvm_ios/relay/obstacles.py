@@ -11,7 +11,16 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
-__all__ = ["Obstacle", "find_obstacles", "is_dynamic", "is_primitive", "obstacles_of"]
+from tvm_ios.support.tensor_size import require_size
+
+__all__ = [
+    "Obstacle",
+    "find_obstacles",
+    "is_dynamic",
+    "is_primitive",
+    "obstacles_of",
+    "require_sizes",
+]
 
 CONTROL_FLOW = (relay.If, relay.Match, relay.RefCreate, relay.RefRead, relay.RefWrite)
 
@@ -60,6 +69,15 @@ def is_dynamic(type_: tvm.ir.Type) -> bool:
     if isinstance(type_, tvm.ir.TensorType):
         return any(not isinstance(extent, tvm.tir.IntImm) for extent in type_.shape)
     return False
+
+
+def require_sizes(what: str, type_: tvm.ir.Type) -> None:
+    """Refuse a type of static shape, or a tuple of such, that this machine's memory cannot hold."""
+    if isinstance(type_, tvm.ir.TupleType):
+        for field in type_.fields:
+            require_sizes(what, field)
+    elif isinstance(type_, tvm.ir.TensorType) and not is_dynamic(type_):
+        require_size(what, [int(extent) for extent in type_.shape], tvm.DataType(type_.dtype).bits)
 
 
 def is_primitive(function: relay.Function) -> bool:

@@ -238,6 +238,18 @@ def test_control_flow_is_named():
     )
 
 
+@pytest.mark.parametrize("shape", [(2**62, 4), (2**40,)])
+def test_values_beyond_the_memory_are_refused_before_they_are_made(shape):
+    weights = {"shape": np.array(shape, "int64")}
+    filled = helper.make_node("ConstantOfShape", ["shape"], ["y"], name="fill")
+    said = "net.onnx: node 'fill' (ConstantOfShape) makes a tensor of shape"
+    assert refused(model(filled, weights=weights)).startswith(said)
+    spread = helper.make_node("Expand", ["x", "shape"], ["y"], name="spread")
+    assert "(Expand) makes a tensor of shape" in refused(
+        model(spread, weights=weights, shape=(1,)), (1,)
+    )
+
+
 def test_inputs_of_unknown_types_are_named():
     made = model(helper.make_node("Relu", ["x"], ["y"]))
     made.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING

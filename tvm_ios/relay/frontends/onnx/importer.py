@@ -27,7 +27,7 @@ from tvm_ios.relay.frontends.onnx.known_operators import (
     require_read,
 )
 from tvm_ios.relay.frontends.onnx.read_parts import ReadAttributes, ReadInputs
-from tvm_ios.relay.obstacles import find_obstacles, is_dynamic
+from tvm_ios.relay.obstacles import find_obstacles, is_dynamic, require_sizes
 
 __all__ = ["import_onnx"]
 
@@ -106,6 +106,7 @@ class _NamedGraph(frontend.GraphProto):  # type: ignore[misc]
             if output not in self._nodes:
                 continue
             type_ = relay.transform.InferTypeLocal(self._nodes[output])
+            require_sizes("makes", type_)
             if not self.first_dynamic and is_dynamic(type_):
                 self.first_dynamic = (
                     f"{what} gives a result whose shape only values tell, "
@@ -126,6 +127,9 @@ class _NamedGraph(frontend.GraphProto):  # type: ignore[misc]
         given, told = ReadInputs(inputs), ReadAttributes(attrs)
         value = super()._convert_operator(op_name, given, told, opset)
         require_read(node, given.unread, told.unread)
+        if all(isinstance(each, relay.Constant) for each in inputs if each is not None):
+            made = value.astuple() if isinstance(value, relay.TupleWrapper) else value
+            require_sizes("makes", relay.transform.InferTypeLocal(made))  # before it is folded
         return value
 
     @contextmanager

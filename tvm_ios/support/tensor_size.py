@@ -1,0 +1,37 @@
+"""The largest tensor that a model may have here: one that this machine's memory holds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+from tvm_ios.errors import ModelError
+
+__all__ = ["require_size"]
+
+
+def require_size(what: str, shape: Sequence[int], bits: int) -> None:
+    """Refuse a tensor that is larger than the memory, before TVM or a kernel makes it.
+
+    Parameters
+    ----------
+    what
+        Who has it, and a verb: ``input 'x' is``.
+    shape
+        Its extents.
+    bits
+        The size of one element.
+
+    Raises
+    ------
+    ModelError
+        With the shape, its bytes, and the bytes of the memory.
+    """
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = math.prod(shape) * bits // 8
+    if size > most:
+        raise ModelError(
+            f"{what} a tensor of shape {list(shape)} and {size} bytes, more than the {most} bytes "
+            "of this machine's memory; give a model with smaller shapes"
+        )
