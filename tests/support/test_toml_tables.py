@@ -24,7 +24,8 @@ def test_tables_are_read(tmp_path):
         (f"a = 0x{'f' * 4301}", "^it has an integer of more than 64 bits"),
         ("a" + ".a" * 101 + " = 1", "^it has a key of more than 100 dots"),
         ("a" + ".a" * 33 + " = 1", "^it is nested more than 32 deep"),
-        ("a = " + "{a = " * 900, "^it is (no TOML: maximum recursion|nested more)"),
+        ("a = " + "{a = " * 200 + "1" + "}" * 200, "^it is nested more than 32 deep"),
+        ("a = " + "[" * 100_000, "^it is no TOML: maximum recursion"),
         ("#" * (LARGEST_TOML + 1), f"^it has more than {LARGEST_TOML} characters"),
     ],
 )

@@ -37,7 +37,11 @@ def test_a_tensor_is_laid_out_as_tvm_does():
 
 def test_c_and_python_name_the_same_fields():
     text = _HEADER.read_text(encoding="utf-8")
-    (body,) = re.findall(r"typedef struct \{ /\* DLPack's \*/(.*?)\} DLTensor;", text, re.DOTALL)
+    (body,) = re.findall(
+        r"typedef struct \{ /\* a tensor as DLPack lays it out \*/(.*?)\} DLTensor;",
+        text,
+        re.DOTALL,
+    )
     assert re.findall(r"(\w+);", body) == [name for name, _ in DLTensor._fields_]
     assert f"TYPE_TENSOR = {TENSOR_CODE} " in text
 

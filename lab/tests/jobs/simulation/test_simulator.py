@@ -18,6 +18,7 @@ from tvm_ios_lab.jobs.simulation.mock_job import batched_job, random_jobs
 from tvm_ios_lab.jobs.simulation.scenarios import SCENARIOS, Knowledge, compare
 from tvm_ios_lab.jobs.simulation.simulator import simulate
 from tvm_ios_lab.jobs.simulation_table import TABLE, table
+from tvm_ios_lab.places import RESULTS
 
 KNOWLEDGE = {
     "slack, estimates wrong by two": Knowledge.WRONG,
@@ -129,10 +130,10 @@ def test_the_table_is_what_the_simulation_gives(scenario):
     golden(scenario)
 
 
-def test_the_documents_have_the_table_and_reach_the_goals(project_root):
+def test_the_documents_have_the_table_and_reach_the_goals():
     stored = json.loads(TABLE.read_text(encoding="utf-8"))
     assert list(stored) == list(SCENARIOS)
-    text = (project_root / "docs" / "jobs.md").read_text(encoding="utf-8")
+    text = (RESULTS / "decisions" / "0026-jobs.md").read_text(encoding="utf-8")
     assert "\n".join(table(stored)) in text
     escorted = stored["the same, each profile takes a core"]
     assert escorted["slack"]["over_bound"] <= 1.05

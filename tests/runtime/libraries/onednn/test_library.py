@@ -84,7 +84,7 @@ def test_a_library_that_lacks_a_function_or_is_missing_says_what_to_install(monk
     monkeypatch.setenv(ONEDNN_VARIABLE, str(tmp_path / "nowhere.so"))
     with pytest.raises(
         HostError,
-        match=r"no oneDNN 3: .*nowhere\.so.*tvm-ios\[onednn\]' \(which pins onednn-cpu-gomp==\d.*"
+        match=r"no oneDNN 3: .*nowhere\.so.*run pip install 'onednn-cpu-gomp==\d.*"
         "onednn=True",
     ):
         load_onednn.__wrapped__()
