@@ -281,5 +281,5 @@ def test_a_missing_file_is_named(tmp_path):
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "tvm_ios.jobs.ray.connection", raising=False)
-    with pytest.raises(JobError, match=r'executor = "ray" needs Ray.*pip install 'ray>='):
+    with pytest.raises(JobError, match=r'executor = "ray" needs Ray.*pip install .ray>='):
         import_module("tvm_ios.jobs.ray.connection")
