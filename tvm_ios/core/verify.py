@@ -54,9 +54,9 @@ def verify_schedule(
     6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
     7. A barrier is alone in its stage.
     8. Every operator that is marked as unsplit, or for a library, is one of the graph, once, and
-    none is marked for two libraries; operator times are absent, or one for each operator.
+       none is marked for two libraries; operator times are absent, or one for each operator.
     9. Home lanes are absent, or one for each operator; then a stage has one group, or is a merge
-    with all operators on one lane.
+       with all operators on one lane.
 
     Parameters
     ----------
