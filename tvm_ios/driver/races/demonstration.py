@@ -85,13 +85,15 @@ def demonstrate(
 
 
 def _as_text(race: Comparison, model: CompiledModel) -> str:
-    """The race as a table, and what was kept and why."""
+    """Race as a table, tuned kernels if any, and what was kept and why."""
     table = comparison_table(race, baselines=(STOCK_ONE, STOCK_ALL))
+    report = model.report()
     return "\n".join(
         [
+            *([report.tuning] if report.tuning else []),
             table.as_text(),
             "(medians of interleaved rounds with 95 % intervals; stock TVM has untuned kernels)",
-            f"tune keeps {model.report().as_text().removeprefix('kept ')}",
+            f"tune keeps {report.summary().removeprefix('kept ')}",
         ]
     )
 
