@@ -14,7 +14,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import Strategy
@@ -24,12 +24,11 @@ from tvm_ios.driver.races.stock_contestants import (
     STOCK_LANES,
     STOCK_ONE,
     race_with_stock,
-    stock_build,
 )
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_candidates import changes_for
-from tvm_ios.profile.fastest_build import build_fastest
+from tvm_ios.profile.fastest_build import ChosenBuild, build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import KernelPrices
@@ -51,6 +50,7 @@ __all__ = [
     "Evaluation",
     "evaluate",
     "search_all",
+    "stock_build",
 ]
 
 SEQUENTIAL = "sequential"
@@ -152,6 +152,22 @@ def search_all(
     lists = {IOS_LIST: IOS}
     found = find_schedules(prices, limits, clock, budget, lists=lists)
     return found, tuple(prices.price(prices.graph, found.schedules[IOS].stages))
+
+
+def stock_build(
+    chosen: ChosenBuild,
+    mod: tvm.IRModule,
+    params: Mapping[str, Any],
+    target: Any,
+    clock: PhaseClock,
+    *,
+    name: str,
+) -> BuiltModel:
+    """The network as stock TVM builds it: the chosen build, unless that has another form of it."""
+    if not chosen.candidate.changes and not chosen.built.prepared.sunk:
+        return chosen.built
+    with clock.phase("build for stock TVM"):
+        return build_model(mod, params, target, name=name, sink=False)
 
 
 def evaluate(

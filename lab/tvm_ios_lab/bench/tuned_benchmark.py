@@ -16,7 +16,7 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.driver.races.stock_contestants import race_with_stock, stock_build
+from tvm_ios.driver.races.stock_contestants import race_with_stock
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
 from tvm_ios.profile.build_candidates import changes_for
@@ -37,6 +37,7 @@ from tvm_ios_lab.bench.benchmark import (
     BenchmarkSettings,
     benchmark_record,
 )
+from tvm_ios_lab.bench.evaluation import stock_build
 from tvm_ios_lab.bench.records import BenchmarkRecord
 
 __all__ = [

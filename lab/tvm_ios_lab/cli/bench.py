@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.cli.completion import LIBRARY, MODELS, networks_or_files
 from tvm_ios.cli.measuring import add_loading_options, add_measuring_options, prepare_process
-from tvm_ios.driver.races.compiled_race import compiled_file, lanes_of_files, race_files
+from tvm_ios.driver.races.compiled_race import lanes_of_files, race_files
+from tvm_ios.driver.run_folder import RunFolder, runs_directory
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
@@ -111,7 +112,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print and write; 0 when all is done."""
-    files = {word: path for word in arguments.models if (path := compiled_file(word)) is not None}
+    files = {word: path for word in arguments.models if (path := _compiled_file(word)) is not None}
     models = [word for word in arguments.models if word not in files]
     if not arguments.models:
         models = list(arguments.networks)
@@ -134,6 +135,15 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output is not None:
             _say(f"wrote {arguments.output / RACE}")
     return 0
+
+
+def _compiled_file(word: str) -> Path | None:
+    """The compiled model that a user names by its file or its run; None: this is no such name."""
+    if Path(word).suffix == ".so":
+        return Path(word)
+    if not Path(word).exists() and (runs_directory() / word / "run.json").is_file():
+        return RunFolder.find(word).library
+    return None
 
 
 def _require_sense(

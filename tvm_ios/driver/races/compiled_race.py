@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.driver.run_folder import RunFolder, runs_directory
 from tvm_ios.driver.run_inputs import run_inputs
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions, compare
@@ -21,16 +20,7 @@ if TYPE_CHECKING:
     from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
     from tvm_ios.runtime.cuda.module import CudaGraphModule
 
-__all__ = ["compiled_file", "lanes_of_files", "race_files"]
-
-
-def compiled_file(word: str) -> Path | None:
-    """The compiled model that a user names by its file or its run; None: this is no such name."""
-    if Path(word).suffix == ".so":
-        return Path(word)
-    if not Path(word).exists() and (runs_directory() / word / "run.json").is_file():
-        return RunFolder.find(word).library
-    return None
+__all__ = ["lanes_of_files", "race_files"]
 
 
 def lanes_of_files(files: Mapping[str, Path]) -> int:

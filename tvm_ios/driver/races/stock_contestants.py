@@ -5,43 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
 
-import tvm
-
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.race import race
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
-from tvm_ios.support.progress import PhaseClock
 
-__all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock", "stock_build"]
+__all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock"]
 
 STOCK_ONE = "TVM, 1 thread"
 STOCK_ALL = "TVM, all threads"
 STOCK_LANES = "TVM on our launch path"
-
-
-def stock_build(
-    chosen: ChosenBuild,
-    mod: tvm.IRModule,
-    params: Mapping[str, Any],
-    target: Any,
-    clock: PhaseClock,
-    *,
-    name: str,
-) -> BuiltModel:
-    """The network as stock TVM builds it: the chosen build, unless that has another form of it."""
-    if not chosen.candidate.changes and not chosen.built.prepared.sunk:
-        return chosen.built
-    with clock.phase("build for stock TVM"):
-        return build_model(mod, params, target, name=name, sink=False)
 
 
 def race_with_stock(
@@ -57,7 +36,7 @@ def race_with_stock(
     Parameters
     ----------
     plain
-        What :func:`stock_build` made.
+        The network as stock TVM builds it.
     models
         The network as we run it, by contestant.
     lanes
